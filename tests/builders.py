@@ -18,6 +18,7 @@ from sentinel.engine import Engine, evolve
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model.attempts import Exited, ExitReport, RankExit, ResumePoint, SampleRange
+from sentinel.model.capabilities import CAPABILITIES
 from sentinel.model.events import ActionDone, ActionFailed, Deadline, Event, StopWanted, SupervisorStarted, Tick
 from sentinel.model.incidents import Incident
 from sentinel.model.operator_requests import OperatorRequest
@@ -130,8 +131,10 @@ class Bench:
         observe_only: bool = False,
         dies_after: int = 0,
         deadline: Deadline | None = None,
+        without: tuple[str, ...] = (),
     ) -> None:
         self.policy = policy or build_policy()
+        self.capabilities = tuple(word for word in CAPABILITIES if word not in without)
         self.deadline = deadline
         self.leaves = False  # the next supervisor is asked to stop before it has begun
         self.command = ("train",)
@@ -154,7 +157,7 @@ class Bench:
         self.engine = Engine(self.policy)
         self.engine.restore(self.entries)
         started = SupervisorStarted(
-            self.epoch, "here", self.epoch, "run", self.command, "/", "bench", "0", self.observe_only, ("skip", "live_overrides"),
+            self.epoch, "here", self.epoch, "run", self.command, "/", "bench", "0", self.observe_only, self.capabilities,
             self.deadline, self.leaves,
         )  # fmt: skip
         self.tell(started)

@@ -1,7 +1,6 @@
 """`exclude: {node: blamed}`: the node that the evidence blames is left out of every later attempt, until a person readmits it.
 
-What the command makes of that is its own affair, so the capability must be declared. A rung that cannot be carried out is passed
-over with its reason, and the next is taken.
+What the command makes of that is its own affair, so the capability must be declared.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Sequence
 from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
 from sentinel.model.findings import Finding
-from sentinel.model.incidents import Incident, Outcome, Remedy
+from sentinel.model.incidents import Incident
 from sentinel.plan.exclusion import judge_exclusion, short
 from sentinel.policy.schema import Rung
 
@@ -54,12 +53,6 @@ def is_left_out(decision: Decision, finding: Finding) -> bool:
 def cures(decision: Decision, incident: Incident, rungs: Sequence[Rung], index: int) -> bool:
     """A relaunch where the fault is cannot help, one without that node can."""
     return index < len(rungs) and rungs[index].exclude is not None and not reason_against(decision, incident, rungs[index])
-
-
-def pass_over(decision: Decision, incident: Incident, rung: Rung, index: int, reason: str) -> None:
-    remedy = Remedy(index, rung.keys, f"leave out the blamed node: {reason}")
-    decision.record(f.RungTaken(incident.id, remedy, False, decision.newest_step))
-    decision.record(f.RungJudged(incident.id, Outcome.PASSED_OVER, reason))
 
 
 def exclude(decision: Decision, incident: Incident, rung: Rung) -> None:

@@ -12,12 +12,13 @@ from sentinel.engine.causes import join, link_of, record_meanwhile
 from sentinel.engine.condemning import pass_over_failing
 from sentinel.engine.decision import Decision
 from sentinel.engine.diagnosis import ask_for_comparison, is_diagnosing
-from sentinel.engine.exclusion import cures, exclude, is_left_out, pass_over, reason_against
+from sentinel.engine.exclusion import cures, exclude, is_left_out
 from sentinel.engine.giving_up import give_up, is_last_resort
 from sentinel.engine.lapsing import fail_lapse, spare_steps
 from sentinel.engine.live_settings import write_live
 from sentinel.engine.opening import open_incident, reported_before
 from sentinel.engine.paging import page
+from sentinel.engine.passing_over import pass_over, reason_to_pass_over
 from sentinel.engine.preemption import must_pause
 from sentinel.engine.recurrence import healed_before
 from sentinel.engine.relaunching import drop_live_plan, relaunch
@@ -169,7 +170,7 @@ def take_rung(decision: Decision, incident_id: int, index: int) -> None:
     state, incident = decision.state, decision.state.incident(incident_id)
     rungs = decision.rungs_of(incident)
     treatment = _treatment(decision, incident, index, decision.is_alive)
-    if why_not := reason_against(decision, incident, rungs[index]):
+    if why_not := reason_to_pass_over(decision, incident, rungs[index]):
         pass_over(decision, incident, rungs[index], index, why_not)
         return take_next_rung(decision, incident_id)
     if treatment.relaunch and treatment.resume is None and (lost := lost_to_retention(decision, incident, index)):

@@ -12,9 +12,7 @@ from sentinel.client.atomic_file import write_atomically
 from sentinel.client.run_layout import RUN_FILE_NAME
 from sentinel.client.strict_json import dumps, loads
 from sentinel.errors import UsageError
-
-CAPABILITIES = ("skip", "live_overrides", "attribution")  # what PROTOCOL.md gives every trainer that honours it
-MORE = ("exclude", "restart")  # of the command, not of the trainer: only where somebody says so
+from sentinel.model.capabilities import CAPABILITIES, MORE
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sentinel.model.capabilities import CAPABILITIES
 from sentinel.model.environment import Environment
 from sentinel.model.readings import Reading
 from sentinel.model.records import Attribution, Comparison, FoundCheckpoints, SavedNumbers
@@ -34,7 +35,7 @@ class SupervisorStarted:
     policy_name: str
     policy_digest: str
     observe_only: bool
-    capabilities: tuple[str, ...] = ()
+    capabilities: tuple[str, ...] = CAPABILITIES
     deadline: Deadline | None = None
     leaves: bool = False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 
 from sentinel.errors import Problem
+from sentinel.policy.available import lacking
 from sentinel.policy.rung_words import Company
 from sentinel.policy.schema import Rung
 from sentinel.policy.schema_rungs import WORDS
@@ -129,15 +130,6 @@ def _check_until(place: str, rung: Rung, probation_steps: int) -> Iterator[Probl
 
 
 def _check_available(place: str, rung: Rung, capabilities: Set[str] | None) -> Iterator[Problem]:
-    if capabilities is None:
-        return
-    for word, value in rung.values.items():
-        for needed in WORDS[word].capabilities:
-            is_asked = not needed.part or getattr(value, needed.part) is not None
-            if is_asked and needed.name not in capabilities:
-                path = ".".join(part for part in (place, word, needed.part) if part)
-                yield Problem(path, needed.message, needed.remedy, needed.severity)
-    live = [word for word in rung.parts if WORDS[word].is_live]
-    if live and not rung.does("relaunches") and "live_overrides" not in capabilities:
-        message = "the trainer cannot change settings while it runs (capability 'live_overrides')"
-        yield Problem(f"{place}.{live[0]}", message, "add a rollback or a resume, so that it changes at a relaunch")
+    """A rung that is passed over is no error: those behind it are still climbed."""
+    for part, needed in lacking(rung, capabilities) if capabilities is not None else ():
+        yield Problem(f"{place}.{part}", f"{needed.message}: this rung is passed over", needed.remedy, "warning")

@@ -107,7 +107,6 @@ class Capability:
     message: str
     remedy: str
     part: str = ""
-    severity: Literal["error", "warning"] = "error"
 
 
 @dataclass(frozen=True, slots=True)

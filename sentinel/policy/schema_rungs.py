@@ -249,9 +249,8 @@ class Rung(_WithSettings):
             capabilities=(
                 Capability(
                     "exclude",
-                    "the command does not declare that it can leave a node out (capability 'exclude'): this rung is passed over",
+                    "the command does not declare that it can leave a node out (capability 'exclude')",
                     "begin the run with --with exclude, if the command honours it",
-                    severity="warning",
                 ),
             ),
         ),

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.errors import PolicyError, Problem, UsageError
+from sentinel.model.capabilities import CAPABILITIES, MORE
 from sentinel.policy.problems import did_you_mean
 from sentinel.policy.schema import Policy
 from sentinel.policy_files.loading import read_policy_file, shipped_policy_path
 
-# What `capabilities` of run.json may say (PROTOCOL).
-CAPABILITIES = ("skip", "live_overrides", "skip_spends_steps", "attribution", "exclude")
+KNOWN = (*CAPABILITIES, *MORE, "skip_spends_steps")
 
 
 Also = Callable[[Policy, Path], object]
@@ -58,8 +58,8 @@ def check_files(files: Sequence[str], capabilities: str | None = None, also: Als
 def _declared(text: str) -> frozenset[str]:
     words = frozenset(word.strip() for word in text.split(",") if word.strip())
     for word in sorted(words):
-        if word not in CAPABILITIES:
-            raise UsageError(f"--capabilities {word}: not known; {did_you_mean(word, CAPABILITIES, 'capabilities')}")
+        if word not in KNOWN:
+            raise UsageError(f"--capabilities {word}: not known; {did_you_mean(word, KNOWN, 'capabilities')}")
     return words
 
 

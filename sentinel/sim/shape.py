@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sentinel.model.capabilities import CAPABILITIES
 from sentinel.sim.learning import LossCurve
 
 
@@ -30,4 +31,4 @@ class Shape:
     @property
     def capabilities(self) -> tuple[str, ...]:
         """A command on several nodes can leave one out."""
-        return ("skip", "live_overrides", "exclude") if self.nodes > 1 else ("skip", "live_overrides")
+        return (*CAPABILITIES, "exclude") if self.nodes > 1 else CAPABILITIES

@@ -35,6 +35,7 @@ from sentinel.model.operator_requests import Acknowledge
 from sentinel.model.state import RIGHTLY_ENDED, RunState
 from sentinel.paging.asked import lay_routes, lay_run_url, with_checked_routes
 from sentinel.paging.desk import Desk, Ways
+from sentinel.policy.available import passed_over
 from sentinel.policy.schema import Policy
 from sentinel.policy_files.loading import load_policy
 from sentinel.report.chronicle.write import leave_chronicle
@@ -76,7 +77,7 @@ def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignal
     run_dir = request.run_dir.absolute()
     policy_path = policy_of(request, known := find_run_file(run_dir))
     capabilities = declared_capabilities(known, request.without, request.more)
-    policy = load_policy(policy_path, None if request.stop_at_once or request.observe_only else frozenset(capabilities))
+    policy = load_policy(policy_path)
     asked = request.pages or (known.pages if known is not None else ())
     policy = lay_routes(policy, asked) if request.stop_at_once else with_checked_routes(policy, asked)
     reference = load_reference(policy, policy_path)
@@ -90,6 +91,8 @@ def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignal
     site = open_for_run(request.listen, run_dir, SiteServices(exposition))
     policy = lay_run_url(policy, site.link)
     ensure_run_dir(run_dir)
+    for line in () if request.stop_at_once else passed_over(policy, capabilities):
+        print(line)
     with closing(site), Notifier.from_environment() as systemd:
         outage = JournalOutage(run_dir, stops, systemd)
         while True:

@@ -17,7 +17,7 @@ N = "spec.playbooks.numeric"
 def test_a_sound_policy_has_no_problems():
     assert said(policy_with()) == []
     assert said(policy_with(), set()) == [
-        ("error", f"{N}[0].skip", "the trainer cannot skip samples (capability 'skip')"),
+        ("warning", f"{N}[0].skip", "the trainer cannot skip samples (capability 'skip'): this rung is passed over"),
     ]
     assert said(policy_with(), {"skip"}) == []
 
@@ -90,7 +90,7 @@ def test_weight_decay_of_zero_is_in_force():
 def test_settings_without_a_relaunch_need_live_overrides():
     policy = numeric({"lr": "0.5x"})
     assert said(policy, {"skip", "live_overrides"}) == []
-    assert said(policy, {"skip"})[0][:2] == ("error", f"{N}[0].lr")
+    assert said(policy, {"skip"})[0][:2] == ("warning", f"{N}[0].lr")
     assert said(numeric({**ROLLBACK, "lr": "0.5x"}), {"skip"}) == []
 
 
@@ -211,7 +211,11 @@ GUILTY = {**ROLLBACK, "skip": {"from": "onset - 20 steps", "to": "detected + 200
 def test_guilty_samples_need_a_trainer_that_can_look_at_them():
     assert said(numeric(GUILTY), {"skip", "attribution"}) == []
     assert said(numeric(GUILTY), {"skip"}) == [
-        ("error", f"{N}[0].skip.only", "the trainer cannot look at single samples (capability 'attribution')")
+        (
+            "warning",
+            f"{N}[0].skip.only",
+            "the trainer cannot look at single samples (capability 'attribution'): this rung is passed over",
+        )
     ]
 
 
@@ -231,4 +235,4 @@ def test_a_new_data_order_comes_after_the_rungs_that_skip():
     assert problem[:2] == ("error", f"{N}[2].skip")
     assert "begins a new data order" in problem[2]
     (problem,) = said(numeric({**ROLLBACK, "reseed_data": True}), set())
-    assert problem[2] == "the trainer cannot change its data order (capability 'skip')"
+    assert problem[2] == "the trainer cannot change its data order (capability 'skip'): this rung is passed over"

@@ -12,7 +12,7 @@ HERE = Path(__file__).parent / "mistakes"
 # File: (line:column, severity, path, part of the message, part of the remedy).
 MISTAKES = {
     "bad_expression": ("13:23", "error", "spec.rules[1].expr", "'&' is no sign of expressions", "write '&&'"),
-    "capability": ("14:9", "error", "spec.playbooks.numeric[0].lr", "cannot change settings while it runs", "add a rollback"),
+    "capability": ("14:9", "warning", "spec.playbooks.numeric[0].lr", "cannot change settings while it runs", "add a rollback"),
     "contradiction": ("14:9", "error", "spec.playbooks.numeric[0].resume", "a rung can do only one", "remove one"),
     "deeper_than_kept": ("17:20", "error", "spec.playbooks.numeric[2].rollback.further", "goes back 400 steps", "keep 5"),
     "loop_for_ever": ("21:5", "error", "spec.budget.without_progress", "a loop could run for ever", "write at most 20"),

@@ -14,7 +14,7 @@ from sentinel.model.actions import ACTIONS, Capture, Declared, StartAttempt
 from sentinel.policy.rung_words import CONDITIONS, OWN_CODE, Acts, OwnCode, Sets, Word
 from sentinel.policy.schema import Rung
 from sentinel.policy.schema_rungs import WORDS, _rows_of
-from sentinel.policy_files.check import CAPABILITIES
+from sentinel.policy_files.check import KNOWN
 from tests.unit.policy.policies_in_words import numeric, said
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -69,7 +69,7 @@ def test_what_rows_name_exists() -> None:
         for company in row.company:
             unknown = {*(company.only or ()), *company.needs, *company.never} - set(WORDS)
             offenders += [f"{word}: no such word beside it: {other}" for other in sorted(unknown)]
-        offenders += [f"{word}: unknown capability {one.name}" for one in row.capabilities if one.name not in CAPABILITIES]
+        offenders += [f"{word}: unknown capability {one.name}" for one in row.capabilities if one.name not in KNOWN]
     assert not offenders, "\n".join(offenders)
 
 

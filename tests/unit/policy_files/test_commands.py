@@ -80,7 +80,9 @@ def test_check_in_json():
 
 def test_check_knows_what_the_trainer_cannot():
     assert check_files(["default"], "skip,live_overrides").ok
-    assert not check_files(["default"], "live_overrides").ok
+    found = check_files(["default"], "live_overrides")
+    assert found.ok
+    assert "cannot skip samples (capability 'skip'): this rung is passed over" in found.files[0].text
     with pytest.raises(UsageError, match="did you mean 'skip'"):
         check_files(["default"], "skipp")
 

@@ -306,10 +306,9 @@ def test_an_unused_playbook_of_the_base_is_a_question_about_the_rules_that_left_
 
 def test_a_missing_capability_in_a_rung_of_the_base_is_shown_there():
     write("mine.yaml", "extends: default\nspec: {mode: observe}\n")
-    with pytest.raises(PolicyError) as error:
-        load_policy("mine.yaml", capabilities={"live_overrides"})
-    assert str(error.value).startswith(f"{DEFAULT}:")
-    assert "the trainer cannot skip samples" in str(error.value)
+    found = [one for one in read_policy_file("mine.yaml", {"live_overrides"}).warnings if "cannot skip samples" in one.message]
+    assert found
+    assert {Path(one.file).name for one in found} == {"default.yaml"}
 
 
 def test_the_example_of_the_language_page_loads_without_a_warning():

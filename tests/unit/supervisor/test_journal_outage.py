@@ -26,10 +26,12 @@ from sentinel.errors import (
     UsageError,
     WatchLost,
 )
-from sentinel.journal.run_file import CAPABILITIES, RunFile, write_run_file
+from sentinel.journal.run_file import RunFile, write_run_file
 from sentinel.journal.session import refuse_lost_journal
 from sentinel.journal.trouble import explained_errors
 from sentinel.model.actions import KillAttempt
+from sentinel.model.capabilities import CAPABILITIES
+from sentinel.policy_files.loading import load_policy, shipped_policies, shipped_policy_path
 from sentinel.signals import SAME_S
 from sentinel.supervisor import app
 from sentinel.supervisor.daemon import WasAway
@@ -241,13 +243,24 @@ def test_two_is_for_usage_and_policy_alone(error: Exception, code: int, monkeypa
     assert left.value.code == code
 
 
-def test_a_policy_that_needs_what_the_trainer_lacks_is_refused_before_there_is_a_run(tmp_path: Path) -> None:
+def test_a_capability_that_is_none_is_refused_before_there_is_a_run(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
-    with pytest.raises(PolicyError, match=r"cannot skip samples \(capability 'skip'\)"):
-        app.supervise(app.RunRequest(run_dir, "demo", ("true",), "/", without=("skip",)))
     with pytest.raises(UsageError, match="--without fly: no such capability"):
         app.supervise(app.RunRequest(run_dir, "demo", ("true",), "/", without=("fly",)))
     assert not run_dir.exists()
+
+
+@pytest.mark.parametrize("policy", shipped_policies())
+def test_a_policy_that_needs_what_the_trainer_lacks_says_which_rungs_are_passed_over(
+    policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(app, "_watch", lambda *_: 0)
+    app.supervise(app.RunRequest(tmp_path / "run", policy, ("true",), "/", without=("skip",)))
+    words = capsys.readouterr().out
+    loaded = load_policy(shipped_policy_path(policy))
+    skips = any(rung.skip or rung.reseed_data for rungs in loaded.spec.playbooks.values() for rung in rungs)
+    assert ("cannot skip samples (capability 'skip')" in words) == skips
+    assert ("passed over" in words) == skips
 
 
 def test_what_a_run_lacks_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,8 +276,8 @@ def test_what_a_run_lacks_is_remembered(tmp_path: Path, monkeypatch: pytest.Monk
     for without in (CAPABILITIES, ()):
         app.supervise(replace(request, without=without))
     assert [run_file.capabilities for run_file in seen] == [(), ()]
-    with pytest.raises(PolicyError, match="capability 'skip'"):
-        app.supervise(replace(request, policy="demo", observe_only=False))
+    app.supervise(replace(request, policy="demo", observe_only=False))
+    assert seen[-1].capabilities == ()
 
 
 def test_a_sigterm_that_is_heard_twice_is_one_wish_and_ctrl_c_twice_is_two(monkeypatch: pytest.MonkeyPatch) -> None:

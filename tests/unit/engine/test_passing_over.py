@@ -1,0 +1,45 @@
+"""Rungs whose needs the trainer lacks are passed over with the reason, and what is left is climbed."""
+
+from __future__ import annotations
+
+import pytest
+
+from sentinel.model.incidents import Outcome
+from tests.builders import Bench, build_policy
+
+ROLLBACK = {"rollback": {"before_onset": "20 steps"}}
+PAGE = {"page": {}, "then": "stop_now"}
+
+
+def spiked(bench: Bench) -> Bench:
+    bench.launched().steps(1, 50).checkpoint(50)
+    return bench.steps(51, 70).steps(71, 78, loss=8.0)
+
+
+@pytest.mark.parametrize(
+    ("needs", "lacks", "reason"),
+    [
+        ({**ROLLBACK, "skip": {"from": "onset", "to": "detected"}}, "skip", "cannot skip samples"),
+        ({**ROLLBACK, "reseed_data": True}, "skip", "cannot change its data order"),
+        ({"lr": "0.5x"}, "live_overrides", "cannot change settings while it runs"),
+        (
+            {**ROLLBACK, "skip": {"from": "onset", "to": "detected", "only": "guilty"}},
+            "attribution",
+            "cannot look at single samples",
+        ),
+    ],
+)
+def test_what_the_trainer_lacks_is_passed_over_and_the_next_rung_taken(needs: dict[str, object], lacks: str, reason: str) -> None:
+    bench = Bench(build_policy({"numeric": [needs, ROLLBACK, PAGE]}), without=(lacks,))
+    first, second = spiked(bench).incident.tries
+    assert first.outcome is Outcome.PASSED_OVER
+    assert reason in first.reason
+    assert first.attempt is None
+    assert second.remedy.rung == 1
+    assert bench.launched().number == 2
+
+
+def test_and_taken_where_nothing_lacks() -> None:
+    needs = {**ROLLBACK, "skip": {"from": "onset", "to": "detected"}}
+    (only,) = spiked(Bench(build_policy({"numeric": [needs, ROLLBACK, PAGE]}))).incident.tries
+    assert only.outcome is Outcome.PENDING
