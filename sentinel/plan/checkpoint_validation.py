@@ -33,17 +33,19 @@ COUNT = "nonfinite"
 
 @dataclass(frozen=True, slots=True)
 class NumbersVerdict:
-    """`evidence` empty: it may be resumed from, and `reason` says what was compared. Else `numbers` (not finite) or `norm`."""
+    """`evidence` empty: it may be resumed from, and `reason` says what was compared. Else `numbers` (not finite) or `norm`.
+    `is_known`: there were numbers to judge; else its bytes are all that is known, and NaN may lie in them."""
 
     evidence: Evidence
     reason: str
+    is_known: bool = True
 
 
 def judge_numbers(saved: SavedNumbers) -> NumbersVerdict:
     """Without numbers, or without rows to compare with, its bytes are all there is."""
     numbers = dict(saved.numbers)
     if not numbers:
-        return NumbersVerdict("", f"{saved.checked}; its manifest tells no numbers")
+        return NumbersVerdict("", f"{saved.checked}; its manifest tells no numbers", is_known=False)
     count = numbers.get(COUNT, 0.0)
     if count != 0.0:  # NaN as well
         shown = f"{count:.0f}" if isfinite(count) else f"{count:g}"

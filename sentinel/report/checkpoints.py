@@ -70,7 +70,8 @@ def trust_text(document: dict[str, Any]) -> str:
 def verify_steps(run_dir: Path, steps: Sequence[int]) -> list[dict[str, Any]]:
     """Look at every byte and the numbers of these checkpoints (empty: of all), changing nothing. One whose manifest is gone or
     cannot be read is one, too: only a look closer than a list's tells that. The documents of `sentinel
-    checkpoints verify --json`: `ok` is null for one that cannot be read now. UsageError for a step without a checkpoint."""
+    checkpoints verify --json`: `ok` is null for one that cannot be read now; `numbers` is hold, wrong or unknown. UsageError for a
+    step without a checkpoint."""
     check_run_dir(run_dir)
     try:
         found = {step: name for name in list_entries(run_dir) if (step := step_of_name(name)) is not None}
@@ -84,18 +85,24 @@ def verify_steps(run_dir: Path, steps: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def verified_text(documents: Sequence[dict[str, Any]]) -> str:
-    words = {True: "holds", False: "DAMAGED", None: "unknown"}
-    return "\n".join(f"step {d['step']}: {words[d['ok']]}: {d['why']}" for d in documents) or "there is no checkpoint"
+    return "\n".join(f"step {d['step']}: {_verdict_word(d)}: {d['why']}" for d in documents) or "there is no checkpoint"
+
+
+def _verdict_word(document: dict[str, Any]) -> str:
+    if document["ok"] and document["numbers"] == "unknown":
+        return "bytes hold, numbers unknown"
+    return {True: "holds", False: "DAMAGED", None: "unknown"}[document["ok"]]
 
 
 def _verified(run_dir: Path, step: int, path: str) -> dict[str, Any]:
     try:
         verdict = judge_numbers(verify_saved(run_dir, run_dir / path))
     except GiveUp as damage:
-        return {"step": step, "path": path, "ok": False, "why": str(damage)}
+        return {"step": step, "path": path, "ok": False, "numbers": "unknown", "why": str(damage)}
     except OSError as error:
-        return {"step": step, "path": path, "ok": None, "why": f"it cannot be read now: {error.strerror}"}
-    return {"step": step, "path": path, "ok": not verdict.evidence, "why": verdict.reason}
+        return {"step": step, "path": path, "ok": None, "numbers": "unknown", "why": f"it cannot be read now: {error.strerror}"}
+    numbers = "unknown" if not verdict.is_known else "wrong" if verdict.evidence else "hold"
+    return {"step": step, "path": path, "ok": not verdict.evidence, "numbers": numbers, "why": verdict.reason}
 
 
 def _kept(state: RunState, policy: Policy, trusts: Sequence[Trust]) -> dict[str, str]:

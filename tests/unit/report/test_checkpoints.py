@@ -114,12 +114,13 @@ def test_verify_compares_bytes_and_numbers_and_its_code_says_whether_all_hold(ru
     assert run("verify", run_dir) == (
         0,
         "step 50: holds: 1 files, 7000 bytes match their digests; param_norm 30, recorded 30 at step 51 (at most 0.15 apart was "
-        "expected)\nstep 75: holds: 1 files, 7000 bytes match their digests; its manifest tells no numbers\n",
+        "expected)\nstep 75: bytes hold, numbers unknown: 1 files, 7000 bytes match their digests; its manifest tells no numbers\n",
     )
     save(run_dir, 100, param_norm=27.0, nonfinite=0)
     code, text = run("verify", run_dir, 100, 50, "--json")
     assert code == 1
-    assert [(one["step"], one["ok"]) for one in json.loads(text)] == [(100, False), (50, True)]
+    found = [(one["step"], one["ok"], one["numbers"]) for one in json.loads(text)]
+    assert found == [(100, False, "wrong"), (50, True, "hold")]
     (run_dir / "checkpoints" / "step-00000050" / "data").write_bytes(b"other")
     code, text = run("verify", run_dir, 50)
     assert code == 1
@@ -150,7 +151,7 @@ def test_one_without_a_manifest_is_looked_at_like_the_others(run_dir: Path) -> N
     (save(run_dir, 100) / "manifest.json").write_text("{")
     code, text = run("verify", run_dir)
     assert code == 1
-    assert [line.split(":")[1] for line in text.splitlines()] == [" DAMAGED", " holds", " DAMAGED"]
+    assert [line.split(":")[1] for line in text.splitlines()] == [" DAMAGED", " bytes hold, numbers unknown", " DAMAGED"]
 
 
 def test_the_largest_amounts_of_a_unit_are_told_whole() -> None:
