@@ -70,8 +70,8 @@ def trust_text(document: dict[str, Any]) -> str:
 def verify_steps(run_dir: Path, steps: Sequence[int]) -> list[dict[str, Any]]:
     """Look at every byte and the numbers of these checkpoints (empty: of all), changing nothing. One whose manifest is gone or
     cannot be read is one, too: only a look closer than a list's tells that. The documents of `sentinel
-    checkpoints verify --json`: `ok` is null for one that cannot be read now; `numbers` is hold, wrong or unknown. UsageError for a
-    step without a checkpoint."""
+    checkpoints verify --json`: `ok` is null for one that cannot be read now; `numbers` is hold, wrong or unknown. UsageError for
+    a step without a checkpoint."""
     check_run_dir(run_dir)
     try:
         found = {step: name for name in list_entries(run_dir) if (step := step_of_name(name)) is not None}

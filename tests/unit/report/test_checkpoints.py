@@ -114,7 +114,8 @@ def test_verify_compares_bytes_and_numbers_and_its_code_says_whether_all_hold(ru
     assert run("verify", run_dir) == (
         0,
         "step 50: holds: 1 files, 7000 bytes match their digests; param_norm 30, recorded 30 at step 51 (at most 0.15 apart was "
-        "expected)\nstep 75: bytes hold, numbers unknown: 1 files, 7000 bytes match their digests; its manifest tells no numbers\n",
+        "expected)\nstep 75: bytes hold, numbers unknown: 1 files, 7000 bytes match their digests; its manifest tells no "
+        "numbers\n",
     )
     save(run_dir, 100, param_norm=27.0, nonfinite=0)
     code, text = run("verify", run_dir, 100, 50, "--json")
