@@ -1,1 +1,1 @@
-"""Shipped remediation policies, as package data: read them with `importlib.resources.files("policies")`."""
+"""Shipped remediation policies, as package data. Sentinel finds them beside its own package (`policy_files.loading.SHIPPED`)."""

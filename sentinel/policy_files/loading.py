@@ -9,7 +9,6 @@ what cannot be one, and which files a policy extends.
 from __future__ import annotations
 
 import hashlib
-import importlib.resources
 import os
 import re
 from collections.abc import Mapping, Sequence, Set
@@ -17,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import sentinel
 from sentinel.channels import registry as _registry  # noqa: F401 - completes the language
 from sentinel.errors import PolicyError, Problem
 from sentinel.policy.problems import did_you_mean, print_problems
@@ -28,6 +28,8 @@ from sentinel.policy_files.yaml_positions import read_yaml, write_yaml
 SIZE_MAX_BYTES = 256 * 1024
 FILES_MAX = 8  # a policy, what it extends, what that extends …: nobody follows more
 
+# Beside the package `sentinel` that runs, and not by import: a folder `policies` where it is started is somebody else's.
+SHIPPED = Path(sentinel.__file__).resolve().parents[1] / "policies"
 _NAME = re.compile(r"(?:policies/)?([A-Za-z0-9_-]+)(?:\.ya?ml)?")
 
 
@@ -152,7 +154,7 @@ def _is_missing(path: Path) -> bool:
 
 def shipped_policies() -> tuple[str, ...]:
     """Names of the policies that come with sentinel."""
-    entries = importlib.resources.files("policies").iterdir()
+    entries = SHIPPED.iterdir() if SHIPPED.is_dir() else ()
     return tuple(sorted(entry.name.removesuffix(".yaml") for entry in entries if entry.name.endswith(".yaml")))
 
 
@@ -165,7 +167,7 @@ def shipped_policy_path(name: str | Path) -> Path:
 
 
 def _shipped(name: str) -> Path:
-    return Path(str(importlib.resources.files("policies").joinpath(f"{name}.yaml")))
+    return SHIPPED / f"{name}.yaml"
 
 
 def _refuse(path: Path, message: str, remedy: str) -> PolicyError:

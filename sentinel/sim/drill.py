@@ -8,7 +8,6 @@ print(report.text); raise SystemExit(0 if report.ok else 1)
 
 from __future__ import annotations
 
-import importlib.resources
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from sentinel.model.facts import Entry
 from sentinel.model.state import RunState
 from sentinel.policy.quantities import Malformed, parse_duration
 from sentinel.policy.schema import Policy
-from sentinel.policy_files.loading import load_policy, shipped_policy_path
+from sentinel.policy_files.loading import SHIPPED, load_policy, shipped_policy_path
 from sentinel.report.documents import incident_document
 from sentinel.sim.accuracy import Accuracy, judge_accuracy, summarise, summary_lines
 from sentinel.sim.drill_file import UNTIL_S, Drill, read_drill
@@ -126,7 +125,7 @@ def entry_lines(entries: Sequence[Entry], began_s: float) -> Iterator[str]:
 
 def shipped_drills() -> tuple[str, ...]:
     """Names of the drills that come with sentinel."""
-    entries = importlib.resources.files("policies").joinpath("drills").iterdir()
+    entries = (SHIPPED / "drills").iterdir()
     return tuple(sorted(entry.name.removesuffix(".yaml") for entry in entries if entry.name.endswith(".yaml")))
 
 
@@ -167,7 +166,7 @@ def find_drill(path: Path) -> Path:
     """The file, or the shipped drill of that name."""
     if path.exists() or path.stem not in shipped_drills():
         return path
-    return Path(str(importlib.resources.files("policies").joinpath("drills", f"{path.stem}.yaml")))
+    return SHIPPED / "drills" / f"{path.stem}.yaml"
 
 
 def policy_beside(place: Path, name: str) -> Path:

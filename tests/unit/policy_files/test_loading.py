@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -100,3 +103,13 @@ def test_shipped_policies_go_by_name_unless_a_file_is_there(tmp_path, monkeypatc
     Path("default.yaml").write_text(GOOD, encoding="utf-8")
     assert shipped_policy_path("default.yaml") == Path("default.yaml")
     assert {"default", "demo", "observe_only"} <= set(shipped_policies())
+
+
+def test_a_folder_of_that_name_where_it_is_started_takes_the_place_of_no_shipped_policy(tmp_path):
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "__init__.py").touch()
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    words = [sys.executable, "-m", "sentinel", "policy", "check", "default"]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "default" in done.stdout
