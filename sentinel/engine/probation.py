@@ -136,9 +136,14 @@ def _rows_since(decision: Decision, incident: Incident, after_step: int, at_most
 
 
 def _rows_asked(decision: Decision, incident: Incident) -> int:
-    """What was found slowly has left its level by little, and ten rows do not tell the two apart; nor do they in much noise."""
+    """In much noise ten rows do not tell a level from one that is 5 % too high."""
     ratio = decision.policy.spec.probation.recovered_when.ratio
-    return max(GRADUAL_ROWS if FINDS[incident.kind].bend else ROWS_MIN, rows_to_tell(incident.band, ratio))
+    return max(_rows_of_kind(incident), rows_to_tell(incident.band, ratio))
+
+
+def _rows_of_kind(incident: Incident) -> int:
+    """What was found slowly has left its level by little, and ten rows do not tell the two apart."""
+    return GRADUAL_ROWS if FINDS[incident.kind].bend else ROWS_MIN
 
 
 def _awaits_rows(decision: Decision, since: int) -> bool:
@@ -164,7 +169,7 @@ def _judge_observed(decision: Decision, incident: Incident, since: int, reason: 
 def settle_at_finish(decision: Decision) -> bool:
     """The trainer finished. Every open incident is closed, or (False) one needs another try before the run may end."""
     for incident in decision.state.open_incidents:
-        verdict = _band_verdict(decision, incident, _judged_after(decision, incident), 1) if incident.is_numeric else None
+        verdict = _verdict_at_end(decision, incident) if incident.is_numeric else None
         if verdict is not None and not verdict.is_known:
             unknown = f"the run finished before it was known: {verdict.reason}"
             decision.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, unknown))
@@ -178,6 +183,10 @@ def settle_at_finish(decision: Decision) -> bool:
             continue
         recover(decision, decision.state.incident(incident.id), CLOSED_EARLY if incident.tries else "the run finished healthy")
     return True
+
+
+def _verdict_at_end(decision: Decision, incident: Incident) -> BandVerdict:
+    return _band_verdict(decision, incident, _judged_after(decision, incident), 1, is_last=True)
 
 
 def keep_at_stop(decision: Decision) -> None:
@@ -243,9 +252,15 @@ def _judged_after(decision: Decision, incident: Incident) -> int:
 
 
 def _band_verdict(
-    decision: Decision, incident: Incident, after_step: int, rows_above: int = ROWS_MIN, peak: Peak | None = None
+    decision: Decision,
+    incident: Incident,
+    after_step: int,
+    rows_above: int = ROWS_MIN,
+    peak: Peak | None = None,
+    is_last: bool = False,
 ) -> BandVerdict:
-    """Where the judged metric stands since, against its level before the incident. The rest as in `judge_band`."""
+    """Where the judged metric stands since, against its level before the incident. `is_last`: no more rows will come, and the
+    least that tell anything have to do. The rest as in `judge_band`."""
     before = incident.band
     if before is None and incident.kind in PROVEN_BY_ROWS:
         return _judge_rows(decision, after_step)
@@ -254,7 +269,8 @@ def _band_verdict(
     if before is not None and level is not None:
         now = Band(before.metric, level.median, level.mad, level.count, level.last_step)
     ratio = decision.policy.spec.probation.recovered_when.ratio
-    return judge_band(now, before, ratio, peak, _rows_asked(decision, incident), rows_above)
+    asked = _rows_of_kind(incident) if is_last else _rows_asked(decision, incident)
+    return judge_band(now, before, ratio, peak, asked, rows_above)
 
 
 def _peak(incident: Incident) -> Peak | None:

@@ -230,8 +230,9 @@ def test_there_is_advice_for_every_class(tmp_path: Path) -> None:
         (b"<!DOCTYPE html><title>Sign in</title>CUDA out of memory", "a page of HTML or XML (Sign in) and no log; fetch the file itself"),
         (b"\x80\x02}q\x00.", "pickled Python objects"),
         (bytes(range(256)) * 8, "a binary file"),
-        (gzip.compress("CUDA error".encode("utf-16")), "UTF-16 text"),
+        (gzip.compress("CUDA error".encode("utf-16"), mtime=0), "UTF-16 text"),
     ],
+    ids=["UTF-16", "HTML", "pickle", "binary", "packed UTF-16"],
 )
 def test_nothing_is_concluded_from_what_is_no_text(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "run.log"
