@@ -27,7 +27,7 @@ from sentinel.model.incidents import IncidentState
 from sentinel.model.readings import CheckpointReading, Receipt, StepReading, TrainerNote
 from sentinel.model.state import Attempt
 from sentinel.plan.overrides import for_relaunch, judge_receipt
-from sentinel.plan.proving import grade_receipt
+from sentinel.plan.proving import grade_settings
 from sentinel.plan.rollback import choose_newest
 
 
@@ -52,7 +52,7 @@ def on_receipt(decision: Decision, receipt: Receipt) -> None:
     if attempt.receipt_s is not None:
         return
     deterministic = receipt.effective.get("deterministic") is True
-    proofs = grade_receipt(attempt.overrides, receipt)
+    proofs = grade_settings(attempt.overrides, receipt.effective, receipt.overrides)
     decision.record(f.ReceiptSeen(receipt.attempt, receipt.resume_step, receipt.world_size, deterministic, proofs))
     asked = attempt.resume.step if attempt.resume else 0
     if receipt.resume_step < asked:

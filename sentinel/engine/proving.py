@@ -14,7 +14,7 @@ from sentinel.engine.live_settings import mismatch
 from sentinel.model import facts as f
 from sentinel.model.attempts import SampleRange
 from sentinel.model.findings import Finding
-from sentinel.model.proof import Proof
+from sentinel.model.proof import PROVEN, Proof, grade_of
 from sentinel.model.readings import Receipt, StepReading
 from sentinel.model.state import Attempt
 from sentinel.plan.overrides import for_relaunch
@@ -46,7 +46,7 @@ def _factor_at(decision: Decision, row: StepReading) -> float | None:
     factor = for_relaunch(attempt.overrides, row.step - 1, None).lr_scale
     if factor is None:
         return 1.0
-    return factor if any(proof.key == LEARNING_RATE and proof.is_proven for proof in attempt.proofs) else None
+    return factor if grade_of(attempt.proofs, LEARNING_RATE) in PROVEN else None
 
 
 def observe_settings(decision: Decision, attempt: Attempt, reading: StepReading) -> tuple[Finding, ...]:
@@ -69,7 +69,7 @@ def _observe_rate(decision: Decision, attempt: Attempt, reading: StepReading) ->
     decision.live.rates = None  # the first row that tells it decides
     after = reading.metrics["lr"]
     grade = compare_rates(rates[:2], after, wanted / rates[2]) if wanted is not None and attempt.written_s is None else None
-    if grade == "observed" and not _is_proven(attempt, LEARNING_RATE):
+    if grade == "observed" and _is_doubtful(attempt, LEARNING_RATE):
         reason = f"the learning rate went from {rates[1]:.4g} to {after:.4g}"
         decision.record(f.SettingObserved(attempt.attempt, Proof(LEARNING_RATE, grade), reading.step, reason))
     if grade != "contradicted":
@@ -86,7 +86,7 @@ def _observe_skip(
     if met is not None:
         words = f"step {reading.step} trained on the samples {met.start}..{met.end}, which were to be left out"
         return _contradicted(decision, attempt, SKIP, reading.step, words)
-    if behind is None or _is_proven(attempt, SKIP) or not passed_over(skip, behind, reading.samples):
+    if behind is None or not _is_doubtful(attempt, SKIP) or not passed_over(skip, behind, reading.samples):
         return ()
     if all(one.end <= reading.samples[-1].end for one in skip):
         reason = f"step {reading.step} passed over them"
@@ -94,13 +94,13 @@ def _observe_skip(
     return ()
 
 
-def _is_proven(attempt: Attempt, key: str) -> bool:
-    return any(proof.key == key and proof.grade in ("read_back", "observed", "contradicted") for proof in attempt.proofs)
+def _is_doubtful(attempt: Attempt, key: str) -> bool:
+    return grade_of(attempt.proofs, key) in ("asserted", "none")
 
 
 def _contradicted(decision: Decision, attempt: Attempt, key: str, step: int, words: str) -> tuple[Finding, ...]:
     """Once an attempt: whoever lies in one step does so in the next."""
-    if any(proof.key == key and proof.grade == "contradicted" for proof in attempt.proofs):
+    if grade_of(attempt.proofs, key) == "contradicted":
         return ()
     decision.record(f.SettingObserved(attempt.attempt, Proof(key, "contradicted"), step, words))
     return (mismatch(decision, step, words),)

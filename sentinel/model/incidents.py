@@ -17,7 +17,7 @@ from sentinel.client.settings import Settings
 from sentinel.model.attempts import SampleRange
 from sentinel.model.findings import Kind, Severity
 from sentinel.model.paging import IncidentPage
-from sentinel.model.proof import Proof
+from sentinel.model.proof import PROVEN, Proof, grade_of
 from sentinel.model.records import Attribution, Diagnosis
 
 
@@ -113,7 +113,7 @@ class Try:
 
     def is_proven(self, key: str) -> bool:
         """Whether a setting, or `skip`, was in force: read back or observed."""
-        return any(proof.key == key and proof.is_proven for proof in self.proofs)
+        return grade_of(self.proofs, key) in PROVEN
 
 
 @dataclass(frozen=True, slots=True)

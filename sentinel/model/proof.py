@@ -45,6 +45,11 @@ class Proof:
         return f"{label}: {GRADE_WORDS[self.grade]}"
 
 
+def grade_of(proofs: Iterable[Proof], key: str) -> Grade:
+    """Of one setting, or of `skip`."""
+    return next((proof.grade for proof in proofs if proof.key == key), "none")
+
+
 def merge_proofs(before: Iterable[Proof], newer: Iterable[Proof]) -> tuple[Proof, ...]:
     """The newest grade of each setting, in the order in which they were first graded."""
     return tuple({proof.key: proof for proof in (*before, *newer)}.values())

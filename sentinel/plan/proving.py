@@ -14,7 +14,6 @@ from typing import Any
 from sentinel.client.settings import SETTINGS
 from sentinel.model.attempts import SampleRange, SettingsInForce
 from sentinel.model.proof import Grade, Proof
-from sentinel.model.readings import Receipt
 from sentinel.plan.skip import covers
 
 SKIP, LEARNING_RATE = "skip", "lr_scale"
@@ -23,13 +22,9 @@ AGREES = 0.1
 UNMOVED = 0.02
 
 
-def grade_receipt(asked: SettingsInForce, receipt: Receipt) -> tuple[Proof, ...]:
-    """A grade for each setting that was asked for, from what the trainer says at its start."""
-    return grade_settings(asked, receipt.effective, receipt.overrides)
-
-
 def grade_settings(asked: SettingsInForce, effective: Mapping[str, Any], repeated: Mapping[str, Any]) -> tuple[Proof, ...]:
-    """The same of an answer to a live change. What differs from what was asked is no proof, whatever its source."""
+    """A grade for each setting that was asked for, from what the trainer read back and what it repeats, in its receipt or in its
+    answer to a live change. What differs from what was asked is no proof, whatever its source."""
     found = [Proof(key, _grade(key, getattr(asked, key), effective, repeated)) for key in _asked(asked)]
     if asked.skip:
         found.append(Proof(SKIP, "read_back" if SKIP in effective else "asserted" if SKIP in repeated else "none"))
