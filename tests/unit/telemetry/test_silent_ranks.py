@@ -56,12 +56,18 @@ def stepped(run_dir: Path, pids: list[int | None], host: str = HOST) -> tuple[Si
     return ranks, seen
 
 
-def test_a_silent_rank_that_is_stopped_is_reported_once(tmp_path: Path, child: Child) -> None:
-    pids: list[int | None] = [child(tmp_path), child(tmp_path)]
-    ranks, seen = stepped(tmp_path, pids)
+def with_one_stopped(run_dir: Path, child: Child) -> tuple[SilentRanks, dict[int, RankLife]]:
+    """Of two ranks the second is stopped after ten steps."""
+    pids: list[int | None] = [child(run_dir), child(run_dir)]
+    ranks, seen = stepped(run_dir, pids)
     assert pids[1] is not None
     os.kill(pids[1], signal.SIGSTOP)
     os.waitid(os.P_PID, pids[1], os.WSTOPPED | os.WNOWAIT)
+    return ranks, seen
+
+
+def test_a_silent_rank_that_is_stopped_is_reported_once(tmp_path: Path, child: Child) -> None:
+    ranks, seen = with_one_stopped(tmp_path, child)
     assert ranks.poll(11.9, seen) == []  # within two step times
     found = ranks.poll(12.1, seen)
     assert [(one.rank, one.doing) for one in found if isinstance(one, SilentRank)] == [(0, "runs"), (1, "stopped")]
@@ -70,13 +76,9 @@ def test_a_silent_rank_that_is_stopped_is_reported_once(tmp_path: Path, child: C
 
 def test_a_rank_that_was_heard_between_two_looks_is_told_again(tmp_path: Path, child: Child) -> None:
     """The detector forgets what it was told when the rank is heard, and the next look may come when it is silent again."""
-    pids: list[int | None] = [child(tmp_path), child(tmp_path)]
-    ranks, seen = stepped(tmp_path, pids)
-    assert pids[1] is not None
-    os.kill(pids[1], signal.SIGSTOP)
-    os.waitid(os.P_PID, pids[1], os.WSTOPPED | os.WNOWAIT)
+    ranks, seen = with_one_stopped(tmp_path, child)
     assert SilentRank(1, 1, "stopped") in [_placeless(one) for one in ranks.poll(12.1, seen)]
-    heard = dict(seen) | {1: RankLife(10, pids[1], HOST, None, 12.5)}  # read late; so is the next look
+    heard = dict(seen) | {1: dataclasses.replace(seen[1], changed_s=12.5)}  # read late; so is the next look
     assert SilentRank(1, 1, "stopped") in [_placeless(one) for one in ranks.poll(14.6, heard)]
 
 
