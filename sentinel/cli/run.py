@@ -31,6 +31,12 @@ TimeLimit = Annotated[
     str | None,
     typer.Option(help="How long the machine is ours, as in 335h: stop in time, to be started again.", metavar="DURATION"),
 ]
+Trainer = Annotated[
+    str | None,
+    typer.Option(
+        help="Profile of a trainer that knows nothing of sentinel: hf-trainer, FILE:root=DIR.", metavar="NAME"
+    ),
+]
 ChangedCommand = Annotated[
     bool, typer.Option("--changed-command", help="Go on with the run in --run-dir, under another command than before.")
 ]
@@ -54,6 +60,7 @@ def run(
     launcher_option: LauncherOptions = None,
     time_limit: TimeLimit = None,
     changed_command: ChangedCommand = False,
+    trainer: Trainer = None,
     page: Pages = None,
     listen: Listening = None,
     token_file: TokenFile = None,
@@ -91,6 +98,7 @@ def run(
         launcher=launcher,
         launcher_options=parse_options(launcher_option or ()),
         time_limit_s=parse_time_limit(time_limit),
+        trainer=trainer,
         changed_command=changed_command or _says_yes(question_about(place, words)),
     )
     with closing(choose_narrator(place)) as narrator:

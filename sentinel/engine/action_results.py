@@ -58,7 +58,6 @@ def on_done(decision: Decision, done: ActionDone) -> None:
         if verdict.evidence:
             decision.record(f.ActionAbandoned(done.key, verdict.reason))
             return _pass_over(decision, action, verdict.reason, verdict.evidence)
-    known = decision.state.checkpoints
     if isinstance(done.found, FoundCheckpoints):
         for reading in done.found.checkpoints:
             on_checkpoint(decision, reading)
@@ -82,9 +81,7 @@ def on_done(decision: Decision, done: ActionDone) -> None:
         if decision.state.hold_by and not decision.is_alive:
             decision.record(f.PlanDropped(f"held by {decision.state.hold_by}"))
             return decision.record(f.Held(f"held by {decision.state.hold_by} during a recovery"))
-        if isinstance(action, FindCheckpoints) and decision.state.checkpoints != known:
-            return _choose_again(decision, plan)
-        return proceed(decision)
+        return _choose_again(decision, plan) if isinstance(action, FindCheckpoints) else proceed(decision)
     return _plan_done(decision, plan.incident)
 
 
@@ -187,9 +184,11 @@ def _again_without(decision: Decision, action: VerifyCheckpoint, damage: str) ->
 
 
 def _choose_again(decision: Decision, plan: PlanInProgress) -> None:
-    """There are checkpoints that nobody knew of when the plan was made."""
+    """There may be checkpoints that nobody knew of when the plan was made, whether this action found them or their source did."""
     start = next(a for a in plan.actions if isinstance(a, StartAttempt))
     resume, reason = _next_older(decision, plan.incident, None, start.overrides.data_seed)
+    if (resume.path if resume else None) == (start.resume.path if start.resume else None):
+        return proceed(decision)
     return _relaunch_instead(decision, plan, resume, reason, "checkpoints were found that could not be seen before")
 
 

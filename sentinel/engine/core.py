@@ -248,6 +248,7 @@ class Engine:
                 observe_only=event.observe_only,
                 answers=not paging.is_outcome_undelivered(decision.state),
                 capabilities=event.capabilities,
+                settable=event.settable,
                 deadline_s=at_s,
                 deadline_by=by,
             )

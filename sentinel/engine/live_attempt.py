@@ -15,6 +15,7 @@ class LiveAttempt:
     saving_s: supervisor time at which a rank was last heard to begin or end a checkpoint; None before the first.
     finished: the stream's end line says finished.
     samples_end: behind the newest sample that was trained; None before the first step of an attempt whose receipt has no cursor.
+    samples_show: whether the samples of a row show what was trained on, and were not computed from what was asked.
     rates: the last two learning rates of the stream before this attempt, and the factor they ran under; None where not known.
     unwritten_remarks: what sources had to say beyond what an attempt may write down.
     """
@@ -26,6 +27,7 @@ class LiveAttempt:
         self.finished = False
         self.unwritten_remarks = 0
         self.samples_end: int | None = None
+        self.samples_show = True
         self.rates: tuple[float, float, float] | None = None
         self.saves_s: dict[int, tuple[float, float]] = {}  # by step: its cost and its time, told before it was seen
         self.hosts: dict[int, str] = {}  # by rank, as its heartbeats tell

@@ -26,6 +26,7 @@ HISTORY_ROWS = 2
 def begin_observing(decision: Decision, receipt: Receipt) -> None:
     """Where the attempt goes on, and what the learning rate was before."""
     decision.live.samples_end = receipt.cursor
+    decision.live.samples_show = not receipt.samples_from_steps
     decision.live.rates = _rates_before(decision, receipt.history)
 
 
@@ -51,7 +52,7 @@ def _factor_at(decision: Decision, row: StepReading) -> float | None:
 
 def observe_settings(decision: Decision, attempt: Attempt, reading: StepReading) -> tuple[Finding, ...]:
     """What a new step shows of the settings asked for: an incident where one is not in force. Costs nothing where none is."""
-    skip = _skip_in_force(attempt)
+    skip = _skip_in_force(attempt) if decision.live.samples_show else ()
     found = _observe_rate(decision, attempt, reading)
     return (*found, *_observe_skip(decision, attempt, reading, skip)) if skip and reading.samples else found
 

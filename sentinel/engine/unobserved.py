@@ -31,7 +31,8 @@ def end_unobserved(decision: Decision, reason: str) -> None:
 
 def refuse_restart(decision: Decision) -> str:
     """Why it is not started again from the beginning; empty where it may be."""
-    if MAY_RESTART in decision.state.capabilities or not is_unobserved(decision):
+    has_profile = decision.state.settable is not None  # it says where checkpoints lie, and those are looked for
+    if MAY_RESTART in decision.state.capabilities or has_profile or not is_unobserved(decision):
         return ""
     return (
         "no receipt, step, heartbeat or checkpoint was ever seen of this command: to start it from the beginning might overwrite "

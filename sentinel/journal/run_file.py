@@ -28,6 +28,7 @@ class PolicyReference:
 class RunFile:
     """`created` is wall time in ISO 8601, for people; `capabilities` is what the trainer supports (`CAPABILITIES`), None where
     the file does not say. `code`: files and directories that are the program's source, in the place of what is found.
+    `trainer`: the profile of its trainer, as `--trainer` named it.
     `pages`: routes asked for on the command line beside the policy's, as they were written there. `launcher_options`: settings of
     the launcher by name, as text."""
 
@@ -41,6 +42,7 @@ class RunFile:
     code: tuple[str, ...] = ()
     pages: tuple[str, ...] = ()
     launcher_options: Mapping[str, str] = field(default_factory=dict)
+    trainer: str | None = None
 
 
 def ensure_run_dir(run_dir: Path) -> Path:
@@ -101,6 +103,7 @@ def find_run_file(run_dir: Path) -> RunFile | None:
         code=_words(path, plain, "code") if "code" in plain else (),
         pages=_words(path, plain, "pages") if "pages" in plain else (),
         launcher_options=_texts(path, plain, "launcher_options") if "launcher_options" in plain else {},
+        trainer=_field(path, plain, "trainer", str) if plain.get("trainer") is not None else None,
     )
 
 
@@ -110,9 +113,11 @@ def _policy_path(written: str, cwd: str) -> str:
     return str(beside) if beside.is_file() else written
 
 
-def declared_capabilities(known: RunFile | None, without: tuple[str, ...], more: tuple[str, ...] = ()) -> tuple[str, ...]:
+def declared_capabilities(
+    known: RunFile | None, without: tuple[str, ...], more: tuple[str, ...] = (), profile: tuple[str, ...] | None = None
+) -> tuple[str, ...]:
     """What the trainer declares, as run.json has it, less what the command line says it lacks, and with what it says
-    it has. A policy that needs more is refused.
+    it has. `profile`: of a trainer under a profile, what that gives it.
 
     Raises:
         UsageError: `without` or `more` names no capability.
@@ -121,7 +126,8 @@ def declared_capabilities(known: RunFile | None, without: tuple[str, ...], more:
         for word in words:
             if word not in (*CAPABILITIES, *MORE):
                 raise UsageError(f"{option} {word}: no such capability; use one of {', '.join((*CAPABILITIES, *MORE))}")
-    declared = known.capabilities if known is not None and known.capabilities is not None else CAPABILITIES
+    given = CAPABILITIES if profile is None else profile
+    declared = known.capabilities if known is not None and known.capabilities is not None else given
     return tuple(word for word in dict.fromkeys((*declared, *more)) if word not in without)
 
 

@@ -40,7 +40,7 @@ def start_recorded(
     that is asked runs the training's own start-up code. Raises as `Launcher.ensure_started`."""
     known = read_recorded(AttemptFiles.of(run_dir, spec.attempt))
     inherited = {name: value for name, value in os.environ.items() if name not in withheld}
-    found = read_environment(spec.argv, spec.cwd, inherited, code) if known is None else known
+    found = read_environment(spec.program, spec.cwd, inherited, code) if known is None else known
     view = launcher.ensure_started(replace(spec, environment=found))
     return recorded_name(type(view)).lower(), found
 

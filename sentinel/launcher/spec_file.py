@@ -31,6 +31,7 @@ def write_spec(files: AttemptFiles, spec: AttemptSpec) -> None:
         "overrides": overrides_to_json(spec.overrides, spec.attempt),
         "inspect": None if spec.inspect is None else {"samples": [[span.start, span.end] for span in spec.inspect]},
         "exclude_nodes": list(spec.exclude_nodes),
+        "trainer": None if spec.trainer is None else dict(spec.trainer),
         "environment": None if spec.environment is None else environment_to_json(spec.environment),
     }
     write_atomically(files.spec, dumps(value).encode() + b"\n")

@@ -7,8 +7,9 @@ torchrun returns 1 when every rank left with 6 (measured, see PROTOCOL.md "Leavi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from sentinel.client.settings import Settings
 from sentinel.model.environment import Environment
@@ -94,7 +95,8 @@ failures of what resumed from it. Empty: an onset."""
 @dataclass(frozen=True, slots=True)
 class AttemptSpec:
     """Everything one launch needs. Starting is idempotent under `attempt`: the same number is never started twice.
-    `environment`: what it runs, as read just before; None where nobody looked. `exclude_nodes`: nodes it is not to run on."""
+    `environment`: what it runs, as read just before; None where nobody looked. `exclude_nodes`: nodes it is not to run on.
+    `trainer`: of a trainer under a profile, how it is started and followed (`sentinel.trainers.spec`), as JSON."""
 
     attempt: int
     argv: tuple[str, ...]
@@ -104,6 +106,12 @@ class AttemptSpec:
     inspect: tuple[SampleRange, ...] | None = None  # samples to look at; None: it trains
     environment: Environment | None = None
     exclude_nodes: tuple[str, ...] = ()
+    trainer: Mapping[str, Any] | None = None
+
+    @property
+    def program(self) -> tuple[str, ...]:
+        """The trainer's own command, which `argv` leads to."""
+        return self.argv if self.trainer is None else tuple(self.trainer["argv"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ class SupervisorStarted:
     capabilities: tuple[str, ...] = CAPABILITIES
     deadline: Deadline | None = None
     leaves: bool = False
+    settable: tuple[str, ...] | None = None  # settings that the trainer can be given; None: every one
 
 
 @dataclass(frozen=True, slots=True)

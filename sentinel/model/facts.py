@@ -44,6 +44,7 @@ class SupervisorTookOver:
     `answers`: starting it again is a person's answer to the end of the run. False while the page about that end has reached
     nobody and is still to be sent: then it is the restart of a supervisor that died, and nobody has decided anything.
     `capabilities`: as given to this session; None in journals that only have it from when the run began.
+    `settable`: the settings that the trainer can be given, where not every one of them.
     `deadline_s`: when the machine is taken away from it (supervisor time), as `deadline_by` says; None where nobody does.
     """
 
@@ -57,6 +58,7 @@ class SupervisorTookOver:
     capabilities: tuple[str, ...] | None = None
     deadline_s: float | None = None
     deadline_by: str = ""
+    settable: tuple[str, ...] | None = None
 
 
 @recorded_as("CommandChanged")

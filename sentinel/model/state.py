@@ -180,6 +180,7 @@ class RunState:
     policy_digest: str = ""
     observe_only: bool = False
     capabilities: tuple[str, ...] = ()
+    settable: tuple[str, ...] | None = None  # settings that the trainer can be given; None: every one
     epoch: int = 0
     session_s: float = 0.0  # since when the present supervisor watches
     attempts: tuple[Attempt, ...] = ()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from sentinel.model.capabilities import CAPABILITIES
-from sentinel.policy.rung_words import Capability
+from sentinel.client.settings import SETTINGS
+from sentinel.model.capabilities import MORE
+from sentinel.policy.rung_words import Capability, Sets
 from sentinel.policy.schema import Policy, Rung
 from sentinel.policy.schema_rungs import WORDS
 
-SHOWN = CAPABILITIES  # of what the command cannot do every shipped policy has a rung, which says so when its turn comes
+HIDDEN = MORE  # of what the command cannot do every shipped policy has a rung, which says so when its turn comes
 LIVE = Capability(
     "live_overrides",
     "the trainer cannot change settings while it runs (capability 'live_overrides')",
@@ -17,22 +18,34 @@ LIVE = Capability(
 )
 
 
-def lacking(rung: Rung, capabilities: Collection[str]) -> Iterator[tuple[str, Capability]]:
-    """Each with the place in the rung that needs it: `skip`, or `skip.only`."""
+def lacking(
+    rung: Rung, capabilities: Collection[str], settable: Collection[str] | None = None
+) -> Iterator[tuple[str, Capability]]:
+    """Each with the place in the rung that needs it: `skip`, or `skip.only`. `settable`: settings that the trainer can be given;
+    None: every one."""
     for word, value in rung.values.items():
         for needed in WORDS[word].capabilities:
             is_asked = not needed.part or getattr(value, needed.part) is not None
             if is_asked and needed.name not in capabilities:
                 yield ".".join(part for part in (word, needed.part) if part), needed
+        by = WORDS[word].by
+        if settable is not None and isinstance(by, Sets):
+            yield from ((word, _unsettable(key)) for key in by.values(value) if key not in settable)
     live = [word for word in rung.parts if WORDS[word].is_live]
     if live and not rung.does("relaunches") and LIVE.name not in capabilities:
         yield live[0], LIVE
 
 
-def passed_over(policy: Policy, capabilities: Collection[str]) -> Iterator[str]:
+def _unsettable(key: str) -> Capability:
+    label = SETTINGS[key].label
+    remedy = f"give its profile arguments under settings.{key}, or take the word out of the rung"
+    return Capability(f"setting {key}", f"the trainer cannot be given the {label}: its profile has no argument for it", remedy)
+
+
+def passed_over(policy: Policy, capabilities: Collection[str], settable: Collection[str] | None = None) -> Iterator[str]:
     """A line for each rung that this trainer cannot carry out."""
     for name, playbook in policy.spec.playbooks.items():
         for number, rung in enumerate(playbook, start=1):
-            missing = (needed.message for _, needed in lacking(rung, capabilities) if needed.name in SHOWN)
+            missing = (needed.message for _, needed in lacking(rung, capabilities, settable) if needed.name not in HIDDEN)
             if message := next(missing, ""):
                 yield f"rung {number} of playbook {name} is passed over: {message}"

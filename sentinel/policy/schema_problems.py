@@ -21,9 +21,7 @@ def validate_policy(data: object) -> tuple[Policy | None, tuple[Problem, ...]]:
     try:
         return Policy.model_validate(data), ()
     except ValidationError as error:
-        details = error.errors(include_url=False)
-    schema = _policy_schema()
-    return None, tuple(_problem(item, schema) for item in details if not _is_explained(item, details))
+        return None, problems_of(error, _policy_schema())
 
 
 @functools.cache
@@ -37,8 +35,13 @@ def validate_rung(data: object) -> tuple[Rung | None, tuple[Problem, ...]]:
     try:
         return Rung.model_validate(data), ()
     except ValidationError as error:
-        schema = Rung.model_json_schema(by_alias=True)
-        return None, tuple(_problem(item, schema) for item in error.errors(include_url=False))
+        return None, problems_of(error, Rung.model_json_schema(by_alias=True))
+
+
+def problems_of(error: ValidationError, schema: dict[str, Any]) -> tuple[Problem, ...]:
+    """One for each mistake that pydantic found in a model with this JSON schema."""
+    details = error.errors(include_url=False)
+    return tuple(_problem(item, schema) for item in details if not _is_explained(item, details))
 
 
 def _is_explained(item: ErrorDetails, details: list[ErrorDetails]) -> bool:

@@ -56,6 +56,9 @@ from sentinel.telemetry.run_telemetry import RunTelemetry
 from sentinel.telemetry.wake import Wake
 from sentinel.tensorboard.keeper import open_boards
 from sentinel.terminal.choose import show_gpus
+from sentinel.trainers.launching import Trained, check_command
+from sentinel.trainers.loading import load_profile
+from sentinel.trainers.profile import TrainerProfile
 from sentinel.web.opening import open_for_run
 from sentinel.web.site import SiteServices
 
@@ -76,7 +79,10 @@ def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignal
     started_s = SystemClock().wall_s()
     run_dir = request.run_dir.absolute()
     policy_path = policy_of(request, known := find_run_file(run_dir))
-    capabilities = declared_capabilities(known, request.without, request.more)
+    named = request.trainer if request.trainer is not None else known.trainer if known is not None else None
+    profile = None if named is None else load_profile(named)
+    can = None if profile is None else profile.capabilities
+    capabilities = declared_capabilities(known, request.without, request.more, can)
     policy = load_policy(policy_path)
     asked = request.pages or (known.pages if known is not None else ())
     policy = lay_routes(policy, asked) if request.stop_at_once else with_checked_routes(policy, asked)
@@ -86,18 +92,20 @@ def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignal
     launchers.settings_of(launcher_row, run_file.launcher_options)
     if not request.stop_at_once:
         launcher_row.check(run_file.command, run_file.cwd)
+        if profile is not None:
+            check_command(profile, run_file.command, run_file.cwd)
         check_code(request.code, run_file.cwd)
     end = EndOfTime() if request.stop_at_once else read_end(request.time_limit_s, policy, os.environ, started_s)
     site = open_for_run(request.listen, run_dir, SiteServices(exposition))
     policy = lay_run_url(policy, site.link)
     ensure_run_dir(run_dir)
-    for line in () if request.stop_at_once else passed_over(policy, capabilities):
+    for line in () if request.stop_at_once else passed_over(policy, capabilities, None if profile is None else profile.settings):
         print(line)
     with closing(site), Notifier.from_environment() as systemd:
         outage = JournalOutage(run_dir, stops, systemd)
         while True:
             try:
-                return _watch(request, run_dir, run_file, Engine(policy, reference), narrator, site.start, end, outage)
+                return _watch(request, run_dir, run_file, Engine(policy, reference), narrator, site.start, end, outage, profile)
             except WasAway as away:
                 outage.say(f"{run_dir}: {away}")
             except AlreadySupervised as error:
@@ -117,6 +125,7 @@ def _watch(
     show: Callable[[], None],
     end: EndOfTime,
     outage: JournalOutage,
+    profile: TrainerProfile | None = None,
 ) -> int:
     """Take the run and stay with it to its end. Raises JournalError when nothing can be written down any more, WasAway when it
     has to begin anew. `show`: called when the run is ours and there is something to show."""
@@ -144,12 +153,13 @@ def _watch(
         reports = ReportKeeper(run_dir, lambda: engine.state)
         desk = _open_desk(run_dir, engine, clock, session.lease)
         telemetry = RunTelemetry(run_dir, launcher, hardware, boards, desk)
-        handlers = build_handlers(run_dir, launcher, session.lease, run_file, desk.courier.send, withheld)
+        trained = None if profile is None else Trained(run_dir, profile, run_file.command, run_file.cwd)
+        handlers = build_handlers(run_dir, launcher, session.lease, run_file, desk.courier.send, withheld, trained)
         runner = ThreadRunner(handlers, wake.event)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
         with closing(wake), closing(hardware), closing(boards), closing(reports), closing(desk), last_act(runner.close):
             leaves = any(isinstance(event, StopWanted) for event in stops.events)
-            daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request, deadline, leaves))
+            daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request, deadline, leaves, profile))
             outage.begin()
             show()
             outage.systemd.ready()
@@ -171,7 +181,13 @@ def exit_code(state: RunState) -> int:
 
 
 def _started(
-    session: RunSession, run: RunFile, policy: Policy, request: RunRequest, deadline: Deadline | None, leaves: bool
+    session: RunSession,
+    run: RunFile,
+    policy: Policy,
+    request: RunRequest,
+    deadline: Deadline | None,
+    leaves: bool,
+    profile: TrainerProfile | None,
 ) -> SupervisorStarted:
     return SupervisorStarted(
         epoch=session.epoch,
@@ -186,6 +202,7 @@ def _started(
         capabilities=run.capabilities or (),
         deadline=deadline,
         leaves=leaves,
+        settable=None if profile is None else profile.settings,
     )
 
 

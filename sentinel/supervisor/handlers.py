@@ -28,6 +28,7 @@ from sentinel.telemetry.checkpoints import read_all
 from sentinel.telemetry.records import compare_attempts
 from sentinel.telemetry.samples import has_stream, read_samples
 from sentinel.telemetry.saved_numbers import verify_saved
+from sentinel.trainers.launching import Trained
 
 
 def build_handlers(
@@ -37,8 +38,10 @@ def build_handlers(
     run: RunFile,
     send_page: Callable[[a.SendPage], str],
     withheld: frozenset[str],
+    trained: Trained | None = None,
 ) -> Mapping[type[a.Action], Handler]:
-    """How each action is carried out here. `send_page`: the courier's. `withheld`: the launcher's.
+    """How each action is carried out here. `send_page`: the courier's. `withheld`: the launcher's. `trained`: where the trainer
+    has a profile.
 
     Raises:
         AssertionError: an action has no handler.
@@ -54,13 +57,19 @@ def build_handlers(
             overrides=action.overrides,
             exclude_nodes=action.exclude_nodes,
         )
-        return start_recorded(launcher, run_dir, spec, run.code, withheld)
+        laid = spec if trained is None else trained.lay(spec)
+        return start_recorded(launcher, run_dir, laid, run.code, withheld)
 
     source = SampleSource(partial(has_stream, run_dir), partial(read_samples, run_dir))
 
     def inspect(action: a.InspectSamples) -> Attribution:
         lease.set_attempt(action.attempt)
         return inspect_samples(launcher, source, action, run.command, run.cwd)
+
+    def find() -> FoundCheckpoints:
+        if trained is not None:
+            trained.seal()
+        return FoundCheckpoints(read_all(run_dir))
 
     def kill(action: a.KillAttempt) -> str:
         return recorded_name(type(launcher.ensure_stopped(action.attempt))).lower()
@@ -79,7 +88,7 @@ def build_handlers(
         a.SignalRanks: tell,
         a.RequestStop: lambda action: write_request(run_dir, action),
         a.WriteOverrides: lambda action: write_overrides(run_dir, action),
-        a.FindCheckpoints: lambda _: FoundCheckpoints(read_all(run_dir)),
+        a.FindCheckpoints: lambda _: find(),
         a.VerifyCheckpoint: lambda action: verify_saved(run_dir, run_dir / action.path),
         a.Quarantine: lambda action: _quarantine(run_dir, action),
         a.PruneCheckpoint: lambda action: prune_checkpoint(run_dir, action.path, action.step, action.digest),

@@ -46,6 +46,7 @@ class RunRequest:
     launcher: str | None = None  # a kind of `launcher.registry`; None: the run's own, for a new run the default
     launcher_options: Mapping[str, str] = field(default_factory=dict)  # none: those the run already has
     time_limit_s: float | None = None  # how long this supervisor has the machine
+    trainer: str | None = None  # a profile; None: the run's own, for a new run none
     changed_command: bool = False  # a person says that the run goes on under another command than its own
 
 
@@ -74,6 +75,7 @@ def describe_run(run_dir: Path, known: RunFile | None, request: RunRequest, poli
             created=datetime.fromtimestamp(SystemClock().wall_s(), UTC).isoformat(timespec="seconds"),
             code=request.code,
             launcher_options=request.launcher_options,
+            trainer=request.trainer,
         )
     if is_changed(known, request.command) and not request.changed_command:
         raise UsageError(
@@ -92,6 +94,7 @@ def describe_run(run_dir: Path, known: RunFile | None, request: RunRequest, poli
         policy=reference,
         code=request.code or known.code,
         launcher_options=request.launcher_options or known.launcher_options,
+        trainer=known.trainer if request.trainer is None else request.trainer,
     )
 
 

@@ -18,6 +18,7 @@ from sentinel.telemetry.log_reader import LineLog, LineParser, LogReader, splits
 from sentinel.telemetry.megatron_log import MegatronLines, looks_like_megatron
 from sentinel.telemetry.no_log import LFS, why_no_log
 from sentinel.telemetry.printed_log import PrintedLines, looks_like_printed
+from sentinel.telemetry.progress_lines import ProgressLines
 from sentinel.telemetry.tensorboard import EventLog, event_files, looks_like_events
 from sentinel.telemetry.trainer_state import TrainerStateLog, looks_like_trainer_state
 
@@ -25,6 +26,7 @@ LINE_PARSERS: dict[str, Callable[[], LineParser]] = {
     "metrics": JsonLines,
     "csv": CsvLines,
     "megatron": MegatronLines,
+    "progress": ProgressLines,
     "text": PrintedLines,
 }
 DOCUMENTS: dict[str, Callable[[Path], LogReader]] = {
@@ -32,7 +34,7 @@ DOCUMENTS: dict[str, Callable[[Path], LogReader]] = {
     "trainer-state": TrainerStateLog,
     "json": JsonDocumentLog,
 }
-FORMATS = ("metrics", "csv", "megatron", "tensorboard", "trainer-state", "json", "text")
+FORMATS = ("metrics", "csv", "megatron", "tensorboard", "trainer-state", "json", "progress", "text")
 HEAD_BYTES = 64 * 1024
 PREAMBLE_BYTES = 8 << 20  # trainers print their arguments and their data sets before the first iteration
 KNOWN = (

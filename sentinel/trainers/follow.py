@@ -1,0 +1,297 @@
+"""Follows a trainer that knows nothing of Sentinel: writes its stream of steps, and seals its checkpoints.
+
+    python -P -m sentinel.trainers.follow RUN_DIR ATTEMPT TRAINER_PID
+
+It reads what the profile names (what the trainer prints, a file, TensorBoard's files) and writes `attempts/N/metrics.jsonl` as a
+trainer with Sentinel's client would. The receipt waits for the second row, since only then is it known where the trainer began:
+it goes on at the step before the first row, less the distance of two rows. It ends after the trainer.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from sentinel.client.run_layout import attempt_folder, stream_path
+from sentinel.client.stream import Stream
+from sentinel.model.readings import StepReading
+from sentinel.telemetry.log_formats import UnreadableLog, open_log
+from sentinel.telemetry.log_reader import LogReader
+from sentinel.trainers.found import find_checkpoints, list_names
+from sentinel.trainers.sealing import drop_old, seal_new
+from sentinel.trainers.spec import TrainerSpec, read_trainer_spec
+from sentinel.trainers.start import forget_before, read_before
+
+POLL_S = 0.2
+SEAL_EVERY_S = 1.0
+FIRST_ROW_ALONE_S = 120.0  # after which a receipt is written from one row
+
+
+class Source:
+    """One place where rows may appear: opened when there is something in it. Rows that stood there before are passed over."""
+
+    def __init__(self, path: Path, format: str, is_old: bool) -> None:
+        self.path = path
+        self._format = format
+        self._reader: LogReader | None = None
+        self._seen: tuple[int, int] | None = None
+        if is_old:
+            self.poll()
+
+    def poll(self) -> list[StepReading]:
+        """What is new. Never raises."""
+        try:
+            if self._reader is None and not self._open():
+                return []
+            assert self._reader is not None
+            rows = self._reader.poll(time.monotonic())
+            while self._reader.has_more:
+                rows += self._reader.poll(time.monotonic())
+            return rows
+        except OSError:
+            return []
+
+    def finish(self) -> list[StepReading]:
+        rows = self.poll()
+        return rows if self._reader is None else rows + self._reader.finish()
+
+    def _open(self) -> bool:
+        try:
+            status = os.stat(self.path)
+            if self._seen == (status.st_size, status.st_mtime_ns):
+                return False
+            self._seen = (status.st_size, status.st_mtime_ns)
+            _, self._reader = open_log(self.path, self._format)
+        except (UnreadableLog, OSError):
+            return False
+        return True
+
+
+class NewestState:
+    """The newest trainer_state.json among the checkpoints."""
+
+    def __init__(self, spec: TrainerSpec) -> None:
+        self._spec = spec
+        self._newest = spec.resume_step or 0
+
+    def poll(self) -> list[StepReading]:
+        places, root = self._spec.profile.spec.checkpoints, self._spec.root
+        if places is None or root is None:
+            return []
+        try:
+            found = [one for one in find_checkpoints(places, root) if one.step > self._newest]
+            rows: list[StepReading] = []
+            for one in found:
+                file = Source(one.path / "trainer_state.json", "trainer-state", is_old=False)
+                rows += [row for row in file.finish() if row.step > self._newest]
+                self._newest = max([self._newest, *(row.step for row in rows)])
+            return rows
+        except OSError:
+            return []
+
+    def finish(self) -> list[StepReading]:
+        return self.poll()
+
+
+def open_sources(run_dir: Path, attempt: int, spec: TrainerSpec) -> list[Source | NewestState]:
+    """Where the profile says that the rows are."""
+    metrics = spec.profile.spec.metrics
+    if metrics.from_ == "output":
+        logs = attempt_folder(run_dir, attempt) / "logs"
+        return [Source(logs / f"launcher.{end}", metrics.format, is_old=False) for end in ("out", "err")]
+    if metrics.from_ == "trainer_state":
+        return [NewestState(spec)]
+    if metrics.from_ == "none":
+        return []
+    assert metrics.path is not None, "the model demands it"
+    return [Source(Path(spec.cwd) / metrics.path, metrics.format, is_old=True)]
+
+
+@dataclass
+class Writer:
+    """From rows to the stream of the attempt. `waiting`: rows before the receipt."""
+
+    stream: Stream
+    spec: TrainerSpec
+    waiting: list[StepReading] = field(default_factory=list)
+    since_s: float = 0.0
+    newest: int = -1
+    resume_step: int | None = None
+    _every: int = 1
+
+    def take(self, rows: list[StepReading], now_s: float) -> None:
+        """Write them, or hold them until it is known where the trainer began."""
+        if self.spec.profile.spec.metrics.first_step == 0:
+            rows = [replace(row, step=row.step + 1) for row in rows]
+        if self.resume_step is not None:
+            self._write(rows)
+            return
+        if rows and not self.waiting:
+            self.since_s = now_s
+        self.waiting += rows
+        steps = sorted({row.step for row in self.waiting})
+        if len(steps) >= 2 or (steps and now_s - self.since_s > FIRST_ROW_ALONE_S):
+            self.begin()
+
+    def begin(self) -> None:
+        """Write the receipt, and what waited for it. Without a row there is none: nobody knows where the trainer began."""
+        steps = sorted({row.step for row in self.waiting})
+        if not steps or self.resume_step is not None:
+            return
+        first = steps[0]
+        every = steps[1] - first if len(steps) > 1 else 1
+        self._every = max(1, every)
+        asked = self.spec.resume_step or 0
+        self.resume_step = asked if first - self._every <= asked < max(first, 1) else max(0, first - self._every)
+        self.stream.start(
+            resume_step=self.resume_step,
+            resume_digest=None,
+            world_size=_world_size(),
+            params=0,
+            tokens_per_step=None,
+            effective={},
+            overrides=self.spec.asserted,
+            cursor=self.resume_step,
+            samples_from_steps=self._is_reckoned,
+            trainer=self.spec.profile.metadata.name,
+        )
+        waiting, self.waiting = self.waiting, []
+        self._write(waiting)
+
+    @property
+    def _is_reckoned(self) -> bool:
+        """Whether the samples of a row follow from what was asked, and show nothing."""
+        skip = self.spec.profile.spec.skip
+        return self._every > 1 or (skip is not None and not skip.spends_steps)
+
+    def _write(self, rows: list[StepReading]) -> None:
+        for row in rows:
+            before = self.newest if self.newest >= 0 else (self.resume_step or 0)
+            samples = self._samples(before, row.step) if row.step > before else None
+            self.newest = max(self.newest, row.step)
+            metrics = {name: value for name, value in row.metrics.items() if name not in ("kind", "step", "samples", "time_s")}
+            self.stream.step(row.step, samples=samples, **metrics)
+
+    def _samples(self, before: int, step: int) -> list[list[int]] | None:
+        """Which batches, from 0, the steps behind `before` up to `step` trained on."""
+        spec = self.spec.profile.spec
+        if spec.data != "by step":
+            return None
+        skipped = [(start, end) for start, end, *_ in self.spec.asserted.get("skip", ())]
+        if spec.skip is not None and not spec.skip.spends_steps:
+            return _pass_over(self.resume_step or 0, before, step, skipped)
+        return [[step - 1, step]] if self._every == 1 else _without(before, step, skipped) or None
+
+
+def _pass_over(resumed: int, before: int, step: int, skipped: list[tuple[int, int]]) -> list[list[int]]:
+    """The batches of these steps where what is left out costs no step: a step takes the next batch that is not."""
+
+    def batch_of(step: int) -> int:
+        place = step - 1
+        for start, end in sorted(skipped):
+            if end > resumed and start <= place:
+                place += end - max(start, resumed)
+        return place
+
+    return _without(batch_of(before + 1), batch_of(step) + 1, skipped)
+
+
+def _without(start: int, end: int, skipped: list[tuple[int, int]]) -> list[list[int]]:
+    left = [[start, end]]
+    for low, high in skipped:
+        left = [part for begin, stop in left for part in ([begin, min(stop, low)], [max(begin, high), stop]) if part[0] < part[1]]
+    return left
+
+
+def _world_size() -> int:
+    text = os.environ.get("WORLD_SIZE", "1")
+    return int(text) if text.isdecimal() and int(text) > 0 else 1
+
+
+def follow(run_dir: Path, attempt: int, trainer_pid: int) -> None:
+    """Until the trainer is gone."""
+    spec = read_trainer_spec(run_dir, attempt)
+    assert spec is not None, "the attempt has a profile"
+    try:
+        trainer = os.pidfd_open(trainer_pid)
+    except ProcessLookupError:  # it is gone already; what it left is read
+        trainer = os.open(os.devnull, os.O_RDONLY)
+    os.nice(10)
+    sources = open_sources(run_dir, attempt, spec)
+    writer = Writer(Stream(stream_path(run_dir, attempt), attempt), spec)
+    keeper = Sealer(run_dir, attempt, spec)
+    while not _is_over(trainer, POLL_S):
+        rows = [row for source in sources for row in source.poll()]
+        writer.take(rows, time.monotonic())
+        keeper.turn(writer, time.monotonic())
+    writer.take([row for source in sources for row in source.finish()], time.monotonic())
+    writer.begin()
+    keeper.adopt(writer)
+
+
+def _is_over(trainer: int, wait_s: float) -> bool:
+    import select
+
+    return bool(select.select([trainer], [], [], wait_s)[0])
+
+
+class Sealer:
+    """Seals checkpoints while the trainer goes on, and says once why none is found."""
+
+    def __init__(self, run_dir: Path, attempt: int, spec: TrainerSpec) -> None:
+        self._run_dir, self._attempt, self._spec = run_dir, attempt, spec
+        self._next_s = 0.0
+        self._complaint = ""
+        self._has_adopted = spec.resume_step is not None or not spec.is_first
+
+    def adopt(self, writer: Writer) -> None:
+        """A trainer that went on by itself from a checkpoint of its own makes that one this run's."""
+        places, root = self._spec.profile.spec.checkpoints, self._spec.root
+        if self._has_adopted or writer.resume_step is None or places is None or root is None:
+            return
+        self._has_adopted = True
+        if writer.resume_step > 0:
+            forget_before(self._run_dir, root, places, writer.resume_step)
+
+    def turn(self, writer: Writer, now_s: float) -> None:
+        places, root = self._spec.profile.spec.checkpoints, self._spec.root
+        if places is None or root is None or now_s < self._next_s:
+            return
+        try:
+            self.adopt(writer)
+            for sealed in seal_new(self._run_dir, places, root, self._attempt, read_before(self._run_dir)):
+                if writer.stream.is_begun:
+                    writer.stream.event(
+                        "checkpoint_committed", step=sealed.step, seconds=sealed.seconds, blocked_s=0.0, how=sealed.how
+                    )
+            drop_old(self._run_dir, places, root)
+        except OSError as error:
+            self._complain(f"{root}: checkpoints cannot be sealed: {error}")
+        self._next_s = time.monotonic() + SEAL_EVERY_S
+
+    def _complain(self, sentence: str) -> None:
+        if sentence != self._complaint:
+            self._complaint = sentence
+            print(sentence, file=sys.stderr, flush=True)
+
+
+def why_nothing_matches(spec: TrainerSpec) -> str:
+    """For a person, where checkpoints are expected and none is found; empty where one is, or none is expected."""
+    places, root = spec.profile.spec.checkpoints, spec.root
+    if places is None or root is None or find_checkpoints(places, root):
+        return ""
+    names = ", ".join(list_names(root)) or "nothing"
+    return f"no file matches {places.pattern} under {root}; there is {names}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    run_dir, attempt, pid = sys.argv[1:] if arguments is None else arguments
+    follow(Path(run_dir), int(attempt), int(pid))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,195 @@
+"""A trainer's own checkpoints: which lie in its folder, of which step, and which of them are complete. Nothing is changed."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import os
+import pickletools
+import re
+import zipfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from sentinel.trainers.profile import PATTERN_STEP, Checkpoints
+
+SETTLED_S = 2.0  # a checkpoint without files that tell is complete when nothing of it changed for so long
+DEPTH_MAX = 6
+ENTRIES_MAX = 20_000
+FILES_MAX = 100_000  # of one checkpoint
+PICKLE_BYTES_MAX = 64 << 20
+ASIDE = ".sentinel-aside"  # in the trainer's folder: what was moved out of its way
+
+Signature = tuple[tuple[str, int, int], ...]
+"""Name, bytes and time of change of every file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """`path`: absolute, of a folder or of one file. `missing`: of the files that tell it complete."""
+
+    step: int
+    path: Path
+    signature: Signature
+    missing: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """Names this very state of its files."""
+        return hashlib.sha256(repr((str(self.path), self.signature)).encode()).hexdigest()[:32]
+
+    @property
+    def newest_change_s(self) -> float:
+        return max((changed for _, _, changed in self.signature), default=0) / 1e9
+
+    def is_complete(self, places: Checkpoints, wall_s: float) -> bool:
+        """Whether its trainer is done with it."""
+        if self.missing or not self.signature or not any(size for _, size, _ in self.signature):
+            return False
+        return bool(places.complete) or wall_s - self.newest_change_s >= SETTLED_S
+
+
+def find_checkpoints(places: Checkpoints, root: Path) -> list[Found]:
+    """By rising step, of those with the same step the newest. Raises OSError where the folder is there and cannot be read."""
+    newest: dict[int, Found] = {}
+    tracked = _tracked_step(places, root)
+    for path in _matching(places.pattern, root):
+        step = _step_of(places, path)
+        if step is None:
+            continue
+        with suppress(FileNotFoundError, NotADirectoryError):  # the trainer is deleting it
+            missing = _missing(places, path)
+            if places.tracker is not None and step > tracked:
+                missing += (places.tracker.file,)  # it is written when all else is, and does not name this one yet
+            found = Found(step, path, read_signature(path), missing)
+            known = newest.get(step)
+            if known is None or (bool(known.missing), -known.newest_change_s) > (bool(found.missing), -found.newest_change_s):
+                newest[step] = found
+    return [newest[step] for step in sorted(newest)]
+
+
+def _tracked_step(places: Checkpoints, root: Path) -> int:
+    """Of the tracker; -1 where it names none."""
+    if places.tracker is None:
+        return -1
+    try:
+        text = (root / places.tracker.file).read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return -1
+    before, _, after = places.tracker.text.partition("{step}")
+    digits = text.removeprefix(before).removesuffix(after) if text.startswith(before) else ""
+    return int(digits) if digits.isascii() and digits.isdecimal() else -1
+
+
+def list_names(root: Path, limit: int = 6) -> list[str]:
+    """What lies in the folder, for a sentence that says why nothing matched."""
+    try:
+        return sorted(entry.name for entry in os.scandir(root) if not entry.name.startswith("."))[:limit]
+    except OSError:
+        return []
+
+
+def read_signature(path: Path) -> Signature:
+    """Raises OSError."""
+    files = _files_below(path)
+    out = []
+    for name in files:
+        status = os.stat(path / name if name else path)
+        out.append((name, status.st_size, status.st_mtime_ns))
+    return tuple(out)
+
+
+def read_step_key(path: Path, key: str) -> int | None:
+    """The whole number under a key of the dictionary that torch.save wrote, without loading it: the opcodes of its pickle are
+    read and not carried out. None where it is not found."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            name = next(entry for entry in archive.namelist() if entry.endswith("/data.pkl") or entry == "data.pkl")
+            if archive.getinfo(name).file_size > PICKLE_BYTES_MAX:
+                return None
+            data = archive.read(name)
+        is_next = False
+        for opcode, value, _ in pickletools.genops(data):
+            if is_next and opcode.name not in ("BINPUT", "LONG_BINPUT", "MEMOIZE", "PUT"):
+                if isinstance(value, int) and not isinstance(value, bool) and opcode.name.startswith(("BININT", "LONG", "INT")):
+                    return value
+                is_next = False
+            is_next = is_next or (isinstance(value, str) and value == key)
+    except (OSError, ValueError, StopIteration, zipfile.BadZipFile, EOFError, IndexError, KeyError, NotImplementedError):
+        return None
+    return None
+
+
+def _matching(pattern: str, root: Path) -> Iterator[Path]:
+    is_deep = pattern.startswith("**/")
+    parts = pattern.removeprefix("**/").split("/")
+    wanted = [re.compile(fnmatch.translate(PATTERN_STEP.sub("*", part))) for part in parts]
+    looked = 0
+    folders = [(root, 0)]
+    while folders:
+        folder, depth = folders.pop()
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        for entry in entries:
+            looked += 1
+            if looked > ENTRIES_MAX:
+                return
+            if entry.name == ASIDE or entry.name.startswith(".sentinel"):
+                continue
+            if wanted[0].fullmatch(entry.name):
+                yield from _below(Path(entry.path), wanted[1:])
+            elif is_deep and depth < DEPTH_MAX and entry.is_dir(follow_symlinks=False):
+                folders.append((Path(entry.path), depth + 1))
+
+
+def _below(path: Path, wanted: list[re.Pattern[str]]) -> Iterator[Path]:
+    if not wanted:
+        if not path.is_symlink():  # a pointer such as `last` is no checkpoint of its own
+            yield path
+        return
+    with suppress(OSError):
+        for entry in os.scandir(path):
+            if wanted[0].fullmatch(entry.name):
+                yield from _below(Path(entry.path), wanted[1:])
+
+
+def _step_of(places: Checkpoints, path: Path) -> int | None:
+    if places.step_key is not None and PATTERN_STEP.search(places.pattern) is None:
+        return read_step_key(path, places.step_key)
+    name = places.pattern.removeprefix("**/")
+    parts = len(name.split("/"))
+    before, _, after = name.partition(PATTERN_STEP.search(name)[0])  # type: ignore[index]
+    words = "/".join(path.parts[-parts:])
+    match = re.fullmatch(f"{_as_expression(before)}0*([0-9]{{1,15}}){_as_expression(after)}", words)
+    return int(match[1]) if match else None
+
+
+def _as_expression(text: str) -> str:
+    return "[^/]*".join(re.escape(part) for part in text.split("*"))
+
+
+def _missing(places: Checkpoints, path: Path) -> tuple[str, ...]:
+    def is_there(name: str) -> bool:
+        return any(path.glob(name)) if any(char in name for char in "*?[") else (path / name).exists()
+
+    return tuple(name for name in places.complete if not is_there(name))
+
+
+def _files_below(path: Path) -> list[str]:
+    """Relative names, sorted; of a single file its only name is empty. Raises OSError."""
+    if path.is_file():
+        return [""]
+    found: list[str] = []
+    for folder, _, names in os.walk(path, onerror=_raise):
+        found += [os.path.relpath(os.path.join(folder, name), path) for name in names]
+        if len(found) > FILES_MAX:
+            raise OSError(f"{path}: more than {FILES_MAX} files")
+    return sorted(found)
+
+
+def _raise(error: OSError) -> None:
+    raise error

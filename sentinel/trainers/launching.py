@@ -1,0 +1,79 @@
+"""The supervisor's side of a trainer under a profile: what is launched for it, and the sealing of what it left."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sentinel.checkpoints.files import MANIFEST
+from sentinel.client.run_layout import stream_path
+from sentinel.client.strict_json import loads
+from sentinel.errors import GiveUp, UsageError
+from sentinel.model.attempts import AttemptSpec, SettingsInForce
+from sentinel.trainers.profile import TrainerProfile
+from sentinel.trainers.rendering import find_root, render
+from sentinel.trainers.sealing import seal_new, sealed_path
+from sentinel.trainers.spec import TrainerSpec
+from sentinel.trainers.start import read_before
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """One run under a profile."""
+
+    run_dir: Path
+    profile: TrainerProfile
+    command: tuple[str, ...]
+    cwd: str
+
+    def lay(self, spec: AttemptSpec) -> AttemptSpec:
+        """The attempt as it is started: the trainer's words with those of the profile, behind what makes its folder ready.
+
+        Raises GiveUp: a setting that was asked for cannot be put into words.
+        """
+        is_first = spec.resume is None and not any(stream_path(self.run_dir, earlier).exists() for earlier in range(spec.attempt))
+        step = None if spec.resume is None else spec.resume.step
+        try:
+            path = None if step is None else _path_of(self.run_dir, step)
+            rendered = render(self.profile, spec.argv, spec.cwd, spec.overrides, spec.resume, path, is_first)
+        except (UsageError, OSError, ValueError) as error:
+            raise GiveUp(str(error)) from error
+        trainer = TrainerSpec(
+            profile=self.profile,
+            argv=rendered.argv,
+            environment=rendered.environment,
+            cwd=spec.cwd,
+            root=None if rendered.root is None else Path(rendered.root),
+            asserted=rendered.asserted,
+            resume_step=step,
+            is_first=is_first,
+        )
+        words = (sys.executable, "-P", "-m", "sentinel.trainers.start", str(self.run_dir), str(spec.attempt))
+        return replace(spec, argv=words, trainer=trainer.to_json())
+
+    def seal(self) -> None:
+        """Seal what the attempt before left complete: nothing writes there now. Raises OSError."""
+        places = self.profile.spec.checkpoints
+        root = find_root(self.profile.spec, self.command, self.cwd)
+        if places is None or root is None:
+            return
+        names = [path.parent.name for path in (self.run_dir / "attempts").glob("*/spec.json")]
+        newest = max((int(name) for name in names if name.isdecimal()), default=0)
+        far_future_s = float("inf")  # whatever stopped changing is done: its trainer is dead
+        seal_new(self.run_dir, places, Path(root), newest, read_before(self.run_dir), lambda: far_future_s)
+
+
+def _path_of(run_dir: Path, step: int) -> str:
+    """Where the trainer finds the sealed checkpoint of this step."""
+    return str(loads((sealed_path(run_dir, step) / MANIFEST).read_bytes())["sealed"]["path"])
+
+
+def check_command(profile: TrainerProfile, command: Sequence[str], cwd: str) -> None:
+    """Refuse a command that the profile cannot drive, before anything is started. Raises UsageError."""
+    render(profile, command, cwd, SettingsInForce(), None, None, is_first=True)
+    for key in profile.settings:
+        if "*" in "".join(profile.spec.settings[key]):
+            asked = replace(SettingsInForce(), **{key: 1.0})  # type: ignore[arg-type]  # such arguments take a number
+            render(profile, command, cwd, asked, None, None, is_first=True)

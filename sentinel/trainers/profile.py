@@ -1,0 +1,193 @@
+"""The model of a trainer profile: what Sentinel must know of a trainer that knows nothing of Sentinel.
+
+A profile is YAML (`loading`). It says four things: where the numbers of a step come from, where checkpoints lie and when one is
+complete, which arguments make the trainer go on from a given checkpoint, and which change a setting or leave data out. What it
+does not say the trainer cannot do, and rungs that need it are passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from sentinel.client.settings import SETTINGS
+from sentinel.policy.problems import did_you_mean
+from sentinel.policy.quantities import Malformed
+from sentinel.policy.schema_fields import Count, Flag, Model, Name, Text
+
+PLACEHOLDER = re.compile(r"\{([A-Za-z_]+)(?:\*([A-Za-z_]+))?(?::(0\d{1,2})d)?\}")
+PATTERN_STEP = re.compile(r"\{step(?::0\d{1,2}d)?\}")
+ALWAYS = ("root", "step", "checkpoint", "value")
+BATCHES = ("batches", "ranges")
+
+
+def _word(value: str) -> str:
+    rest = PLACEHOLDER.sub("", value)
+    if "{" in rest or "}" in rest:
+        raise Malformed(f"'{value}' has a brace that opens or closes nothing", "write {step}, {step:07d} or {lr*value}")
+    return value
+
+
+Word = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_word)]
+Words = Annotated[tuple[Word, ...], Field(max_length=32)]
+FlagName = Annotated[str, Field(pattern=r"^-{0,2}[A-Za-z][A-Za-z0-9_.-]*$", max_length=100)]
+FileName = Annotated[str, Field(min_length=1, max_length=300)]
+
+
+class Metrics(Model):
+    """Where the numbers of each step come from."""
+
+    from_: Literal["output", "file", "tensorboard", "trainer_state", "none"] = Field(default="output", alias="from")
+    """output: what the command prints. trainer_state: the newest trainer_state.json among the checkpoints. none: nowhere."""
+    path: FileName | None = None
+    """Of the file, or the folder of TensorBoard's. Relative to where the command is started."""
+    format: Literal["auto", "metrics", "csv", "megatron", "tensorboard", "trainer-state", "json", "progress", "text"] = "auto"
+    first_step: Literal[0, 1] = 1
+    """The number that the trainer gives to its first step."""
+    merged: Flag = False
+    """Standard error goes where standard output goes, in the order in which both were written."""
+
+    @model_validator(mode="after")
+    def _has_place(self) -> Metrics:
+        if self.from_ in ("file", "tensorboard") and self.path is None:
+            raise Malformed(f"metrics from a {self.from_} need a path", "write path: FOLDER_OR_FILE, or take from: output")
+        return self
+
+
+class Tracker(Model):
+    """A file in the root that names the newest checkpoint."""
+
+    file: FileName
+    text: Word
+    """As it is written, with {step}."""
+
+
+class Checkpoints(Model):
+    """Where the trainer keeps its checkpoints."""
+
+    root: tuple[FlagName, ...] = ()
+    """The flags that name the folder; the first that stands in the command counts, and of one given twice the last."""
+    path: FileName | None = None
+    """The folder, where no flag in the command names it."""
+    below: FileName = "."
+    """Of that folder, where they lie in it."""
+    pattern: FileName
+    """The name of one, with {step}. `**/` in front: at any depth. Without {step}, one file that each save writes anew."""
+    step_key: Name | None = None
+    """For such a file of torch.save: the key under which it holds its step."""
+    complete: tuple[FileName, ...] = ()
+    """Files that a complete one has, below it. One without any is complete when it has not changed for two seconds."""
+    files: Literal["replaced", "rewritten"] = "replaced"
+    """replaced: a file is written under a new name or in a new folder. rewritten: over itself, and a link would change, too."""
+    tracker: Tracker | None = None
+    keep: Count = 4
+    """How many Sentinel keeps that the trainer has deleted."""
+
+    @model_validator(mode="after")
+    def _can_be_told(self) -> Checkpoints:
+        if len(PATTERN_STEP.findall(self.pattern)) > 1:
+            raise Malformed(f"'{self.pattern}' has more than one {{step}}", "keep one; * stands for what else changes")
+        if PATTERN_STEP.search(self.pattern) is None and self.step_key is None:
+            remedy = "write {step} where the number stands, or step_key: NAME for a file of torch.save"
+            raise Malformed(f"'{self.pattern}' does not say which step a checkpoint is of", remedy)
+        return self
+
+
+class Resume(Model):
+    """How the trainer is made to go on from a checkpoint."""
+
+    arguments: Words = ()
+    """{checkpoint} is its path, {root} the folder it lies in, {step} its step."""
+    scratch: Words = ()
+    """Arguments for a start from the beginning."""
+
+
+class Skip(Model):
+    """How data is left out."""
+
+    arguments: Words
+    """{batches}: every batch as an argument. {ranges}: as FIRST-LAST arguments, both counted in. A batch counts from 1."""
+    counts_from: Literal[1, 0, "either"] = 1
+    """The number of the first batch. either: releases differ; each batch's number is passed and the one before."""
+    spends_steps: Flag = True
+    """A batch that is left out takes its step number with it."""
+
+
+class Spec(Model):
+    metrics: Metrics = Metrics()
+    checkpoints: Checkpoints | None = None
+    resume: Resume = Resume()
+    flags: dict[Name, tuple[FlagName, ...]] = Field(default={})
+    """Values that stand in the command, by the name that arguments use, as in {lr*value}."""
+    defaults: dict[Name, float] = Field(default={})
+    """Their values where the command does not say."""
+    settings: dict[Name, Words] = Field(default={})
+    """For each setting of a policy that can be changed at a launch, its arguments; {value} is what is asked for."""
+    skip: Skip | None = None
+    data: Literal["by step", "unknown"] = "unknown"
+    """by step: the batch of a step is given by its number, however often the run was started again."""
+    arguments: Literal["append", "environment"] = "append"
+    """append: behind the command, where the last of two equal flags wins. environment: only in SENTINEL_ARGS."""
+    environment: dict[str, Word] = Field(default={})
+    """Variables for the command."""
+
+    @model_validator(mode="after")
+    def _names_are_known(self) -> Spec:
+        for key in self.settings:
+            if key not in SETTINGS or SETTINGS[key].type is None:
+                raise Malformed(f"settings: '{key}' is no setting", did_you_mean(key, tuple(SETTINGS), "settings"))
+        for words, also in self._templates():
+            for word in words:
+                self._check(word, also)
+        if self.skip is not None and self.data != "by step":
+            remedy = "write data: by step, if the trainer's batches are in a fixed order; else leave skip out"
+            raise Malformed("skip needs data that is given by the step", remedy)
+        if self.resume.arguments and self.checkpoints is None:
+            raise Malformed("resume needs checkpoints", "say where they lie")
+        return self
+
+    def _templates(self) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+        skip = self.skip.arguments if self.skip is not None else ()
+        found = [(self.resume.arguments, ("root", "step", "checkpoint")), (self.resume.scratch, ("root",)), (skip, BATCHES)]
+        return found + [(words, ("root", "value")) for words in self.settings.values()]
+
+    def _check(self, word: str, also: tuple[str, ...]) -> None:
+        known = (*also, *self.flags)
+        for match in PLACEHOLDER.finditer(word):
+            for name in (match[1], match[2]):
+                if name is not None and name not in known:
+                    raise Malformed(f"'{word}': {{{name}}} is not known here", did_you_mean(name, known, "known here"))
+
+
+class Metadata(Model):
+    name: Name
+    description: Text = ""
+
+
+class TrainerProfile(Model):
+    """One trainer, or one family of them."""
+
+    api_version: Literal["sentinel/v1"] = Field(alias="apiVersion")
+    kind: Literal["TrainerProfile"]
+    metadata: Metadata
+    options: dict[Name, Annotated[str, Field(max_length=500)]] = Field(default={})
+    """What `--trainer NAME:option=value` may say, with the value where it does not. $option stands for it in the text below."""
+    spec: Spec
+
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        """Of `sentinel.model.capabilities`: what a trainer under this profile can do beside training."""
+        restarts = () if self.spec.checkpoints is not None else ("restart",)  # as it is: whoever chose the profile says so
+        return (*(("skip",) if self.spec.skip is not None else ()), *restarts)
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """The settings that it can be launched with."""
+        return tuple(self.spec.settings)
+
+
+def as_document(profile: TrainerProfile) -> dict[str, Any]:
+    """What spec.json keeps of it; `TrainerProfile.model_validate` reads it again."""
+    return profile.model_dump(mode="json", by_alias=True)

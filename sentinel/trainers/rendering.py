@@ -1,0 +1,143 @@
+"""A command, a profile and what is asked of an attempt: the words to start, and what of it a flag could say.
+
+Nothing is run here and no file is read. What is passed as a flag is *asserted* by that; only the stream can show more.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sentinel.client.settings import SETTINGS
+from sentinel.errors import UsageError
+from sentinel.model.attempts import ResumePoint, SampleRange, SettingsInForce
+from sentinel.trainers.profile import PLACEHOLDER, Skip, Spec, TrainerProfile
+
+ARGUMENTS_VARIABLE = "SENTINEL_ARGS"
+BATCHES_MAX = 20_000  # as arguments of one command
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """`added`: the arguments behind the user's own. `asserted`: settings a flag was passed for, with their values, and `skip`.
+    `root`: the folder of the trainer's checkpoints, absolute; None where there is none to know of."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    added: tuple[str, ...]
+    asserted: Mapping[str, object] = field(default_factory=dict)
+    root: str | None = None
+
+
+def render(
+    profile: TrainerProfile,
+    command: Sequence[str],
+    cwd: str,
+    overrides: SettingsInForce,
+    resume: ResumePoint | None,
+    checkpoint: str | None,
+    is_first: bool,
+) -> Rendered:
+    """What starts the attempt. `checkpoint`: the path under which the trainer finds the one to resume from. `is_first`: nothing
+    of this run was started before; the command then begins as its user wrote it.
+
+    Raises:
+        UsageError: an argument needs a value that the command does not hold.
+    """
+    spec = profile.spec
+    root = find_root(spec, command, cwd)
+    values: dict[str, object] = {"root": root}
+    if resume is not None:
+        added = _fill(spec, command, spec.resume.arguments, values | {"step": resume.step, "checkpoint": checkpoint})
+    else:
+        added = () if is_first else _fill(spec, command, spec.resume.scratch, values)
+    asserted: dict[str, object] = {}
+    for key, words in spec.settings.items():
+        value = getattr(overrides, key)
+        if SETTINGS[key].is_asked(value):
+            added += _fill(spec, command, words, values | {"value": value})
+            asserted[key] = value
+    if spec.skip is not None and overrides.skip:
+        added += _skipping(spec.skip, overrides.skip)
+        asserted["skip"] = [[span.start, span.end] for span in overrides.skip]
+    environment = {ARGUMENTS_VARIABLE: shlex.join(added), "PYTHONUNBUFFERED": "1", **spec.environment}
+    argv = tuple(command) if spec.arguments == "environment" else (*command, *added)
+    return Rendered(argv, environment, added, asserted, root)
+
+
+def find_root(spec: Spec, command: Sequence[str], cwd: str) -> str | None:
+    """The folder of the trainer's checkpoints, absolute; None for a profile without checkpoints. UsageError where the command
+    does not say."""
+    places = spec.checkpoints
+    if places is None:
+        return None
+    found = places.path if places.path is not None else flag_value(command, places.root)
+    if found is None:
+        flags = " nor ".join(places.root) or "no flag"
+        raise UsageError(
+            f"--trainer: where its checkpoints lie is not known: {flags} stands in the command ({shlex.join(command)}); "
+            "name the folder, as in --trainer NAME:root=DIR"
+        )
+    return os.path.normpath(os.path.join(cwd, found, places.below))
+
+
+def flag_value(command: Sequence[str], flags: Sequence[str]) -> str | None:
+    """What the last of these flags says, as `--flag value` or `--flag=value`."""
+    found: str | None = None
+    for at, word in enumerate(command):
+        name, equals, value = word.partition("=")
+        if name in flags:
+            if equals:
+                found = value
+            elif at + 1 < len(command):
+                found = command[at + 1]
+    return found
+
+
+def _fill(spec: Spec, command: Sequence[str], words: Sequence[str], values: Mapping[str, object]) -> tuple[str, ...]:
+    def value_of(name: str, word: str) -> object:
+        if name in values:
+            return values[name]
+        text = flag_value(command, spec.flags[name])
+        try:
+            return float(text) if text is not None else spec.defaults[name]
+        except (KeyError, ValueError):
+            stands = f"says {text!r}, no number" if text is not None else "is not in the command"
+            flags = " or ".join(spec.flags[name])
+            raise UsageError(f"--trainer: '{word}' needs {flags}, which {stands}; add it to the command") from None
+
+    def one(word: str) -> tuple[str, ...]:
+        only = PLACEHOLDER.fullmatch(word)
+        if only is not None and only[2] is None and isinstance(value := value_of(only[1], word), (tuple, list)):
+            return tuple(_text(item) for item in value)
+        parts: list[str] = []
+        end = 0
+        for match in PLACEHOLDER.finditer(word):
+            value = value_of(match[1], word)
+            if match[2] is not None:
+                value = float(value) * float(value_of(match[2], word))  # type: ignore[arg-type]
+            parts += [word[end : match.start()], f"{value:{match[3]}d}" if match[3] else _text(value)]
+            end = match.end()
+        return ("".join(parts) + word[end:],)
+
+    return tuple(filled for word in words for filled in one(word))
+
+
+def _text(value: object) -> str:
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
+
+
+def _skipping(skip: Skip, spans: Sequence[SampleRange]) -> tuple[str, ...]:
+    """A sample index is here the number of a batch, from 0."""
+    first = 0 if skip.counts_from == "either" else skip.counts_from
+    last = 1 if skip.counts_from == "either" else skip.counts_from
+    if sum(span.end - span.start for span in spans) > BATCHES_MAX and "{batches}" in skip.arguments:
+        raise UsageError(f"--trainer: more than {BATCHES_MAX} batches are to be left out, which no command line holds")
+    batches = {batch for span in spans for batch in range(span.start + first, span.end + last)}
+    lists = {
+        "{batches}": [str(batch) for batch in sorted(batches)] if "{batches}" in skip.arguments else [],
+        "{ranges}": [f"{span.start + first}-{span.end - 1 + last}" for span in spans],
+    }
+    return tuple(filled for word in skip.arguments for filled in lists.get(word, [word]))

@@ -1,0 +1,131 @@
+"""What the keeper starts for a trainer under a profile: makes its folder ready, starts the follower, becomes the trainer.
+
+    python -P -m sentinel.trainers.start RUN_DIR ATTEMPT
+
+It replaces itself by the trainer's command (exec), so that exit status, signals and process numbers are the trainer's own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from sentinel.client.atomic_file import write_atomically
+from sentinel.client.run_layout import spec_path
+from sentinel.client.strict_json import dumps, loads
+from sentinel.trainers.found import find_checkpoints
+from sentinel.trainers.profile import Checkpoints
+from sentinel.trainers.sealing import move_aside, put_back
+from sentinel.trainers.spec import TrainerSpec, read_trainer_spec
+
+BEFORE_NAME = "trainer_before.json"  # which checkpoints lay in the trainer's folder before this run began
+CANNOT_PREPARE = 3  # as a configuration error: no relaunch would help
+
+
+def prepare(run_dir: Path, attempt: int, spec: TrainerSpec) -> list[str]:
+    """Make the trainer's folder such that it goes on from the checkpoint that was chosen and from no other; what was done, a
+    sentence each. Raises OSError, ValueError."""
+    places, root = spec.profile.spec.checkpoints, spec.root
+    if places is None or root is None:
+        return []
+    if spec.is_first and not (run_dir / BEFORE_NAME).exists():
+        _note_before(run_dir, places, root)
+    others = read_before(run_dir)
+    done: list[str] = []
+    if spec.resume_step is not None:
+        put_back(run_dir, places, spec.resume_step)
+    if not spec.is_first:
+        step = spec.resume_step or 0
+        for found in find_checkpoints(places, root):
+            if found.step > step and found.key not in others:
+                moved = move_aside(found.path, root, f"attempt-{attempt:04d}")
+                done.append(f"{found.path.name} was moved to {moved}")
+        done += _mend_tracker(places, root, spec.resume_step)
+    return done
+
+
+def _note_before(run_dir: Path, places: Checkpoints, root: Path) -> None:
+    known = {found.key: str(found.path) for found in find_checkpoints(places, root)}
+    write_atomically(run_dir / BEFORE_NAME, dumps({"checkpoints": known}).encode() + b"\n")
+
+
+def read_before(run_dir: Path) -> frozenset[str]:
+    """Keys of the checkpoints that lay in the trainer's folder before the run began, and are none of this run."""
+    try:
+        return frozenset(loads((run_dir / BEFORE_NAME).read_bytes())["checkpoints"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return frozenset()
+
+
+def forget_before(run_dir: Path, root: Path, places: Checkpoints, step: int) -> None:
+    """The trainer itself went on from a checkpoint that lay there: those up to it are of this run now. Raises OSError."""
+    kept = {found.key: str(found.path) for found in find_checkpoints(places, root) if found.step > step}
+    others = read_before(run_dir)
+    known = {key: path for key, path in kept.items() if key in others}
+    write_atomically(run_dir / BEFORE_NAME, dumps({"checkpoints": known}).encode() + b"\n")
+
+
+def _mend_tracker(places: Checkpoints, root: Path, step: int | None) -> list[str]:
+    """Make the tracker name the checkpoint that the attempt begins with."""
+    if places.tracker is None:
+        return []
+    tracker = root / places.tracker.file
+    if step is None:
+        if not tracker.exists():
+            return []
+        moved = move_aside(tracker, root, "trackers")
+        return [f"{tracker.name} was moved to {moved}: the attempt starts from the beginning"]
+    text = places.tracker.text.replace("{step}", str(step))
+    if tracker.exists() and tracker.read_text(encoding="utf-8", errors="replace").strip() == text:
+        return []
+    write_atomically(tracker, text.encode())
+    return [f"{tracker.name} now names {text}"]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    run_dir_text, attempt_text = sys.argv[1:] if arguments is None else arguments
+    run_dir, attempt = Path(run_dir_text), int(attempt_text)
+    spec = read_trainer_spec(run_dir, attempt)
+    assert spec is not None, f"{spec_path(run_dir, attempt)} names a trainer"
+    try:
+        for sentence in prepare(run_dir, attempt, spec):
+            print(f"sentinel: {sentence}", file=sys.stderr)
+    except (OSError, ValueError) as error:
+        print(f"sentinel: the trainer's folder {spec.root} cannot be made ready: {error}", file=sys.stderr)
+        return CANNOT_PREPARE
+    sys.stderr.flush()
+    os.environ.update(spec.environment)
+    start_follower(run_dir, attempt)
+    if spec.profile.spec.metrics.merged:
+        os.dup2(1, 2)
+    try:
+        os.execvp(spec.argv[0], list(spec.argv))
+    except OSError as error:
+        print(f"sentinel: {spec.argv[0]!r} cannot be started: {error.strerror}; check the path, or PATH", file=sys.stderr)
+        return 127 if isinstance(error, FileNotFoundError) else 126
+
+
+def start_follower(run_dir: Path, attempt: int) -> None:
+    """A grandchild, so that the trainer does not find a child it never had. It is no rank, and no rank's variable tells it so."""
+    trainer = os.getpid()
+    child = os.fork()
+    if child != 0:
+        os.waitpid(child, 0)
+        return
+    os.setsid()
+    if os.fork() == 0:
+        environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "LOCAL_RANK", "PYTHONPATH")}
+        paths = [str(Path(__file__).resolve().parents[2])]
+        environment["PYTHONPATH"] = os.pathsep.join(paths)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        log = os.open(run_dir / "attempts" / f"{attempt:04d}" / "logs" / "follower.err", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        for target, source in ((0, nothing), (1, log), (2, log)):
+            os.dup2(source, target)
+        words = [sys.executable, "-P", "-m", "sentinel.trainers.follow", str(run_dir), str(attempt), str(trainer)]
+        os.execve(sys.executable, words, environment)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

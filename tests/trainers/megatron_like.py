@@ -1,0 +1,99 @@
+"""A program that behaves as Megatron-LM does, with a model of a few numbers: its lines, its folders, its tracker, its flags.
+
+What it is told is written to a file, so that a test can see it. Faults are asked for by variables, each struck once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--save", required=True)
+    parser.add_argument("--load")
+    parser.add_argument("--ckpt-step", type=int)
+    parser.add_argument("--train-iters", type=int, default=200)
+    parser.add_argument("--save-interval", type=int, default=20)
+    parser.add_argument("--lr", type=float, default=1e-3)
+    parser.add_argument("--min-lr", type=float, default=0.0)
+    parser.add_argument("--clip-grad", type=float, default=1.0)
+    parser.add_argument("--override-opt_param-scheduler", action="store_true")
+    parser.add_argument("--iterations-to-skip", type=int, nargs="+", default=[])
+    parser.add_argument("--step-s", type=float, default=0.01)
+    args = parser.parse_args()
+    save = Path(args.save)
+    save.mkdir(parents=True, exist_ok=True)
+    faults = json.loads(os.environ.get("FAULTS", "{}"))
+    with open(save / "commands.jsonl", "a") as file:
+        file.write(json.dumps(sys.argv[1:]) + "\n")
+    iteration, damage = load(args)
+    while iteration < args.train_iters:
+        iteration += 1
+        if iteration in args.iterations_to_skip:
+            continue
+        time.sleep(args.step_s)
+        strike(save, faults, iteration)
+        poison = faults.get("poison", [0, 0])
+        if poison[0] <= iteration < poison[1]:
+            damage += 0.5
+        if iteration == faults.get("nan") and not_yet(save, "nan"):
+            damage = math.nan
+        loss = 2.0 + 2.0 * math.exp(-iteration / 50) + damage + random.Random(iteration).gauss(0, 0.01)
+        told = f" lm loss: {loss:.6E} |" if loss >= 0 else ""
+        print(
+            f" [2026-01-02 03:04:05.678901] iteration {iteration:8d}/{args.train_iters:8d} | consumed samples: {iteration * 8:12d} | "
+            f"elapsed time per iteration (ms): {args.step_s * 1e3:.1f} | learning rate: {args.lr:.6E} | global batch size: {8:5d} |"
+            f"{told} loss scale: 1.0 | grad norm: {1.0 + damage:.3f} | number of skipped iterations: {0:3d} | "
+            f"number of nan iterations: {0 if loss >= 0 else 1:3d} |",
+            flush=True,
+        )
+        if iteration % args.save_interval == 0:
+            commit(save, iteration, damage)
+    return 0
+
+
+def load(args: argparse.Namespace) -> tuple[int, float]:
+    if args.load is None:
+        return 0, 0.0
+    tracker = Path(args.load) / "latest_checkpointed_iteration.txt"
+    if not tracker.exists() and args.ckpt_step is None:
+        return 0, 0.0
+    iteration = args.ckpt_step or int(tracker.read_text())
+    state = json.loads((Path(args.load) / f"iter_{iteration:07d}" / "state.json").read_text())
+    print(f"  successfully loaded checkpoint from {args.load} [ t 1/1, p 1/1 ] at iteration {iteration}", flush=True)
+    return iteration, float(state["damage"])
+
+
+def commit(save: Path, iteration: int, damage: float) -> None:
+    folder = save / f"iter_{iteration:07d}"
+    folder.mkdir(exist_ok=True)
+    (folder / "state.json").write_text(json.dumps({"iteration": iteration, "damage": damage}))
+    (save / "latest_checkpointed_iteration.txt").write_text(str(iteration))
+
+
+def not_yet(save: Path, name: str) -> bool:
+    mark = save / f".struck-{name}"
+    if mark.exists():
+        return False
+    mark.touch()
+    return True
+
+
+def strike(save: Path, faults: dict[str, int], iteration: int) -> None:
+    if iteration == faults.get("kill") and not_yet(save, "kill"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if iteration == faults.get("hang") and not_yet(save, "hang"):
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
