@@ -21,6 +21,7 @@ from sentinel.model.readings import StepReading
 from sentinel.telemetry.log_formats import UnreadableLog, open_log
 from sentinel.telemetry.log_reader import LogReader
 from sentinel.trainers.found import find_checkpoints, list_names
+from sentinel.trainers.life import Life
 from sentinel.trainers.sealing import drop_old, seal_new
 from sentinel.trainers.spec import TrainerSpec, read_trainer_spec
 from sentinel.trainers.start import forget_before, read_before
@@ -121,6 +122,7 @@ class Writer:
     newest: int = -1
     resume_step: int | None = None
     _every: int = 1
+    _wrote_s: float = 0.0  # wall time of the last look that found rows
 
     def take(self, rows: list[StepReading], now_s: float) -> None:
         """Write them, or hold them until it is known where the trainer began."""
@@ -168,12 +170,15 @@ class Writer:
         return self._every > 1 or (skip is not None and not skip.spends_steps)
 
     def _write(self, rows: list[StepReading]) -> None:
-        for row in rows:
+        wall_s = time.time()
+        since_s, self._wrote_s = self._wrote_s or wall_s, wall_s
+        for number, row in enumerate(rows, start=1):
+            at_s = since_s + (wall_s - since_s) * number / len(rows)  # they came since the look before, nobody knows when
             before = self.newest if self.newest >= 0 else (self.resume_step or 0)
             samples = self._samples(before, row.step) if row.step > before else None
             self.newest = max(self.newest, row.step)
             metrics = {name: value for name, value in row.metrics.items() if name not in ("kind", "step", "samples", "time_s")}
-            self.stream.step(row.step, samples=samples, **metrics)
+            self.stream.step(row.step, samples=samples, **{**metrics, "time_s": at_s})
 
     def _samples(self, before: int, step: int) -> list[list[int]] | None:
         """Which batches, from 0, the steps behind `before` up to `step` trained on."""
@@ -222,14 +227,18 @@ def follow(run_dir: Path, attempt: int, trainer_pid: int) -> None:
     os.nice(10)
     sources = open_sources(run_dir, attempt, spec)
     writer = Writer(Stream(stream_path(run_dir, attempt), attempt), spec)
-    keeper = Sealer(run_dir, attempt, spec)
+    sealer, life = Sealer(run_dir, attempt, spec), Life(run_dir, attempt, trainer_pid)
     while not _is_over(trainer, POLL_S):
+        now_s = time.monotonic()
         rows = [row for source in sources for row in source.poll()]
-        writer.take(rows, time.monotonic())
-        keeper.turn(writer, time.monotonic())
+        writer.take(rows, now_s)
+        sealer.turn(writer, now_s)
+        if rows:
+            life.row(rows[-1].step, now_s)
+        life.turn(sealer.sees_unfinished, now_s)
     writer.take([row for source in sources for row in source.finish()], time.monotonic())
     writer.begin()
-    keeper.adopt(writer)
+    sealer.adopt(writer)
 
 
 def _is_over(trainer: int, wait_s: float) -> bool:
@@ -245,6 +254,7 @@ class Sealer:
         self._run_dir, self._attempt, self._spec = run_dir, attempt, spec
         self._next_s = 0.0
         self._complaint = ""
+        self.sees_unfinished = False  # a checkpoint that its trainer is not done with
         self._has_adopted = spec.resume_step is not None or not spec.is_first
 
     def adopt(self, writer: Writer) -> None:
@@ -268,6 +278,8 @@ class Sealer:
                         "checkpoint_committed", step=sealed.step, seconds=sealed.seconds, blocked_s=0.0, how=sealed.how
                     )
             drop_old(self._run_dir, places, root)
+            found = find_checkpoints(places, root)
+            self.sees_unfinished = any(not one.is_complete(places, time.time()) for one in found)
         except OSError as error:
             self._complain(f"{root}: checkpoints cannot be sealed: {error}")
         self._next_s = time.monotonic() + SEAL_EVERY_S
