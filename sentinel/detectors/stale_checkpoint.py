@@ -30,6 +30,7 @@ INTERVAL_S_MAX = 3600.0
 LOST_SAVES = 3
 BEGUN_KEPT = 8
 SETTING = "checkpoint_interval"
+SEEN_LATE_S = 10.0  # a commit may be seen so late: it is written behind training, sealed, and listed by another machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,7 @@ class StaleCheckpoint(Detector):
         if len(lost) >= LOST_SAVES and 2 * (self._step - lost[-1]) > lost[-1] - lost[-2]:
             steps = ", ".join(map(str, lost))
             return f"saves were begun at steps {steps} and never committed; the newest checkpoint is from step {self._base}"
-        late_s = rhythm is None or rhythm[1] is None or self._age_s > limit * rhythm[1]
+        late_s = rhythm is None or rhythm[1] is None or self._age_s > max(limit * rhythm[1], SEEN_LATE_S)
         if rhythm is not None and since > limit * rhythm[0] and late_s:
             return f"no checkpoint committed {self._since}; one every {rhythm[0]} steps is this run's rhythm"
         max_age_s = self._settings.max_age_s

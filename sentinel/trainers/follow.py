@@ -22,7 +22,7 @@ from sentinel.telemetry.log_formats import UnreadableLog, open_log
 from sentinel.telemetry.log_reader import LogReader
 from sentinel.trainers.found import find_checkpoints, list_names
 from sentinel.trainers.life import Life
-from sentinel.trainers.sealing import drop_old, seal_new
+from sentinel.trainers.sealing import drop_old, is_sealed, seal_new
 from sentinel.trainers.spec import TrainerSpec, read_trainer_spec
 from sentinel.trainers.start import forget_before, read_before
 
@@ -253,6 +253,7 @@ class Sealer:
     def __init__(self, run_dir: Path, attempt: int, spec: TrainerSpec) -> None:
         self._run_dir, self._attempt, self._spec = run_dir, attempt, spec
         self._next_s = 0.0
+        self._sealed: set[str] = set()  # keys
         self._complaint = ""
         self.sees_unfinished = False  # a checkpoint that its trainer is not done with
         self._has_adopted = spec.resume_step is not None or not spec.is_first
@@ -272,14 +273,16 @@ class Sealer:
             return
         try:
             self.adopt(writer)
-            for sealed in seal_new(self._run_dir, places, root, self._attempt, read_before(self._run_dir)):
+            there, others = find_checkpoints(places, root), read_before(self._run_dir)
+            self.sees_unfinished = any(not one.is_complete(places, time.time()) for one in there)
+            new = [found for found in there if found.key not in self._sealed]
+            for sealed in seal_new(self._run_dir, places, new, self._attempt, others):
                 if writer.stream.is_begun:
                     writer.stream.event(
                         "checkpoint_committed", step=sealed.step, seconds=sealed.seconds, blocked_s=0.0, how=sealed.how
                     )
-            drop_old(self._run_dir, places, root)
-            found = find_checkpoints(places, root)
-            self.sees_unfinished = any(not one.is_complete(places, time.time()) for one in found)
+            self._sealed = {found.key for found in there if found.key in self._sealed or is_sealed(self._run_dir, found)}
+            drop_old(self._run_dir, places, there)
         except OSError as error:
             self._complain(f"{root}: checkpoints cannot be sealed: {error}")
         self._next_s = time.monotonic() + SEAL_EVERY_S

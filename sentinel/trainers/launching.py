@@ -12,6 +12,7 @@ from sentinel.client.run_layout import stream_path
 from sentinel.client.strict_json import loads
 from sentinel.errors import GiveUp, UsageError
 from sentinel.model.attempts import AttemptSpec, SettingsInForce
+from sentinel.trainers.found import find_checkpoints
 from sentinel.trainers.profile import TrainerProfile
 from sentinel.trainers.rendering import find_root, render
 from sentinel.trainers.sealing import seal_new, sealed_path
@@ -62,7 +63,9 @@ class Trained:
         names = [path.parent.name for path in (self.run_dir / "attempts").glob("*/spec.json")]
         newest = max((int(name) for name in names if name.isdecimal()), default=0)
         far_future_s = float("inf")  # whatever stopped changing is done: its trainer is dead
-        seal_new(self.run_dir, places, Path(root), newest, read_before(self.run_dir), lambda: far_future_s)
+        there, others = find_checkpoints(places, Path(root)), read_before(self.run_dir)
+        for _ in seal_new(self.run_dir, places, there, newest, others, lambda: far_future_s):
+            pass
 
 
 def _path_of(run_dir: Path, step: int) -> str:

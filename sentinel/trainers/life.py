@@ -1,8 +1,8 @@
 """Heartbeats for a trainer that writes none: what the kernel of its machine shows of its processes.
 
 A rank that is stopped, or that has used no processor for long while no step came, is in no evaluation and in no save: its
-heartbeat then says that it is within a step, and the limit of a step holds for it. Whoever computes may be anywhere (an evaluation,
-a compilation, a collective that spins), and its heartbeat says `idle`: it lives, and what it does is not known.
+heartbeat then says that it is within a step, and the limit of a step holds for it. Whoever computes may be anywhere (an
+evaluation, a compilation, a collective that spins), and its heartbeat says `idle`: it lives, and what it does is not known.
 """
 
 from __future__ import annotations

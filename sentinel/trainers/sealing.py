@@ -13,7 +13,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from sentinel.checkpoints.pruning import prune_checkpoint
 from sentinel.client.atomic_file import ensure_directory, fsync_directory, write_atomically
 from sentinel.client.run_layout import CHECKPOINTS
 from sentinel.client.strict_json import dumps, loads
-from sentinel.trainers.found import ASIDE, Found, find_checkpoints, read_signature
+from sentinel.trainers.found import ASIDE, Found, read_signature
 from sentinel.trainers.profile import Checkpoints
 
 _FICLONE = 0x40049409  # linux/fs.h: share the blocks of another file
@@ -44,20 +44,18 @@ class Sealed:
 def seal_new(
     run_dir: Path,
     places: Checkpoints,
-    root: Path,
+    there: Iterable[Found],
     attempt: int,
     others: Collection[str] = (),
     wall_s: Callable[[], float] = time.time,
-) -> list[Sealed]:
-    """Seal every complete checkpoint of the trainer that is not sealed yet, oldest first. What is still being written, or is
-    written anew meanwhile, is left for the next call. `others`: keys of checkpoints that are not of this run. Raises OSError."""
-    done: list[Sealed] = []
-    for found in find_checkpoints(places, root):
+) -> Iterator[Sealed]:
+    """Seal every complete checkpoint of those that are there and not sealed yet, in their order. What is still being written, or
+    is written anew meanwhile, is left for the next call. `others`: keys of checkpoints of other runs. Raises OSError."""
+    for found in there:
         if found.key not in others and found.is_complete(places, wall_s()) and not is_sealed(run_dir, found):
             sealed = _seal(run_dir, places, found, attempt)
             if sealed is not None:
-                done.append(sealed)
-    return done
+                yield sealed
 
 
 def is_sealed(run_dir: Path, found: Found) -> bool:
@@ -77,13 +75,14 @@ def signature_to_json(found: Found) -> list[list[object]]:
     return [list(entry) for entry in found.signature]
 
 
-def drop_old(run_dir: Path, places: Checkpoints, root: Path) -> list[int]:
-    """Let go of sealed checkpoints that the trainer has deleted and that have `keep` newer ones; their steps."""
+def drop_old(run_dir: Path, places: Checkpoints, there: Iterable[Found]) -> list[int]:
+    """Let go of sealed checkpoints that the trainer has deleted and that have `keep` newer ones; their steps. `there`: what the
+    trainer still has."""
     sealed = list_checkpoints(run_dir)
-    there = {found.step for found in find_checkpoints(places, root)}
+    steps = {found.step for found in there}
     dropped = []
     for one in sealed[: -places.keep]:
-        if one.step not in there and _is_ours(run_dir / one.path):
+        if one.step not in steps and _is_ours(run_dir / one.path):
             prune_checkpoint(run_dir, one.path, one.step, one.digest)
             dropped.append(one.step)
     return dropped
