@@ -9,6 +9,7 @@ it goes on at the step before the first row, less the distance of two rows. It e
 
 from __future__ import annotations
 
+import glob
 import os
 import sys
 import time
@@ -28,6 +29,8 @@ from sentinel.trainers.start import forget_before, read_before
 
 POLL_S = 0.2
 SEAL_EVERY_S = 1.0
+FIND_EVERY_S = 1.0
+MATCHES_MAX = 1000
 FIRST_ROW_ALONE_S = 120.0  # after which a receipt is written from one row
 
 
@@ -71,6 +74,30 @@ class Source:
         return True
 
 
+class Matching:
+    """Files that match a pattern, which may come later: a logger makes a new folder at each launch."""
+
+    def __init__(self, pattern: str, format: str) -> None:
+        self._pattern, self._format = pattern, format
+        self._sources = {path: Source(Path(path), format, is_old=True) for path in self._found()}
+        self._looked_s = time.monotonic()
+
+    def _found(self) -> list[str]:
+        return sorted(glob.glob(self._pattern, recursive=True))[:MATCHES_MAX]
+
+    def poll(self) -> list[StepReading]:
+        if time.monotonic() - self._looked_s >= FIND_EVERY_S:
+            self._looked_s = time.monotonic()
+            for path in self._found():
+                self._sources.setdefault(path, Source(Path(path), self._format, is_old=False))
+        return [row for source in self._sources.values() for row in source.poll()]
+
+    def finish(self) -> list[StepReading]:
+        self._looked_s = float("-inf")
+        rows = self.poll()
+        return rows + [row for source in self._sources.values() for row in source.finish()]
+
+
 class NewestState:
     """The newest trainer_state.json among the checkpoints."""
 
@@ -97,7 +124,7 @@ class NewestState:
         return self.poll()
 
 
-def open_sources(run_dir: Path, attempt: int, spec: TrainerSpec) -> list[Source | NewestState]:
+def open_sources(run_dir: Path, attempt: int, spec: TrainerSpec) -> list[Source | Matching | NewestState]:
     """Where the profile says that the rows are."""
     metrics = spec.profile.spec.metrics
     if metrics.from_ == "output":
@@ -107,8 +134,13 @@ def open_sources(run_dir: Path, attempt: int, spec: TrainerSpec) -> list[Source 
         return [NewestState(spec)]
     if metrics.from_ == "none":
         return []
-    assert metrics.path is not None, "the model demands it"
-    return [Source(Path(spec.cwd) / metrics.path, metrics.format, is_old=True)]
+    places = [os.path.join(spec.cwd, path.replace("{root}", str(spec.root))) for path in metrics.path]
+    several = [Matching(place, metrics.format) for place in places if _is_pattern(place)]
+    return [*several, *(Source(Path(place), metrics.format, is_old=True) for place in places if not _is_pattern(place))]
+
+
+def _is_pattern(place: str) -> bool:
+    return any(char in place for char in "*?[")
 
 
 @dataclass

@@ -48,7 +48,9 @@ class Found:
         """Whether its trainer is done with it."""
         if self.missing or not self.signature or not any(size for _, size, _ in self.signature):
             return False
-        return bool(places.complete) or wall_s - self.newest_change_s >= SETTLED_S
+        if places.complete or places.step_key is not None:  # a file of torch.save shows its step only when its end is written
+            return True
+        return wall_s - self.newest_change_s >= SETTLED_S
 
 
 def find_checkpoints(places: Checkpoints, root: Path) -> list[Found]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from sentinel.client.settings import SETTINGS
 from sentinel.policy.problems import did_you_mean
@@ -41,8 +41,9 @@ class Metrics(Model):
 
     from_: Literal["output", "file", "tensorboard", "trainer_state", "none"] = Field(default="output", alias="from")
     """output: what the command prints. trainer_state: the newest trainer_state.json among the checkpoints. none: nowhere."""
-    path: FileName | None = None
-    """Of the file, or the folder of TensorBoard's. Relative to where the command is started."""
+    path: Annotated[tuple[FileName, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)] = ()
+    """Of files, or of folders of TensorBoard's, relative to where the command is started; {root} is that of the checkpoints. With
+    * or **/ for several, of which some may come later."""
     format: Literal["auto", "metrics", "csv", "megatron", "tensorboard", "trainer-state", "json", "progress", "text"] = "auto"
     first_step: Literal[0, 1] = 1
     """The number that the trainer gives to its first step."""
@@ -51,7 +52,7 @@ class Metrics(Model):
 
     @model_validator(mode="after")
     def _has_place(self) -> Metrics:
-        if self.from_ in ("file", "tensorboard") and self.path is None:
+        if self.from_ in ("file", "tensorboard") and not self.path:
             raise Malformed(f"metrics from a {self.from_} need a path", "write path: FOLDER_OR_FILE, or take from: output")
         return self
 

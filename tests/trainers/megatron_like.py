@@ -48,14 +48,19 @@ def main() -> int:
         if iteration == faults.get("nan") and not_yet(save, "nan"):
             damage = math.nan
         loss = 2.0 + 2.0 * math.exp(-iteration / 50) + damage + random.Random(iteration).gauss(0, 0.01)
-        told = f" lm loss: {loss:.6E} |" if loss >= 0 else ""
-        print(
-            f" [2026-01-02 03:04:05.678901] iteration {iteration:8d}/{args.train_iters:8d} | consumed samples: {iteration * 8:12d} | "
-            f"elapsed time per iteration (ms): {args.step_s * 1e3:.1f} | learning rate: {args.lr:.6E} | global batch size: {8:5d} |"
-            f"{told} loss scale: 1.0 | grad norm: {1.0 + damage:.3f} | number of skipped iterations: {0:3d} | "
+        parts = [
+            f" [2026-01-02 03:04:05.678901] iteration {iteration:8d}/{args.train_iters:8d}",
+            f"consumed samples: {iteration * 8:12d}",
+            f"elapsed time per iteration (ms): {args.step_s * 1e3:.1f}",
+            f"learning rate: {args.lr:.6E}",
+            f"global batch size: {8:5d}",
+            *([f"lm loss: {loss:.6E}"] if loss >= 0 else []),
+            "loss scale: 1.0",
+            f"grad norm: {1.0 + damage:.3f}",
+            f"number of skipped iterations: {0:3d}",
             f"number of nan iterations: {0 if loss >= 0 else 1:3d} |",
-            flush=True,
-        )
+        ]
+        print(" | ".join(parts), flush=True)
         if iteration % args.save_interval == 0:
             commit(save, iteration, damage)
     return 0

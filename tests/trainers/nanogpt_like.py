@@ -1,0 +1,76 @@
+"""A loop as nanoGPT's train.py: flags `--key=value` alone, one ckpt.pt that torch.save writes over itself, lines `iter N: loss`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+
+def main() -> None:
+    config = {
+        "out_dir": "out",
+        "init_from": "scratch",
+        "max_iters": 300,
+        "eval_interval": 25,
+        "learning_rate": 6e-2,
+        "min_lr": 6e-3,
+    }
+    config |= {"grad_clip": 1.0, "step_s": 0.01}
+    for word in sys.argv[1:]:
+        key, value = word.removeprefix("--").split("=")
+        assert key in config, f"Unknown config key: {key}"
+        config[key] = type(config[key])(value)
+    out, asked = Path(str(config["out_dir"])), json.loads(os.environ.get("FAULTS", "{}"))
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "commands.jsonl").open("a").write(json.dumps(sys.argv[1:]) + "\n")
+    torch.manual_seed(1337)
+    torch.set_num_threads(1)
+    weights = torch.zeros(64, requires_grad=True)
+    optimizer = torch.optim.Adam([weights], lr=float(config["learning_rate"]))
+    iteration = 0
+    if config["init_from"] == "resume":
+        checkpoint = torch.load(out / "ckpt.pt")
+        weights.data.copy_(checkpoint["model"]["weights"])
+        optimizer.load_state_dict(checkpoint["optimizer"])
+        iteration = checkpoint["iter_num"]
+    target = torch.linspace(-1, 1, 64)
+    while iteration <= int(config["max_iters"]):
+        for group in optimizer.param_groups:
+            group["lr"] = float(config["learning_rate"])
+        loss = 1.5 + ((weights - target) ** 2).mean() + 0.01 * torch.randn(())
+        if iteration % int(config["eval_interval"]) == 0:
+            print(f"step {iteration}: train loss {loss.item():.4f}, val loss {loss.item():.4f}", flush=True)
+            if iteration > 0:
+                state = {"model": {"weights": weights.data}, "optimizer": optimizer.state_dict(), "model_args": {"n_layer": 2}}
+                print(f"saving checkpoint to {out}", flush=True)
+                torch.save(state | {"iter_num": iteration, "best_val_loss": loss.detach(), "config": config}, out / "ckpt.pt")
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_([weights], float(config["grad_clip"]))
+        optimizer.step()
+        time.sleep(float(config["step_s"]))
+        strike(out, asked, iteration, weights)
+        print(f"iter {iteration}: loss {loss.item():.4f}, time {float(config['step_s']) * 1e3:.2f}ms, mfu -100.00%", flush=True)
+        iteration += 1
+
+
+def strike(out: Path, asked: dict[str, int], iteration: int, weights: torch.Tensor) -> None:
+    for name in ("kill", "hang", "nan"):
+        mark = out / f".struck-{name}"
+        if iteration != asked.get(name) or mark.exists():
+            continue
+        mark.touch()
+        if name == "nan":
+            weights.data.fill_(float("nan"))
+        else:
+            os.kill(os.getpid(), signal.SIGKILL if name == "kill" else signal.SIGSTOP)
+
+
+if __name__ == "__main__":
+    main()
