@@ -112,15 +112,31 @@ def read_step_key(path: Path, key: str) -> int | None:
             if archive.getinfo(name).file_size > PICKLE_BYTES_MAX:
                 return None
             data = archive.read(name)
-        is_next = False
-        for opcode, value, _ in pickletools.genops(data):
-            if is_next and opcode.name not in ("BINPUT", "LONG_BINPUT", "MEMOIZE", "PUT"):
-                if isinstance(value, int) and not isinstance(value, bool) and opcode.name.startswith(("BININT", "LONG", "INT")):
-                    return value
-                is_next = False
-            is_next = is_next or (isinstance(value, str) and value == key)
+        return _number_after(data, key)
     except (OSError, ValueError, StopIteration, zipfile.BadZipFile, EOFError, IndexError, KeyError, NotImplementedError):
         return None
+
+
+def _number_after(data: bytes, key: str) -> int | None:
+    """The first whole number that a pickle puts directly behind this text. A text that came before is fetched from the memo."""
+    is_next, was_text, memos, noted = False, False, set[int](), 0
+    for opcode, value, _ in pickletools.genops(data):
+        if opcode.name in ("BINPUT", "LONG_BINPUT", "PUT", "MEMOIZE"):
+            number = noted if opcode.name == "MEMOIZE" else value
+            noted += 1
+            if was_text and isinstance(number, int):
+                memos.add(number)
+            was_text = False
+            continue
+        if (
+            is_next
+            and isinstance(value, int)
+            and not isinstance(value, bool)
+            and opcode.name.startswith(("BININT", "LONG", "INT"))
+        ):
+            return value
+        was_text = isinstance(value, str) and value == key
+        is_next = was_text or (opcode.name in ("BINGET", "LONG_BINGET", "GET") and value in memos)
     return None
 
 

@@ -1,4 +1,4 @@
-"""A loop as nanoGPT's train.py: flags `--key=value` alone, one ckpt.pt that torch.save writes over itself, lines `iter N: loss`."""
+"""A loop as nanoGPT's train.py: flags `--key=value` alone, one ckpt.pt that torch.save writes over itself, lines `iter N:`."""
 
 from __future__ import annotations
 

@@ -1,0 +1,32 @@
+"""Real scripts of real libraries, unchanged, under a profile alone. `make trainers-test` installs them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.trainers.kit import hurt, supervise
+
+FAULTS = [("crash", {"kill": 130}), ("hang", {"hang": 130}), ("non_finite", {"nan": 230})]
+pytestmark = [pytest.mark.slow, pytest.mark.libraries]
+
+
+@pytest.mark.parametrize(("kind", "faults"), FAULTS)
+def test_a_transformers_trainer_survives(tmp_path: Path, kind: str, faults: dict[str, int]) -> None:
+    flags = ("--max_steps", 400, "--per_device_train_batch_size", 4, "--logging_steps", 1, "--save_steps", 20)
+    more = ("--use_cpu", "true", "--report_to", "none", "--learning_rate", 1e-3)
+    command = hurt("hf_script.py", "--output_dir", tmp_path / "out", *flags, *more, **faults)
+    run = supervise(tmp_path / "run", "hf-trainer", command)
+    first = run.incidents()[0]
+    assert (first["kind"], first["state"]) == (kind, "recovered")
+    assert max(run.surviving()) == 400
+
+
+@pytest.mark.parametrize(("kind", "faults"), FAULTS)
+def test_a_lightning_script_survives(tmp_path: Path, kind: str, faults: dict[str, int]) -> None:
+    command = hurt("lightning_script.py", "--out", tmp_path / "out", "--steps", 500, **faults)
+    run = supervise(tmp_path / "run", "lightning:root_flag=--out,resume_flag=--ckpt", command)
+    first = run.incidents()[0]
+    assert (first["kind"], first["state"]) == (kind, "recovered")
+    assert max(run.surviving()) == 500

@@ -1,0 +1,69 @@
+"""Unchanged programs that behave as Megatron-LM and nanoGPT do, under a profile alone: killed, hung, poisoned, made NaN."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.trainers.kit import hurt, proofs, supervise, told
+
+
+def megatron(out: Path, iterations: int, **faults: object) -> list[str]:
+    words = ("--save", out, "--load", out, "--train-iters", iterations, "--lr", "1e-3", "--step-s", 0.02)
+    return hurt("megatron_like.py", *words, **faults)
+
+
+def nanogpt(out: Path, iterations: int, **faults: object) -> list[str]:
+    return hurt("nanogpt_like.py", f"--out_dir={out}", f"--max_iters={iterations}", "--step_s=0.02", **faults)
+
+
+def test_a_killed_megatron_goes_on_from_its_newest_checkpoint(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run = supervise(tmp_path / "run", "megatron", megatron(out, 120, kill=70))
+    (incident,) = run.incidents()
+    assert (incident["kind"], incident["state"], incident["steps_lost"]) == ("crash", "recovered", 9)
+    assert told(out)[1][-4:] == ["--load", str(out), "--ckpt-step", "60"]
+    assert sorted(run.surviving()) == list(range(1, 121)), "every iteration stands in the stream once"
+
+
+@pytest.mark.slow
+def test_a_hung_megatron_is_found_by_what_its_process_does_and_relaunched(tmp_path: Path) -> None:
+    run = supervise(tmp_path / "run", "megatron", megatron(tmp_path / "out", 400, hang=300))
+    (incident,) = run.incidents()
+    assert (incident["kind"], incident["state"]) == ("hang", "recovered")
+    assert "stopped by a signal" in run.log
+
+
+@pytest.mark.slow
+def test_a_megatron_that_became_nan_is_rolled_back_before_that(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run = supervise(tmp_path / "run", "megatron", megatron(out, 600, nan=330))
+    (incident,) = run.incidents()
+    assert (incident["kind"], incident["state"], incident["onset_step"]) == ("non_finite", "recovered", 330)
+    assert incident["remedies"][-1]["rollback_to_step"] <= 320
+    aside = sorted(path.name for path in (out / ".sentinel-aside").rglob("iter_*"))
+    assert aside, "what came behind is set aside, and not deleted"
+    assert (out / "latest_checkpointed_iteration.txt").read_text() == "600"
+
+
+@pytest.mark.slow
+def test_a_poisoned_window_is_skipped_by_its_own_flag(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run = supervise(tmp_path / "run", "megatron", megatron(out, 800, poison=[350, 380]))
+    assert all(incident["state"] == "recovered" for incident in run.incidents())
+    arguments = told(out)[-1]
+    skipped = {int(word) for word in arguments[arguments.index("--iterations-to-skip") + 1 :] if word.isdigit()}
+    assert skipped >= set(range(350, 380)), "as printed"
+    assert not skipped & run.surviving().keys()
+    assert [proofs(incident).get("skip") for incident in run.incidents()][-1] in ("asserted", "observed")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("faults", [{"kill": 210}, {"hang": 210}, {"nan": 330}])
+def test_a_loop_as_nanogpts_whose_only_file_is_written_over_survives(tmp_path: Path, faults: dict[str, int]) -> None:
+    out = tmp_path / "out"
+    run = supervise(tmp_path / "run", "nanogpt", nanogpt(out, 500, **faults))
+    (incident,) = run.incidents()
+    assert incident["state"] == "recovered"
+    assert told(out)[1][-1] == "--init_from=resume"

@@ -1,0 +1,116 @@
+"""Rows of a trainer that knows nothing of the stream become its stream."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sentinel.client.stream import Stream
+from sentinel.model.readings import StepReading
+from sentinel.telemetry.progress_lines import ProgressLines
+from sentinel.trainers.follow import Matching, Writer
+from sentinel.trainers.loading import load_profile
+from sentinel.trainers.spec import TrainerSpec
+
+
+def written(
+    tmp_path: Path, profile: str, steps: list[list[int]], resume: int | None = None, **asserted: Any
+) -> list[dict[str, Any]]:
+    path = tmp_path / "metrics.jsonl"
+    spec = TrainerSpec(load_profile(profile), ("t",), {}, "/", None, asserted, resume, resume is None)
+    writer = Writer(Stream(path, 1), spec)
+    for batch in steps:
+        writer.take([StepReading(1, step, 0.0, (), {"loss": 2.0, "time_s": 5.0}) for step in batch], 1.0)
+    writer.begin()
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.mark.parametrize(
+    ("steps", "asked", "resumed"),
+    [
+        ([[1, 2, 3]], None, 0),
+        ([[10], [20]], None, 0),
+        ([[5001, 5002]], None, 5000),  # it went on by itself
+        ([[61], [62]], 60, 60),
+        ([[70], [80]], 65, 65),  # logged every ten steps, saved between two of them
+        ([[1, 2]], 60, 0),  # it did not go on from what it was to
+        ([[90], [91]], 60, 89),
+        ([[61]], 60, 60),  # it ended behind its first row
+    ],
+)
+def test_where_it_began_is_read_off_its_first_rows(
+    tmp_path: Path, steps: list[list[int]], asked: int | None, resumed: int
+) -> None:
+    receipt, *rows = written(tmp_path, "megatron:root=/x", steps, asked)
+    assert (receipt["kind"], receipt["resume_step"], receipt["effective"]) == ("start", resumed, {})
+    assert [row["step"] for row in rows] == [step for batch in steps for step in batch]
+
+
+def test_without_a_row_there_is_no_receipt(tmp_path: Path) -> None:
+    assert written(tmp_path, "exit-only", [[]]) == []
+
+
+def test_a_trainer_that_counts_from_zero_is_counted_from_one(tmp_path: Path) -> None:
+    receipt, *rows = written(tmp_path, "nanogpt:root=/x", [[0, 1], [2]])
+    assert (receipt["resume_step"], [row["step"] for row in rows]) == (0, [1, 2, 3])
+
+
+def test_a_batch_is_known_by_its_step(tmp_path: Path) -> None:
+    receipt, *rows = written(tmp_path, "megatron:root=/x", [[1, 2, 3], [7]], skip=[[3, 6]])
+    assert [row["samples"] for row in rows] == [[[0, 1]], [[1, 2]], [[2, 3]], [[6, 7]]]
+    assert not receipt["samples_from_steps"], "rows that are missing show what was left out"
+
+
+def test_of_every_tenth_step_the_rows_show_nothing_of_what_was_left_out(tmp_path: Path) -> None:
+    receipt, *rows = written(tmp_path, "megatron:root=/x", [[10], [20]], skip=[[12, 15]])
+    assert receipt["samples_from_steps"]
+    assert rows[1]["samples"] == [[10, 12], [15, 20]]
+
+
+def test_where_a_skip_costs_no_step_the_batches_behind_it_come_earlier(tmp_path: Path) -> None:
+    receipt, *rows = written(tmp_path, "megatron-deepspeed:root=/x", [[9, 10], [11, 12]], 8, skip=[[2, 4], [10, 13]])
+    assert receipt["samples_from_steps"]
+    assert [row["samples"] for row in rows] == [[[8, 9]], [[9, 10]], [[13, 14]], [[14, 15]]]
+
+
+def test_rows_without_a_clock_of_their_own_are_spread_over_the_time_between_two_looks(tmp_path: Path) -> None:
+    _, *rows = written(tmp_path, "megatron:root=/x", [[1, 2], [3, 4, 5]])
+    times = [row["time_s"] for row in rows]
+    assert times == sorted(times)
+    assert times[0] > 1e9, "and a metric of that name does not take its place"
+
+
+def test_files_that_come_later_are_read_and_those_before_are_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "version_0").mkdir()
+    (tmp_path / "version_0" / "metrics.csv").write_text("step,train_loss\n1,2.0\n2,2.0\n")
+    source = Matching(str(tmp_path / "**" / "metrics.csv"), "auto")
+    assert source.poll() == []
+    (tmp_path / "version_1").mkdir()
+    (tmp_path / "version_1" / "metrics.csv").write_text("step,train_loss\n3,1.5\n4,1.25\n")
+    assert [(row.step, row.metrics["loss"]) for row in source.finish()] == [(3, 1.5), (4, 1.25)]
+
+
+def test_the_step_of_a_printed_dictionary_stands_in_the_bar_behind_it() -> None:
+    parse = ProgressLines()
+    lines = [
+        b"  0%|          | 0/300 [00:00<?, ?it/s]",
+        b"                     ",
+        b"{'loss': '2.345', 'grad_norm': 'nan', 'learning_rate': '4.9e-05', 'epoch': '0.1'}",
+        b"  1%|          | 3/300 [00:00<00:05, 50.0it/s]",
+        b" 50%|#####     | 5/10 [00:00<00:05, 50.0it/s]",
+        b"{'loss': 2.25, 'eval_loss': 2.5}",
+        b"{'train_runtime': '4.006', 'train_loss': '1.085'}",
+        b" 10%|#         | 1/10 [00:00<00:05, 50.0it/s]",
+        b"  2%|          | 6/300 [00:00<00:05, 50.0it/s]",
+        b"  2%|          | 7/300 [00:00<00:05, 50.0it/s]",
+        b"{'broken': ",
+        b"{" * 20_000,
+    ]
+    rows = [row for row in map(parse, lines) if row is not None]
+    assert [row.step for row in rows] == [3, 6]
+    assert rows[0].metrics["loss"] == 2.345
+    assert rows[0].metrics["grad_norm"] != rows[0].metrics["grad_norm"], "NaN"
+    assert (rows[1].metrics["loss"], rows[1].metrics["val_loss"]) == (2.25, 2.5)

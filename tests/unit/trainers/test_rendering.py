@@ -1,0 +1,86 @@
+"""From a profile and what is asked of an attempt to the words that start it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sentinel.errors import UsageError
+from sentinel.model.attempts import ResumePoint, SampleRange, SettingsInForce
+from sentinel.trainers.loading import load_profile
+from sentinel.trainers.rendering import Rendered, flag_value, render
+
+AT_60 = ResumePoint(60, "checkpoints/step-00000060")
+
+
+def megatron(command: str, resume: ResumePoint | None = AT_60, **asked: object) -> Rendered:
+    overrides = replace(SettingsInForce(), **asked)  # type: ignore[arg-type]
+    return render(load_profile("megatron"), command.split(), "/home/me", overrides, resume, "/ck/iter_0000060", is_first=False)
+
+
+def test_the_command_is_kept_and_what_is_asked_stands_behind_it() -> None:
+    rendered = megatron("train --save ck --lr 1e-3 --lr 2e-3", lr_scale=0.5, clip_norm=0.3)
+    assert rendered.argv[:7] == ("train", "--save", "ck", "--lr", "1e-3", "--lr", "2e-3")
+    words = "--load /home/me/ck --ckpt-step 60 --lr 0.001 --min-lr 0 --override-opt_param-scheduler --clip-grad 0.3"
+    assert rendered.added == tuple(words.split())
+    assert rendered.asserted == {"lr_scale": 0.5, "clip_norm": 0.3}
+    assert rendered.root == "/home/me/ck"
+    assert rendered.environment["SENTINEL_ARGS"] == words
+
+
+def test_the_first_launch_is_as_its_user_wrote_it() -> None:
+    profile = load_profile("nanogpt")
+    words = ("python", "train.py", "--out_dir=out")
+    first = render(profile, words, "/", SettingsInForce(), None, None, is_first=True)
+    assert first.argv == words
+    again = render(profile, words, "/", SettingsInForce(), None, None, is_first=False)
+    assert again.added == ("--init_from=scratch",)
+
+
+def test_batches_are_named_so_that_releases_of_either_numbering_leave_them_out() -> None:
+    rendered = megatron("train --save ck", skip=(SampleRange(10, 12), SampleRange(12, 13), SampleRange(20, 21)))
+    at = rendered.added.index("--iterations-to-skip")
+    assert rendered.added[at + 1 :] == ("10", "11", "12", "13", "20", "21")
+    assert rendered.asserted["skip"] == [[10, 12], [12, 13], [20, 21]]
+
+
+def test_ranges_name_both_their_ends_counted_from_one() -> None:
+    overrides = replace(SettingsInForce(), skip=(SampleRange(10, 12),))
+    words = ("train", "--save", "ck")
+    rendered = render(load_profile("megatron-deepspeed"), words, "/", overrides, AT_60, "/x", is_first=False)
+    assert rendered.added[-2:] == ("--skip-train-iteration-range", "11-12")
+
+
+def test_a_script_of_the_shell_gets_its_arguments_in_a_variable() -> None:
+    profile = load_profile("megatron:arguments=environment,root=/ck")
+    rendered = render(profile, ("bash", "train.sh"), "/", SettingsInForce(), AT_60, "/ck/iter_0000060", is_first=False)
+    assert rendered.argv == ("bash", "train.sh")
+    assert rendered.environment["SENTINEL_ARGS"] == "--load /ck --ckpt-step 60"
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("train --lr 1", "where its checkpoints lie is not known: --save stands in the command"),
+        ("train --save ck", "needs --lr, which is not in the command"),
+        ("train --save ck --lr fast", "needs --lr, which says 'fast', no number"),
+    ],
+)
+def test_what_the_command_does_not_hold_is_told(command: str, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        megatron(command, lr_scale=0.5)
+    assert words in caught.value.message
+
+
+def test_more_batches_than_a_command_line_holds_are_refused() -> None:
+    with pytest.raises(UsageError, match="more than 20000 batches"):
+        megatron("train --save ck", skip=(SampleRange(0, 30_000),))
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [("--a 1 --a=2", "2"), ("--a=1 --a 2", "2"), ("--a", None), ("--b 1", None), ("--ab 1", None), ("--a=", "")],
+)
+def test_of_a_flag_given_twice_the_last_counts(words: str, value: str | None) -> None:
+    assert flag_value(words.split(), ["--a"]) == value

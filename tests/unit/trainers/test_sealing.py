@@ -1,0 +1,177 @@
+"""Which checkpoints of a trainer are complete, what is kept of them, and that a rollback finds them as they were."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from sentinel.checkpoints.files import list_checkpoints, verify_checkpoint
+from sentinel.trainers.found import Found, find_checkpoints, read_step_key
+from sentinel.trainers.profile import Checkpoints, Tracker
+from sentinel.trainers.sealing import drop_old, move_aside, put_back, seal_new, sealed_path
+
+FOLDERS = Checkpoints(pattern="checkpoint-{step}", path="out", complete=("trainer_state.json",), keep=2)
+TRACKED = Checkpoints(pattern="iter_{step:07d}", path="out", tracker=Tracker(file="latest", text="step{step}"))
+FAR_S = float("inf")
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "out").mkdir()
+    return tmp_path / "out"
+
+
+def write(root: Path, step: int, text: str = "weights", name: str = "checkpoint-{}") -> Path:
+    folder = root / name.format(step)
+    (folder / "rng").mkdir(parents=True, exist_ok=True)
+    (folder / "model.bin").write_text(f"{text} {step}")
+    (folder / "rng" / "0.pth").write_text("rng")
+    (folder / "trainer_state.json").write_text("{}")
+    return folder
+
+
+def seal(run_dir: Path, places: Checkpoints, root: Path, wall_s: float = FAR_S) -> list[tuple[int, str]]:
+    there = find_checkpoints(places, root)
+    return [(one.step, one.how) for one in seal_new(run_dir, places, there, 1, wall_s=lambda: wall_s)]
+
+
+def test_what_is_complete_is_sealed_once_with_a_digest_of_every_byte(run_dir: Path, root: Path) -> None:
+    write(root, 20)
+    write(root, 100)
+    (write(root, 120) / "trainer_state.json").unlink()  # still being written
+    assert seal(run_dir, FOLDERS, root) == [(20, "link"), (100, "link")]
+    assert seal(run_dir, FOLDERS, root) == []
+    assert [found.step for found in list_checkpoints(run_dir)] == [20, 100]
+    assert verify_checkpoint(sealed_path(run_dir, 100)).ok
+    assert os.stat(root / "checkpoint-100" / "model.bin").st_nlink == 2, "nothing was copied"
+
+
+def test_a_file_that_is_written_over_is_copied_and_stays_what_it_was(run_dir: Path, root: Path) -> None:
+    places = FOLDERS.model_copy(update={"files": "rewritten"})
+    model = write(root, 20) / "model.bin"
+    ((_, how),) = seal(run_dir, places, root)
+    assert how in ("copy", "reflink")
+    with model.open("r+") as file:
+        file.write("WEIGHTS")
+    assert verify_checkpoint(sealed_path(run_dir, 20)).ok
+    assert seal(run_dir, places, root) == [(20, how)], "it is another checkpoint of the same step now"
+
+
+def test_damage_behind_a_hard_link_is_found(run_dir: Path, root: Path) -> None:
+    model = write(root, 20) / "model.bin"
+    seal(run_dir, FOLDERS, root)
+    model.write_text("weight! 20")
+    checked = verify_checkpoint(sealed_path(run_dir, 20))
+    assert not checked.ok
+    assert "sha256" in checked.reason
+
+
+def test_the_tracker_says_what_is_done(run_dir: Path, root: Path) -> None:
+    for step in (20, 40, 60):
+        write(root, step, name="iter_{:07d}")
+    assert seal(run_dir, TRACKED, root) == [], "without a tracker nothing is known to be whole"
+    (root / "latest").write_text("step40\n")
+    assert [step for step, _ in seal(run_dir, TRACKED, root)] == [20, 40]
+    (root / "latest").write_text("release")
+    assert [found.missing for found in find_checkpoints(TRACKED, root)] == [("latest",)] * 3
+
+
+def test_without_a_file_that_tells_it_must_have_settled(run_dir: Path, root: Path) -> None:
+    places = Checkpoints(pattern="**/*step={step}*.ckpt", path="out")
+    deep = root / "version_0" / "checkpoints"
+    deep.mkdir(parents=True)
+    (deep / "epoch=0-step=40.ckpt").write_text("x")
+    os.utime(deep / "epoch=0-step=40.ckpt", (1000.0, 1000.0))
+    (deep / "epoch=0-step=60-v1.ckpt").write_text("")
+    (deep / "last.ckpt").symlink_to("epoch=0-step=40.ckpt")
+    assert seal(run_dir, places, root, 1001.0) == []
+    assert [step for step, _ in seal(run_dir, places, root, 1003.0)] == [40], "and an empty file is no checkpoint"
+
+
+def test_one_that_is_deleted_comes_back_as_it_was(run_dir: Path, root: Path) -> None:
+    folder = write(root, 20)
+    seal(run_dir, FOLDERS, root)
+    before = sorted((path.name, path.read_bytes()) for path in folder.rglob("*") if path.is_file())
+    for path in sorted(folder.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    folder.rmdir()
+    assert put_back(run_dir, FOLDERS, 20) == folder
+    assert sorted((path.name, path.read_bytes()) for path in folder.rglob("*") if path.is_file()) == before
+    assert seal(run_dir, FOLDERS, root) == [], "it is known again"
+
+
+def test_another_in_its_place_is_moved_aside_and_not_lost(run_dir: Path, root: Path) -> None:
+    write(root, 20)
+    places = FOLDERS.model_copy(update={"files": "rewritten"})
+    seal(run_dir, places, root)
+    write(root, 20, "other weights")
+    put_back(run_dir, places, 20)
+    assert (root / "checkpoint-20" / "model.bin").read_text() == "weights 20"
+    (aside,) = root.glob(".sentinel-aside/*/checkpoint-20/model.bin")
+    assert aside.read_text() == "other weights 20"
+    assert [found.step for found in find_checkpoints(places, root)] == [20], "what is aside is not found again"
+
+
+def test_only_what_the_trainer_deleted_and_newer_ones_replace_is_let_go(run_dir: Path, root: Path) -> None:
+    for step in (20, 40, 60, 80):
+        write(root, step)
+    seal(run_dir, FOLDERS, root)
+    assert drop_old(run_dir, FOLDERS, find_checkpoints(FOLDERS, root)) == []
+    for step in (20, 60, 80):
+        move_aside(root / f"checkpoint-{step}", root, "gone")
+    assert drop_old(run_dir, FOLDERS, find_checkpoints(FOLDERS, root)) == [20], "40 is still there, 60 and 80 are the newest"
+
+
+def test_checkpoints_of_another_run_are_not_sealed(run_dir: Path, root: Path) -> None:
+    write(root, 20)
+    there = find_checkpoints(FOLDERS, root)
+    assert list(seal_new(run_dir, FOLDERS, there, 1, {found.key for found in there})) == []
+
+
+def save(path: Path, value: object, *, is_cut: bool = False) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("ckpt/data.pkl", pickle.dumps(value, protocol=2))
+    if is_cut:
+        path.write_bytes(path.read_bytes()[:-30])
+    return path
+
+
+def test_the_step_of_a_file_is_read_without_loading_it(tmp_path: Path) -> None:
+    value = {"model": {"iter_num": "no"}, "iter_num": 70_000, "best": 1.0}
+    assert read_step_key(save(tmp_path / "a", value), "iter_num") == 70_000
+    assert read_step_key(save(tmp_path / "b", value, is_cut=True), "iter_num") is None, "it is being written"
+    assert read_step_key(save(tmp_path / "c", {"step": True}), "step") is None
+    assert read_step_key(save(tmp_path / "d", [1]), "iter_num") is None
+    (tmp_path / "e").write_bytes(b"PK\x03\x04")
+    assert read_step_key(tmp_path / "e", "iter_num") is None
+
+
+class Bomb:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.system, ("touch /tmp/never",)
+
+
+def test_nothing_in_such_a_file_is_run(tmp_path: Path) -> None:
+    path = save(tmp_path / "a", {"evil": Bomb(), "iter_num": 7})
+    assert read_step_key(path, "iter_num") == 7
+    assert not Path("/tmp/never").exists()
+
+
+def test_of_two_with_the_same_step_the_newest_counts(root: Path) -> None:
+    places = Checkpoints(pattern="**/step={step}*.ckpt", path="out")
+    for number, version in enumerate(("version_1", "version_0")):
+        (root / version).mkdir()
+        path = root / version / "step=20.ckpt"
+        path.write_text(version)
+        os.utime(path, (1000.0 + number, 1000.0 + number))
+    found: list[Found] = find_checkpoints(places, root)
+    assert [one.path.parent.name for one in found] == ["version_0"]

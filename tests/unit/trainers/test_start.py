@@ -1,0 +1,101 @@
+"""The trainer's folder before a launch: it goes on from the checkpoint that was chosen, and from no other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sentinel.trainers.found import find_checkpoints
+from sentinel.trainers.loading import load_profile
+from sentinel.trainers.sealing import seal_new
+from sentinel.trainers.spec import TrainerSpec
+from sentinel.trainers.start import forget_before, prepare, read_before
+
+
+def spec(root: Path, resume_step: int | None, *, is_first: bool = False) -> TrainerSpec:
+    profile = load_profile(f"megatron:root={root}")
+    return TrainerSpec(profile, ("train",), {}, "/", root, {}, resume_step, is_first)
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    (tmp_path / "run").mkdir()
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "ck").mkdir()
+    return tmp_path / "ck"
+
+
+def write(root: Path, *steps: int) -> None:
+    for step in steps:
+        (root / f"iter_{step:07d}").mkdir()
+        (root / f"iter_{step:07d}" / "state").write_text(str(step))
+        (root / "latest_checkpointed_iteration.txt").write_text(str(step))
+
+
+def seal(run_dir: Path, root: Path) -> list[int]:
+    places = spec(root, None).profile.spec.checkpoints
+    assert places is not None
+    there = find_checkpoints(places, root)
+    return [one.step for one in seal_new(run_dir, places, there, 1, read_before(run_dir), lambda: float("inf"))]
+
+
+def names(root: Path) -> list[str]:
+    return sorted(path.name for path in root.iterdir() if not path.name.startswith("."))
+
+
+def test_what_lies_above_is_set_aside_and_the_tracker_names_the_one_chosen(run_dir: Path, root: Path) -> None:
+    write(root, 20, 40, 60)
+    seal(run_dir, root)
+    (root / "iter_0000080").mkdir()  # half written
+    done = prepare(run_dir, 2, spec(root, 40))
+    assert names(root) == ["iter_0000020", "iter_0000040", "latest_checkpointed_iteration.txt"]
+    assert (root / "latest_checkpointed_iteration.txt").read_text() == "40"
+    assert len(done) == 3
+    assert prepare(run_dir, 2, spec(root, 40)) == [], "done twice, it changes nothing"
+
+
+def test_one_that_the_trainer_has_deleted_is_put_back(run_dir: Path, root: Path) -> None:
+    write(root, 20, 40)
+    seal(run_dir, root)
+    (root / "iter_0000020" / "state").unlink()
+    (root / "iter_0000020").rmdir()
+    prepare(run_dir, 2, spec(root, 20))
+    assert (root / "iter_0000020" / "state").read_text() == "20"
+
+
+def test_from_the_beginning_nothing_is_left_to_go_on_from(run_dir: Path, root: Path) -> None:
+    write(root, 20)
+    prepare(run_dir, 2, spec(root, None))
+    assert names(root) == []
+    assert len(list((root / ".sentinel-aside").rglob("state"))) == 1, "nothing is deleted"
+
+
+def test_what_lay_there_before_the_run_is_left_alone_and_is_none_of_its_checkpoints(run_dir: Path, root: Path) -> None:
+    write(root, 20, 900)
+    assert prepare(run_dir, 1, spec(root, None, is_first=True)) == []
+    (root / "iter_0000040").mkdir()
+    (root / "iter_0000040" / "state").write_text("40")
+    assert seal(run_dir, root) == [40]
+    prepare(run_dir, 2, spec(root, None))
+    assert names(root) == ["iter_0000020", "iter_0000900"]
+
+
+def test_a_trainer_that_went_on_by_itself_makes_what_it_went_on_from_its_own(run_dir: Path, root: Path) -> None:
+    write(root, 20, 40, 900)
+    prepare(run_dir, 1, spec(root, None, is_first=True))
+    places = spec(root, None).profile.spec.checkpoints
+    assert places is not None
+    forget_before(run_dir, root, places, 40)
+    assert seal(run_dir, root) == [20, 40]
+
+
+def test_a_checkpoint_that_was_never_sealed_is_refused(run_dir: Path, root: Path) -> None:
+    write(root, 20)
+    with pytest.raises((OSError, ValueError)):
+        prepare(run_dir, 2, spec(root, 20))
+    assert names(root) == ["iter_0000020", "latest_checkpointed_iteration.txt"]
