@@ -18,7 +18,7 @@ PROVEN: tuple[Grade, ...] = ("read_back", "observed")
 GRADE_WORDS: dict[Grade, str] = {
     "read_back": "read back from the trainer",
     "observed": "observed in its stream",
-    "asserted": "only said by the trainer",
+    "asserted": "said or passed as an argument, and not seen",
     "none": "not shown by anything",
     "contradicted": "contradicted by its stream",
 }

@@ -66,14 +66,6 @@ def build_handlers(
         lease.set_attempt(action.attempt)
         return inspect_samples(launcher, source, action, run.command, run.cwd)
 
-    def find() -> FoundCheckpoints:
-        if trained is not None:
-            trained.seal()
-        return FoundCheckpoints(read_all(run_dir))
-
-    def kill(action: a.KillAttempt) -> str:
-        return recorded_name(type(launcher.ensure_stopped(action.attempt))).lower()
-
     def tell(action: a.SignalRanks) -> str:
         return f"SIGTERM sent to {launcher.signal_ranks(action.attempt, signal.SIGTERM)} ranks"
 
@@ -84,11 +76,11 @@ def build_handlers(
 
     handlers: dict[type[a.Action], Callable[[Any], Found]] = {
         a.StartAttempt: start,
-        a.KillAttempt: kill,
+        a.KillAttempt: lambda action: recorded_name(type(launcher.ensure_stopped(action.attempt))).lower(),
         a.SignalRanks: tell,
         a.RequestStop: lambda action: write_request(run_dir, action),
         a.WriteOverrides: lambda action: write_overrides(run_dir, action),
-        a.FindCheckpoints: lambda _: find(),
+        a.FindCheckpoints: lambda _: _find(run_dir, trained),
         a.VerifyCheckpoint: lambda action: verify_saved(run_dir, run_dir / action.path),
         a.Quarantine: lambda action: _quarantine(run_dir, action),
         a.PruneCheckpoint: lambda action: prune_checkpoint(run_dir, action.path, action.step, action.digest),
@@ -99,6 +91,12 @@ def build_handlers(
     }
     assert not (missing := [kind.__qualname__ for kind in a.ACTIONS if kind not in handlers]), f"no handler for {missing}"
     return cast(Mapping[type[a.Action], Handler], handlers)
+
+
+def _find(run_dir: Path, trained: Trained | None) -> FoundCheckpoints:
+    if trained is not None:
+        trained.seal()
+    return FoundCheckpoints(read_all(run_dir))
 
 
 def _quarantine(run_dir: Path, action: a.Quarantine) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sentinel.checkpoints.files import MANIFEST
-from sentinel.client.run_layout import stream_path
+from sentinel.client.run_layout import attempts_folder, stream_path
 from sentinel.client.strict_json import loads
 from sentinel.errors import GiveUp, UsageError
 from sentinel.model.attempts import AttemptSpec, SettingsInForce
@@ -60,7 +60,7 @@ class Trained:
         root = find_root(self.profile.spec, self.command, self.cwd)
         if places is None or root is None:
             return
-        names = [path.parent.name for path in (self.run_dir / "attempts").glob("*/spec.json")]
+        names = [path.parent.name for path in attempts_folder(self.run_dir).glob("*/spec.json")]
         newest = max((int(name) for name in names if name.isdecimal()), default=0)
         far_future_s = float("inf")  # whatever stopped changing is done: its trainer is dead
         there, others = find_checkpoints(places, Path(root)), read_before(self.run_dir)

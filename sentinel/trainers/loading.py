@@ -12,13 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from sentinel.errors import PolicyError, Problem, UsageError
 from sentinel.policy.problems import did_you_mean, print_problems
-from sentinel.policy.schema_problems import problems_of
 from sentinel.policy_files.yaml_positions import YamlText, read_yaml
-from sentinel.trainers.profile import TrainerProfile
+from sentinel.trainers.profile import TrainerProfile, validate_profile
 
 SHIPPED = Path(__file__).resolve().parent / "shipped"
 BYTES_MAX = 64 * 1024
@@ -53,7 +50,7 @@ def load_profile(asked: str) -> TrainerProfile:
         if option not in every:
             raise UsageError(f"--trainer {asked}: no option '{option}'; {did_you_mean(option, every, 'options')}")
     filled = _fill(document, {**known, **options}) if document else read.value
-    profile, problems = _validate(_lay(filled, options))
+    profile, problems = validate_profile(_lay(filled, options))
     _refuse(path, text, read, problems)
     assert profile is not None, "without problems there is a profile"
     return profile
@@ -134,10 +131,3 @@ def _metrics(value: str) -> dict[str, str]:
     if value in ("output", "trainer_state", "none"):
         return {"from": value}
     return {"from": "tensorboard" if value.endswith("/") else "file", "path": value}
-
-
-def _validate(document: Any) -> tuple[TrainerProfile | None, tuple[Problem, ...]]:
-    try:
-        return TrainerProfile.model_validate(document), ()
-    except ValidationError as error:
-        return None, problems_of(error, TrainerProfile.model_json_schema(by_alias=True))

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
-from sentinel.client.run_layout import spec_path
+from sentinel.client.run_layout import attempt_folder, spec_path
 from sentinel.client.strict_json import dumps, loads
 from sentinel.trainers.found import find_checkpoints
 from sentinel.trainers.profile import Checkpoints
@@ -119,7 +119,7 @@ def start_follower(run_dir: Path, attempt: int) -> None:
         paths = [str(Path(__file__).resolve().parents[2])]
         environment["PYTHONPATH"] = os.pathsep.join(paths)
         nothing = os.open(os.devnull, os.O_RDWR)
-        log = os.open(run_dir / "attempts" / f"{attempt:04d}" / "logs" / "follower.err", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        log = os.open(attempt_folder(run_dir, attempt) / "logs" / "follower.err", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         for target, source in ((0, nothing), (1, log), (2, log)):
             os.dup2(source, target)
         words = [sys.executable, "-P", "-m", "sentinel.trainers.follow", str(run_dir), str(attempt), str(trainer)]

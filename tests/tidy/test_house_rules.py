@@ -58,7 +58,7 @@ ONE_PLACE = {
     "sqlite3": ("sentinel/journal/",),
     "yaml": ("sentinel/policy_files/yaml_positions.py",),
     "yamlcore": ("sentinel/policy_files/yaml_positions.py",),
-    "pydantic": ("sentinel/policy/schema",),
+    "pydantic": ("sentinel/policy/schema", "sentinel/trainers/profile.py"),
     "pynvml": ("sentinel/telemetry/nvml_helper.py",),
     "google_crc32c": ("sentinel/telemetry/event_records.py",),
     "jinja2": ("sentinel/report/html/page.py",),
@@ -74,7 +74,7 @@ TORCHLESS = (
     "checkpoint.__main__", "sample", "show", "__main__",
 )  # fmt: skip
 # Only these may read a clock: the clock itself, processes with lives of their own, and the trainer's side.
-MAY_IMPORT_TIME = ("sentinel/clock.py", "sentinel/launcher/", "sentinel/client/")
+MAY_IMPORT_TIME = ("sentinel/clock.py", "sentinel/launcher/", "sentinel/client/", "sentinel/trainers/")
 # The NVML helper is a process because a call to the driver of a sick GPU may never return; the page route `command` is one.
 MAY_START_PROCESSES = (
     "sentinel/launcher/", "sentinel/replay/many_logs.py", "sentinel/telemetry/helper_process.py", "sentinel/channels/command.py",

@@ -119,8 +119,8 @@ def test_pages_and_documents_say_how_it_is_known() -> None:
     bench = relaunched().receipt(reads_back=False)
     incident = bench.state.incidents[0]
     assert incident.state is IncidentState.PROBATION
-    assert "(samples left out: only said by the trainer)" in tried(incident)[-1]
+    assert "(samples left out: said or passed as an argument, and not seen)" in tried(incident)[-1]
     last = incident_document(incident)["remedies"][-1]
-    assert last["proofs"] == [{"key": "skip", "grade": "asserted", "words": "samples left out: only said by the trainer"}]
+    assert last["proofs"] == [{"key": "skip", "grade": "asserted", "words": "samples left out: said or passed as an argument, and not seen"}]
     believed = relaunched().receipt().state.incidents[0]
     assert "samples left out" not in tried(believed)[-1]

@@ -38,7 +38,7 @@ def test_a_newer_grade_takes_the_place_of_the_older() -> None:
 
 
 def test_the_words_name_the_setting_and_how_it_is_known() -> None:
-    assert Proof("lr_scale", "asserted").words == "learning rate: only said by the trainer"
+    assert Proof("lr_scale", "asserted").words == "learning rate: said or passed as an argument, and not seen"
     assert Proof("skip", "observed").words == "samples left out: observed in its stream"
 
 

@@ -11,8 +11,9 @@ import pytest
 from sentinel.client.stream import Stream
 from sentinel.model.readings import StepReading
 from sentinel.telemetry.progress_lines import ProgressLines
-from sentinel.trainers.follow import Matching, Writer
+from sentinel.trainers.follow import Writer
 from sentinel.trainers.loading import load_profile
+from sentinel.trainers.sources import Matching
 from sentinel.trainers.spec import TrainerSpec
 
 
