@@ -41,7 +41,8 @@ def words() -> frozenset[str]:
                 found |= set(str(getattr(node, kind, "")).split("."))
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 80:
                 found |= set(re.findall(r"\w+", node.value))
-    for folder, ending in (("sentinel/web/page", "*.js"), ("cuda_ext/csrc", "*.[ch]*"), ("policies", "*.yaml"), ("sentinel/trainers", "*.yaml")):
+    profiles = ("sentinel/trainers/shipped", "*.yaml")
+    for folder, ending in (("sentinel/web/page", "*.js"), ("cuda_ext/csrc", "*.[ch]*"), ("policies", "*.yaml"), profiles):
         for path in (ROOT / folder).rglob(ending):
             found |= set(re.findall(r"\w+", path.read_text(encoding="utf-8")))
     return frozenset(found)

@@ -29,7 +29,7 @@ def supervise(place: Path, trainer: str, command: list[str], policy: str = "demo
 
 def proofs(incident: dict[str, Any]) -> dict[str, str]:
     """Setting → grade, over the remedies of an incident."""
-    return {proof["setting"]: proof["grade"] for remedy in incident["remedies"] for proof in remedy.get("proofs", ())}
+    return {proof["key"]: proof["grade"] for remedy in incident["remedies"] for proof in remedy.get("proofs", ())}
 
 
 def told(folder: Path) -> list[list[str]]:

@@ -121,6 +121,7 @@ def test_pages_and_documents_say_how_it_is_known() -> None:
     assert incident.state is IncidentState.PROBATION
     assert "(samples left out: said or passed as an argument, and not seen)" in tried(incident)[-1]
     last = incident_document(incident)["remedies"][-1]
-    assert last["proofs"] == [{"key": "skip", "grade": "asserted", "words": "samples left out: said or passed as an argument, and not seen"}]
+    words = "samples left out: said or passed as an argument, and not seen"
+    assert last["proofs"] == [{"key": "skip", "grade": "asserted", "words": words}]
     believed = relaunched().receipt().state.incidents[0]
     assert "samples left out" not in tried(believed)[-1]
