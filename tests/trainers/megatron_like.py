@@ -13,6 +13,7 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -33,15 +34,20 @@ def main() -> int:
     save = Path(args.save)
     save.mkdir(parents=True, exist_ok=True)
     faults = json.loads(os.environ.get("FAULTS", "{}"))
-    with open(save / "commands.jsonl", "a") as file:
-        file.write(json.dumps(sys.argv[1:]) + "\n")
+    if os.environ.get("RANK", "0") == "0":
+        with open(save / "commands.jsonl", "a") as file:
+            file.write(json.dumps(sys.argv[1:]) + "\n")
     iteration, damage = load(args)
+    rank, ranks = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    meet = meeting(ranks)
     while iteration < args.train_iters:
         iteration += 1
         if iteration in args.iterations_to_skip:
             continue
         time.sleep(args.step_s)
-        strike(save, faults, iteration)
+        if rank == faults.get("rank", 0):
+            strike(save, faults, iteration)
+        meet()
         poison = faults.get("poison", [0, 0])
         if poison[0] <= iteration < poison[1]:
             damage += 0.5
@@ -60,10 +66,21 @@ def main() -> int:
             f"number of skipped iterations: {0:3d}",
             f"number of nan iterations: {0 if loss >= 0 else 1:3d} |",
         ]
-        print(" | ".join(parts), flush=True)
-        if iteration % args.save_interval == 0:
+        if rank == ranks - 1:
+            print(" | ".join(parts), flush=True)
+        if iteration % args.save_interval == 0 and rank == 0:
             commit(save, iteration, damage)
     return 0
+
+
+def meeting(ranks: int) -> Callable[[], object]:
+    """What every rank does in each step with the others."""
+    if ranks == 1:
+        return lambda: None
+    import torch.distributed
+
+    torch.distributed.init_process_group("gloo")
+    return torch.distributed.barrier
 
 
 def load(args: argparse.Namespace) -> tuple[int, float]:

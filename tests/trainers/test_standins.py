@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,16 @@ def test_a_loop_as_nanogpts_whose_only_file_is_written_over_survives(tmp_path: P
     (incident,) = run.incidents()
     assert incident["state"] == "recovered"
     assert told(out)[1][-1] == "--init_from=resume"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "faults"), [("crash", {"kill": 130, "rank": 1}), ("hang", {"hang": 130, "rank": 1})])
+def test_two_ranks_under_torchrun_survive_and_the_right_one_is_blamed(tmp_path: Path, kind: str, faults: dict[str, int]) -> None:
+    words = megatron(tmp_path / "out", 300, **faults)
+    at = words.index(sys.executable)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    run = supervise(tmp_path / "run", "megatron", [*words[:at], *torchrun, *words[at + 1 :]])
+    (incident,) = run.incidents()
+    assert (incident["kind"], incident["state"]) == (kind, "recovered")
+    assert incident["blamed_rank"] == 1
+    assert sorted(run.surviving()) == list(range(1, 301))
