@@ -132,12 +132,14 @@ class Bench:
         dies_after: int = 0,
         deadline: Deadline | None = None,
         without: tuple[str, ...] = (),
+        settable: tuple[str, ...] | None = None,
     ) -> None:
         self.policy = policy or build_policy()
         self.capabilities = tuple(word for word in CAPABILITIES if word not in without)
         self.deadline = deadline
         self.leaves = False  # the next supervisor is asked to stop before it has begun
         self.command = ("train",)
+        self.settable = settable
         self.observe_only = observe_only
         self.now_s = 1000.0
         self.epoch = 0
@@ -158,7 +160,7 @@ class Bench:
         self.engine.restore(self.entries)
         started = SupervisorStarted(
             self.epoch, "here", self.epoch, "run", self.command, "/", "bench", "0", self.observe_only, self.capabilities,
-            self.deadline, self.leaves,
+            self.deadline, self.leaves, self.settable,
         )  # fmt: skip
         self.tell(started)
         return self

@@ -43,3 +43,26 @@ def test_and_taken_where_nothing_lacks() -> None:
     needs = {**ROLLBACK, "skip": {"from": "onset", "to": "detected"}}
     (only,) = spiked(Bench(build_policy({"numeric": [needs, ROLLBACK, PAGE]}))).incident.tries
     assert only.outcome is Outcome.PENDING
+
+
+def test_a_setting_that_the_trainer_cannot_be_given_is_passed_over_and_one_that_it_can_is_given() -> None:
+    slower, clipped = {**ROLLBACK, "lr": "0.5x"}, {**ROLLBACK, "clip_norm": 0.5}
+    bench = Bench(build_policy({"numeric": [slower, clipped, PAGE]}), without=("live_overrides",), settable=("clip_norm",))
+    first, second = spiked(bench).incident.tries
+    assert first.outcome is Outcome.PASSED_OVER
+    assert "cannot be given the learning rate" in first.reason
+    assert second.remedy.rung == 1
+
+
+def test_what_the_trainer_can_be_given_is_asked_anew_of_every_session() -> None:
+    bench = Bench(build_policy({"numeric": [{**ROLLBACK, "lr": "0.5x"}, PAGE]}), without=("live_overrides",), settable=())
+    bench.launched().steps(1, 50).checkpoint(50)
+    bench.settable = ("lr_scale",)
+    bench.die()
+    (only,) = bench.steps(51, 70).steps(71, 78, loss=8.0).incident.tries
+    assert only.outcome is Outcome.PENDING
+
+
+def test_a_trainer_that_died_before_a_word_is_started_again_where_its_profile_knows_its_folder() -> None:
+    assert Bench(settable=()).launched(receipt=False).exits(signal=9).state.ended == ""
+    assert Bench().launched(receipt=False).exits(signal=9).state.ended == "failed"

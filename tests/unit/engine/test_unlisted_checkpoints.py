@@ -102,3 +102,32 @@ def test_where_a_person_says_from_where_nothing_is_chosen_anew() -> None:
     bench = blind(40)
     assert bench.asks(RollBack(40)).granted
     assert "FindCheckpoints" not in bench.plan_kinds
+
+
+def profiled() -> Bench:
+    """A trainer under a profile: its checkpoints are sealed behind it, so what is known may not be all there is."""
+    bench = Bench(settable=())
+    bench.done("find/")
+    return bench.launched().steps(1, 40).checkpoint(40).steps(41, 65)
+
+
+def test_under_a_profile_every_relaunch_looks_again_first() -> None:
+    bench = profiled().exits(signal=9)
+    assert bench.resumed_from == 40
+    bench.done("capture/")
+    find(bench, SAVED)
+    assert bench.resumed_from == 60
+    bench.done("capture/")
+    find(bench, SAVED)
+    assert "FindCheckpoints" in bench.plan_kinds, "once for each plan"
+    bench.carry_out()
+    assert bench.state.attempt is not None
+    assert bench.state.attempt.resumed_step == 60
+
+
+def test_what_its_source_told_before_the_answer_came_is_chosen_as_well() -> None:
+    bench = profiled().exits(signal=9)
+    bench.done("capture/")
+    bench.tell(SAVED)
+    find(bench, SAVED)
+    assert bench.resumed_from == 60
