@@ -7,8 +7,12 @@ It replaces itself by the trainer's command (exec), so that exit status, signals
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
@@ -20,6 +24,7 @@ from sentinel.trainers.sealing import move_aside, put_back
 from sentinel.trainers.spec import TrainerSpec, read_trainer_spec
 
 BEFORE_NAME = "trainer_before.json"  # which checkpoints lay in the trainer's folder before this run began
+OWNED_WAIT_S, OWNED_LOOK_S = 10.0, 0.1  # the follower of the attempt before may be about to end
 CANNOT_PREPARE = 3  # as a configuration error: no relaunch would help
 
 
@@ -88,7 +93,9 @@ def main(arguments: list[str] | None = None) -> int:
     run_dir, attempt = Path(run_dir_text), int(attempt_text)
     spec = read_trainer_spec(run_dir, attempt)
     assert spec is not None, f"{spec_path(run_dir, attempt)} names a trainer"
+    owned = None
     try:
+        owned = own_folder(spec.root, time.monotonic() + OWNED_WAIT_S) if spec.root is not None else None
         for sentence in prepare(run_dir, attempt, spec):
             print(f"sentinel: {sentence}", file=sys.stderr)
     except (OSError, ValueError) as error:
@@ -96,7 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
         return CANNOT_PREPARE
     sys.stderr.flush()
     os.environ.update(spec.environment)
-    start_follower(run_dir, attempt)
+    start_follower(run_dir, attempt, owned)
     if spec.profile.spec.metrics.merged:
         os.dup2(1, 2)
     try:
@@ -106,8 +113,28 @@ def main(arguments: list[str] | None = None) -> int:
         return 127 if isinstance(error, FileNotFoundError) else 126
 
 
-def start_follower(run_dir: Path, attempt: int) -> None:
-    """A grandchild, so that the trainer does not find a child it never had. It is no rank, and no rank's variable tells it so."""
+def own_folder(root: Path, deadline_s: float) -> int:
+    """A lock on the trainer's folder for as long as somebody follows it on this machine: two runs in one folder would move each
+    other's checkpoints aside. It lies elsewhere, since some trainers refuse a folder that is not empty.
+
+    Raises OSError: another run has it, and kept it until the deadline.
+    """
+    name = hashlib.sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:16]
+    lock = os.open(Path(tempfile.gettempdir()) / f"sentinel-{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except BlockingIOError:
+            if time.monotonic() >= deadline_s:
+                os.close(lock)
+                raise OSError("another run of Sentinel trains in it; give this one a folder of its own") from None
+            time.sleep(OWNED_LOOK_S)
+
+
+def start_follower(run_dir: Path, attempt: int, owned: int | None = None) -> None:
+    """A grandchild, so that the trainer does not find a child it never had. It is no rank, and no rank's variable tells it so.
+    `owned`: the lock that it keeps."""
     trainer = os.getpid()
     child = os.fork()
     if child != 0:
@@ -122,6 +149,8 @@ def start_follower(run_dir: Path, attempt: int) -> None:
         log = os.open(attempt_folder(run_dir, attempt) / "logs" / "follower.err", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         for target, source in ((0, nothing), (1, log), (2, log)):
             os.dup2(source, target)
+        if owned is not None:
+            os.set_inheritable(owned, True)
         words = [sys.executable, "-P", "-m", "sentinel.trainers.follow", str(run_dir), str(attempt), str(trainer)]
         os.execve(sys.executable, words, environment)
     os._exit(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from sentinel.trainers.found import find_checkpoints
 from sentinel.trainers.loading import load_profile
 from sentinel.trainers.sealing import seal_new
 from sentinel.trainers.spec import TrainerSpec
-from sentinel.trainers.start import forget_before, prepare, read_before
+from sentinel.trainers.start import forget_before, own_folder, prepare, read_before
 
 
 def spec(root: Path, resume_step: int | None, *, is_first: bool = False) -> TrainerSpec:
@@ -99,3 +100,19 @@ def test_a_checkpoint_that_was_never_sealed_is_refused(run_dir: Path, root: Path
     with pytest.raises((OSError, ValueError)):
         prepare(run_dir, 2, spec(root, 20))
     assert names(root) == ["iter_0000020", "latest_checkpointed_iteration.txt"]
+
+
+def test_two_runs_do_not_share_a_folder(root: Path) -> None:
+    lock = own_folder(root, deadline_s=0.0)
+    with pytest.raises(OSError, match="another run of Sentinel trains in it"):
+        own_folder(root, deadline_s=0.0)
+    os.close(lock)
+    os.close(own_folder(root, deadline_s=0.0))
+
+
+def test_a_tracker_that_names_a_missing_step_is_mended(run_dir: Path, root: Path) -> None:
+    write(root, 20, 40)
+    seal(run_dir, root)
+    (root / "latest_checkpointed_iteration.txt").write_text("999")
+    prepare(run_dir, 2, spec(root, 40))
+    assert (root / "latest_checkpointed_iteration.txt").read_text() == "40"
