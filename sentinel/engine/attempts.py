@@ -53,7 +53,8 @@ def on_receipt(decision: Decision, receipt: Receipt) -> None:
         return
     deterministic = receipt.effective.get("deterministic") is True
     proofs = grade_settings(attempt.overrides, receipt.effective, receipt.overrides)
-    decision.record(f.ReceiptSeen(receipt.attempt, receipt.resume_step, receipt.world_size, deterministic, proofs))
+    seen = f.ReceiptSeen(receipt.attempt, receipt.resume_step, receipt.world_size, deterministic, proofs, receipt.capabilities)
+    decision.record(seen)
     asked = attempt.resume.step if attempt.resume else 0
     if receipt.resume_step < asked:
         used = next((c for c in decision.state.checkpoints if c.step == receipt.resume_step), None)

@@ -35,7 +35,8 @@ class Receipt:
     `history` is the end of the surviving lineage before `resume_step` (oldest first, bounded), which telemetry reads
     from the parents' streams so that a relaunched run is judged against its own past and not against nothing. `cursor` is the
     next sample index, None where the trainer does not say; neither is `tokens_per_step`. `history_world_size` is that of
-    every attempt the history comes from, None where they differ or do not say.
+    every attempt the history comes from, None where they differ or do not say. `capabilities`: what the trainer says it can do
+    beside training; None where it says nothing about it.
     """
 
     attempt: int
@@ -49,6 +50,7 @@ class Receipt:
     cursor: int | None = None
     history_world_size: int | None = None
     tokens_per_step: int | None = None
+    capabilities: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,67 @@
+"""The loop of the README, supervised: what strikes it is repaired, and what it says of its settings is read back."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.attached_trainer import write_data
+from tests.integration.supervised import HERE, Supervised
+
+POISON = (1120, 1360)  # from step 71 on
+
+
+def attached(data: Path, steps: int, **faults: int) -> list[str]:
+    words = [sys.executable, str(HERE / "attached_trainer.py"), str(data), str(steps)]
+    return [*words, *(word for name, step in faults.items() for word in (f"--{name}", str(step)))]
+
+
+def trained(run: Supervised) -> list[list[int]]:
+    return [pair for line in run.surviving().values() for pair in line["samples"]]
+
+
+def grades(incident: dict[str, Any]) -> dict[str, str]:
+    return {proof["key"]: proof["grade"] for remedy in incident["remedies"] for proof in remedy["proofs"]}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    write_data(tmp_path / "data.pt", POISON)
+    return tmp_path / "data.pt"
+
+
+def test_poisoned_samples_are_left_out_and_that_is_read_back(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The representative of the next one: a relaunch, a rollback, and a skip."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    run = Supervised(tmp_path / "run", attached(data, 140)).start()
+    assert run.wait() == 0, run.log
+    (incident,) = run.incidents()
+    assert (incident["kind"], incident["state"]) == ("spike", "recovered")
+    assert 69 <= incident["onset_step"] <= 73
+    assert grades(incident)["skip"] == "read_back"
+    assert not any(start < POISON[1] and end > POISON[0] for start, end in trained(run))
+    assert sorted(run.surviving()) == list(range(1, 141))
+    assert run.lines(2)[0]["capabilities"] == ["skip", "live_overrides"]
+
+
+@pytest.mark.slow
+def test_killed_hung_poisoned_and_damaged_it_still_trains_every_step(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    run = Supervised(tmp_path / "run", attached(data, 500, kill=30, nan=260, hang=400)).start()
+    assert run.wait(240) == 0, run.log
+    incidents = run.incidents()
+    assert [(one["kind"], one["state"]) for one in incidents] == [
+        ("crash", "recovered"), ("spike", "recovered"), ("non_finite", "recovered"), ("hang", "recovered"),
+    ]  # fmt: skip
+    graded = [grade for one in incidents for grade in grades(one).values()]
+    assert graded
+    assert set(graded) == {"read_back"}
+    assert not any(start < POISON[1] and end > POISON[0] for start, end in trained(run))
+    assert sorted(run.surviving()) == list(range(1, 501))
+    assert run.status()["state"] == "finished"
+    assert not run.living()
