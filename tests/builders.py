@@ -280,7 +280,8 @@ class Bench:
         said: dict[str, Any] = {"skip": [[r.start, r.end] for r in wanted.skip], "lr_scale": wanted.lr_scale} | overrides
         self.now_s += 1.0
         effective = {"clip_norm": wanted.clip_norm} | (said if reads_back else {})
-        self.says(Receipt(attempt.attempt, self.now_s, step, None, 2, said, effective, past, step * BATCH, capabilities=self.lists))
+        found = Receipt(attempt.attempt, self.now_s, step, None, 2, said, effective, past, step * BATCH, capabilities=self.lists)
+        self.says(found)
         return self
 
     def step(self, step: int, loss: float | None = None, **metrics: float) -> tuple[f.Fact, ...]:

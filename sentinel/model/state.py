@@ -228,8 +228,8 @@ class RunState:
 
     @property
     def abilities(self) -> tuple[str, ...]:
-        """What is declared, less what a trainer that lists its capabilities does not list. What the command can do is no matter of
-        the trainer's."""
+        """What is declared, less what a trainer that lists its capabilities does not list. What the command can do is no matter
+        of the trainer's."""
         listed = self.listed
         return self.capabilities if listed is None else tuple(w for w in self.capabilities if w in listed or w in MORE)
 

@@ -2,8 +2,8 @@
 
     python attached_trainer.py DATA.pt STEPS [--kill N] [--hang N] [--nan N]
 
-Each strikes once per run, recorded durably, at the beginning of that step; the loop itself is run as it stands. `write_data` makes
-the file.
+Each strikes once per run, recorded durably, at the beginning of that step; the loop itself is run as it stands. `write_data`
+makes the file.
 """
 
 from __future__ import annotations
