@@ -36,7 +36,8 @@ class Receipt:
     from the parents' streams so that a relaunched run is judged against its own past and not against nothing. `cursor` is the
     next sample index, None where the trainer does not say; neither is `tokens_per_step`. `history_world_size` is that of
     every attempt the history comes from, None where they differ or do not say. `capabilities`: what the trainer says it can do
-    beside training; None where it says nothing about it.
+    beside training; None where it says nothing about it. `adopted`: nobody named the checkpoint it goes on from; its program says
+    that the first launch takes what is there.
     """
 
     attempt: int
@@ -51,6 +52,7 @@ class Receipt:
     history_world_size: int | None = None
     tokens_per_step: int | None = None
     capabilities: tuple[str, ...] | None = None
+    adopted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,6 +143,7 @@ def _receipt(fields: dict[str, Any], attempt: int) -> Receipt:
         cursor=whole_number(fields["cursor"], 0) if "cursor" in fields else None,
         tokens_per_step=whole_number(fields.get("tokens_per_step"), 0) or None,
         capabilities=_known_capabilities(fields.get("capabilities")),
+        adopted=fields.get("adopted") is True,
     )
 
 

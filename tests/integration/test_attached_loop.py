@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 from tests.integration.attached_trainer import write_data
 from tests.integration.supervised import HERE, Supervised
 
+OWN = HERE.parents[1] / "docs/examples/own_loop.py"
 POISON = (1120, 1360)  # from step 71 on
 
 
@@ -45,6 +48,23 @@ def test_poisoned_samples_are_left_out_and_that_is_read_back(tmp_path: Path, dat
     assert not any(start < POISON[1] and end > POISON[0] for start, end in trained(run))
     assert sorted(run.surviving()) == list(range(1, 141))
     assert run.lines(2)[0]["capabilities"] == ["skip", "live_overrides"]
+
+
+@pytest.mark.slow
+def test_a_first_launch_goes_on_from_checkpoints_of_before_the_run(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, it was an override_mismatch: nobody had named them."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    text = OWN.read_text().replace("save_every=20, ", "save_every=20, resume='newest_existing', out_dir=sys.argv[3], ")
+    (tmp_path / "loop.py").write_text(text)
+    words = [sys.executable, str(tmp_path / "loop.py"), str(data)]
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
+    subprocess.run([*words, "40", str(tmp_path / "run")], check=True, env=environment, timeout=60)
+    run = Supervised(tmp_path / "run", [*words, "100", "unused"]).start()
+    assert run.wait() == 0, run.log
+    assert run.incidents() == []
+    assert sorted(run.surviving()) == list(range(41, 101))
 
 
 @pytest.mark.slow

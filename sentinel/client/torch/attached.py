@@ -28,6 +28,7 @@ from sentinel.client.torch.tuning import AttachError, NoCheckpoint, Tuning
 
 STREAM_NAME = "metrics.jsonl"  # in the directory of a run that nobody supervises
 UNSUPERVISED = 0  # its attempt
+FIRST_ATTEMPT = 1  # of a supervised run; later ones begin where they are told to
 CLOSE_S = 1.0  # for what is under way when an error ends the program
 SAVE_EVERY = 500
 Stop = Literal["", "stop_after_checkpoint", "stop_now", "superseded"]
@@ -63,7 +64,8 @@ def attach(
         share: (number, count) among the ranks that divide a batch; by default those of torch.distributed. Give the data-parallel
             rank where ranks hold parts of one model.
         out_dir: for a run that nobody supervises: checkpoints and stream go there. None: nothing is saved then.
-        resume: "newest_existing": where nobody says what to go on from, go on from the newest checkpoint that is there.
+        resume: "newest_existing": go on from the newest checkpoint that is there, in a directory of one's own, or at the first
+            launch of a supervised run. Later launches begin where they are told to.
 
     Raises AttachError for what cannot be, SpecError for a broken environment.
     """
@@ -161,7 +163,8 @@ class Run:
         requested = self._session.spec.resume if self._session is not None else None
         found: Any = None
         if self._ranks.rank == 0:
-            found = resuming.choose(self._root, requested, adopts=self._adopts, is_supervised=self.is_supervised)
+            adopts = self._adopts and (self._session is None or self._session.attempt == FIRST_ATTEMPT)
+            found = resuming.choose(self._root, requested, adopts=adopts, is_supervised=self.is_supervised)
         found = self._ranks.from_first(found)
         if found.error:
             raise NoCheckpoint(found.error)

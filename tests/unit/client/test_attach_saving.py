@@ -166,3 +166,14 @@ def test_a_step_that_is_out_of_reach_is_a_clear_end(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError, match="no checkpoint can be used; the first refusal"), loop.run:
         loop.train()
     assert json.loads((tmp_path / "attempts/0001/exits/rank-00000.json").read_text())["code"] == 4
+
+
+def test_the_first_launch_may_adopt_what_is_there_and_later_ones_begin_where_they_are_told_to(tmp_path, monkeypatch):
+    Loop(out_dir=tmp_path, total_steps=3).train()
+    supervise(tmp_path, monkeypatch)
+    first = Loop(resume="newest_existing")
+    assert first.run.restore(first.load) == 4
+    supervise(tmp_path, monkeypatch, 2)
+    second = Loop(resume="newest_existing").train()
+    assert second.taken[0] == [0, 1]
+    assert (stream(tmp_path, "start", 2)[0]["resume_step"], stream(tmp_path, "start", 2)[0]["adopted"]) == (0, False)
