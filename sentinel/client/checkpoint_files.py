@@ -1,7 +1,7 @@
 """How a directory becomes a checkpoint (PROTOCOL.md 'Checkpoints'), and what one says of itself. Standard library only.
 
     here = make_aside(run_dir / "checkpoints", step)      # write into it
-    files = describe_files(here)                          # read back, synced
+    files = describe_files(here, list_files(here))        # read back, synced
     digest = commit(here, run_dir / "checkpoints" / name_of(step), {"step": step, "files": files}, session.may_commit)
 """
 
@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,15 +59,17 @@ def hidden_name(folder: Path, step: int) -> Path:
     return folder / f".{name_of(step)}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
 
 
-def describe_files(here: Path) -> dict[str, dict[str, Any]]:
-    """Every file below `here`, synced and read back: its name in it → size and sha256. Raises OSError."""
-    found = {}
-    for path in sorted(here.rglob("*")):
-        name = path.relative_to(here).as_posix()
-        if path.is_file() and name != MANIFEST:
-            found[name] = {"bytes": synced_size(path), "sha256": digest_of(path)}
-        elif path.is_dir():
-            fsync_directory(path)
+def list_files(here: Path) -> list[str]:
+    """The names of every file below `here`, a manifest aside, sorted. Raises OSError."""
+    names = (path.relative_to(here).as_posix() for path in here.rglob("*") if path.is_file())
+    return sorted(name for name in names if name != MANIFEST)
+
+
+def describe_files(here: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """These files below `here`, synced and read back: name → size and sha256. Raises OSError."""
+    found = {name: {"bytes": synced_size(here / name), "sha256": digest_of(here / name)} for name in names}
+    for folder in sorted({(here / name).parent for name in found} - {here}):
+        fsync_directory(folder)
     return found
 
 

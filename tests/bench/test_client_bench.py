@@ -69,6 +69,8 @@ def test_a_step_call_by_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ki
     told(f"{kind}, {device}: settings", times(block))
     told(f"{kind}, {device}: next of steps", times(lambda: next(steps)))
     told(f"{kind}, {device}: next_samples(512)", times(lambda: run.next_samples(512), run._sampler.begin_step))
+    run._sampler.size = 1_000_000
+    told(f"{kind}, {device}: next_samples(64) of a data set", times(lambda: run.next_samples(64), run._sampler.begin_step))
 
 
 def test_a_save_behind_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,6 +77,12 @@ def attach(
     if resume not in (None, "newest_existing"):
         raise AttachError(f"attach(resume={resume!r}): write 'newest_existing', or None")
     ranks = meet_ranks()
+    alone = (os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1"))
+    if ranks.size == 1 and alone != ("0", "1"):
+        raise AttachError(
+            f"attach(): RANK={alone[0]}, WORLD_SIZE={alone[1]}, and torch.distributed is not initialised: every rank would take "
+            "itself for the only one. Call torch.distributed.init_process_group first"
+        )
     session = Session.from_environment(rank=ranks.rank if ranks.size > 1 else None)
     if session is not None and session.spec.inspect is not None:
         raise AttachError(
@@ -195,17 +201,12 @@ class Run:
         """The steps from `first` on, until the last one is done or somebody asks to stop. Then everything is written."""
         if not self._is_idle and (not self._is_restored or first != self.step + 1):
             raise AttachError(f"run.steps({first!r}): call run.restore(load_fn) first, and begin with the step that it returns")
-        try:
-            for step in range(first, self.total_steps + 1):
-                if self._stop:
-                    break
-                self._begin(step)
-                yield step
-                self._end_step(step)
-        except BaseException as error:
-            if self._leaving is not None and not isinstance(error, GeneratorExit):
-                self._leaving.failed(error)
-            raise
+        for step in range(first, self.total_steps + 1):
+            if self._stop:
+                break
+            self._begin(step)
+            yield step
+            self._end_step(step)
         self.finish()
 
     def _begin(self, step: int) -> None:
@@ -235,9 +236,12 @@ class Run:
     def clip_(self, parameters: Any, norm_type: float = 2.0) -> Any:
         """Clip the gradients at the norm in force; their norm before that, a tensor. As torch.nn.utils.clip_grad_norm_."""
         limit = self._live.values.get("clip_norm", self._clip)
-        bound = float("inf") if limit is None else limit
-        norm = torch.nn.utils.clip_grad_norm_(parameters, bound, norm_type=norm_type)
-        self._answers.clipped = bound
+        if limit is None:  # clipping at infinity would spread one infinite gradient over all as NaN
+            whole = [parameters] if isinstance(parameters, torch.Tensor) else parameters
+            norm = torch.nn.utils.get_total_norm([one.grad for one in whole if one.grad is not None], norm_type)
+        else:
+            norm = torch.nn.utils.clip_grad_norm_(parameters, limit, norm_type=norm_type)
+        self._answers.clipped = float("inf") if limit is None else limit
         return norm.full_tensor() if hasattr(norm, "full_tensor") else norm
 
     @contextlib.contextmanager

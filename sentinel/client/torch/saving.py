@@ -2,11 +2,13 @@
 
 The program writes its files; training goes on. A thread syncs them, reads them back for their digests, writes the manifest, asks
 the lease and renames. (hashlib leaves the interpreter's lock, so the digest takes another core, and none of the loop's time.) One
-commit is under way at most. What a disk refuses is reported and ends nothing.
+commit is under way at most. Of several ranks each reads back a part of the files that it sees, and hands rank 0 what it found
+in a file beside them: one rank would take as long as all of them together. What a disk refuses is reported and ends nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -19,12 +21,16 @@ from typing import Any
 
 import torch
 
-from sentinel.client.atomic_file import ensure_directory
-from sentinel.client.checkpoint_files import LeaseLost, commit, describe_files, make_aside, name_of
+from sentinel.client.atomic_file import ensure_directory, write_atomically
+from sentinel.client.checkpoint_files import LeaseLost, commit, describe_files, list_files, make_aside, name_of
 from sentinel.client.run_layout import CHECKPOINTS
+from sentinel.client.strict_json import dumps, loads
 from sentinel.client.torch.numbers import measure
 from sentinel.client.torch.ranks import Alone
 
+PART = ".read-back-"  # beginning of a file in which a rank hands over what it has read back
+PART_TIMEOUT_S = 1800.0  # a terabyte over eight ranks, each at 100 MB/s
+PART_LOOK_S = 0.05
 # torch.save says of a full disk no OSError but one of these.
 OF_THE_DISK = ("PytorchStreamWriter", "inline_container", "No space left on device", "Disk quota exceeded", "Input/output error")
 
@@ -41,6 +47,7 @@ class Commit:
     here: Path
     step: int
     manifest: Mapping[str, Any]
+    shares: list[list[str]]  # the files that each rank reads back, by rank
     began_s: float
     blocked_s: float
 
@@ -86,9 +93,10 @@ class Committer:
     def _commit(self, asked: Commit) -> None:
         target = self.folder / name_of(asked.step)
         try:
-            manifest = {"v": 1, "step": asked.step, **asked.manifest, "parent": self.parent, "files": describe_files(asked.here)}
-            if not manifest["files"]:
+            files = _read_all_back(asked.here, asked.shares)
+            if not files:
                 raise FileNotFoundError(f"{asked.here}: the program wrote no file")
+            manifest = {"v": 1, "step": asked.step, **asked.manifest, "parent": self.parent, "files": files}
             ensure_directory(self.folder)
             digest = commit(asked.here, target, manifest, self._may_commit)
         except LeaseLost as error:
@@ -105,6 +113,48 @@ class Committer:
         self._tell("checkpoint_committed", asked.step, path=path, digest=digest, **cost)
 
 
+def _part(here: Path, rank: int) -> Path:
+    return here / f"{PART}{rank:05d}.json"
+
+
+def _read_all_back(here: Path, shares: list[list[str]]) -> dict[str, Any]:
+    """On rank 0: its own share, and what the other ranks leave of theirs. Raises OSError, also where one leaves nothing."""
+    files: dict[str, Any] = describe_files(here, shares[0])
+    pause = threading.Event()
+    for rank in (rank for rank, share in enumerate(shares) if rank and share):
+        path, give_up_s = _part(here, rank), time.monotonic() + PART_TIMEOUT_S
+        while not path.exists():
+            if time.monotonic() > give_up_s:
+                raise TimeoutError(f"rank {rank} has not read its files back within {PART_TIMEOUT_S:.0f} s")
+            pause.wait(PART_LOOK_S)
+        part = loads(path.read_bytes())
+        if not isinstance(part, dict):
+            raise OSError(f"rank {rank} could not read its files back: {part}")
+        files |= part
+        path.unlink()
+    return dict(sorted(files.items()))
+
+
+def _read_part_back(here: Path, rank: int, share: list[str]) -> None:
+    """On another rank: what it found, or the reason why it could not."""
+    try:
+        found: Any = describe_files(here, share)
+    except OSError as error:
+        found = str(error)
+    with contextlib.suppress(OSError):  # rank 0 hears nothing, and gives it up
+        write_atomically(_part(here, rank), dumps(found).encode())
+
+
+def share_out(seen: list[list[str]]) -> list[list[str]]:
+    """Who reads back which file, by rank: each is one rank's that sees it (another's listing of a shared filesystem may be older
+    than the file), and those that several see are dealt out in turn."""
+    shares: list[list[str]] = [[] for _ in seen]
+    for place, name in enumerate(sorted({name for names in seen for name in names})):
+        seers = [rank for rank, names in enumerate(seen) if name in names]
+        shares[seers[place % len(seers)]].append(name)
+    return shares
+
+
 class Checkpoints:
     """Of one rank; every rank makes the same calls.
 
@@ -117,6 +167,7 @@ class Checkpoints:
         """`committer`: of rank 0, None on the others."""
         self.saved_step: int | None = None
         self.asked_now = False
+        self._part_thread: threading.Thread | None = None  # of a rank that reads its share back
         self._committer, self._ranks, self._attempt = committer, ranks, attempt
         self._model, self._optimizers = model, optimizers
 
@@ -136,30 +187,38 @@ class Checkpoints:
         self.saved_step, waits = step, self.asked_now
         self.asked_now = False
         here, error = self._room(step)
+        seen: list[str] = []
         if here is not None:
             try:
                 save_fn(str(here))
+                seen = list_files(here)
             except Exception as raised:
                 if not is_of_the_disk(raised):
                     raise
                 error = raised
-        problems = [problem for problem in self._ranks.gather(None if error is None else repr(error)) if problem is not None]
+        reports = self._ranks.gather((None if error is None else repr(error), seen))
+        problems = [problem for problem, _ in reports if problem is not None]
         found = measure(self._model, self._optimizers, self._ranks.add_up, self._ranks.rank)
+        shares = share_out([names for _, names in reports])
         if self._committer is None:
+            if here is not None and not problems and shares[self._ranks.rank]:
+                own = (here, self._ranks.rank, shares[self._ranks.rank])
+                self._part_thread = threading.Thread(target=_read_part_back, args=own, name="sentinel-commit", daemon=True)
+                self._part_thread.start()
             return
         if here is None or problems:
             self._committer.failed(step, error or OSError(problems[0]), here)
             return
         blocked_s = time.perf_counter() - began_s
-        self._committer.hand_over(Commit(here, step, self._manifest(found, data), began_s, blocked_s))
+        self._committer.hand_over(Commit(here, step, self._manifest(found, data), shares, began_s, blocked_s))
         if waits:
             self._committer.wait()
 
     def _room(self, step: int) -> tuple[Path | None, Exception | None]:
         """The directory that every rank writes into. Waits for the commit before it."""
         here, error = None, None
+        self.wait()
         if self._committer is not None:
-            self._committer.wait()
             try:
                 here = self._committer.room(step)
             except OSError as refused:
@@ -175,11 +234,18 @@ class Checkpoints:
         found = measure(self._model, self._optimizers, self._ranks.add_up) if self._ranks.size == 1 else {}
         self.saved_step = step
         manifest = self._manifest(found, data)
-        self._committer.hand_over(Commit(directory, step, manifest, began_s, time.perf_counter() - began_s))
+        try:
+            shares = [list_files(directory)]
+        except OSError as error:
+            self._committer.failed(step, error, directory)
+            return
+        self._committer.hand_over(Commit(directory, step, manifest, shares, began_s, time.perf_counter() - began_s))
 
     def wait(self, timeout_s: float | None = None) -> None:
         if self._committer is not None:
             self._committer.wait(timeout_s)
+        if self._part_thread is not None:
+            self._part_thread.join(timeout_s)
 
     def _manifest(self, found: Mapping[str, float], data: Mapping[str, Any]) -> dict[str, Any]:
         own = {"time_s": time.time(), "attempt": self._attempt, "world_size": self._ranks.size, "torch": torch.__version__}

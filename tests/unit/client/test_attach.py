@@ -18,7 +18,7 @@ from tests.unit.client.attached_kit import Loop, ask, events, lines, numbers, st
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
-    for name in ("SENTINEL_RUN_DIR", "SENTINEL_ATTEMPT", "RANK"):
+    for name in ("SENTINEL_RUN_DIR", "SENTINEL_ATTEMPT", "RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     handler, hook = signal.getsignal(signal.SIGTERM), sys.excepthook
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -119,6 +119,19 @@ def test_a_learning_rate_in_a_tensor_is_changed_in_place_and_put_back(tmp_path, 
     with loop.run.settings():
         assert float(rate) == pytest.approx(0.05)
     assert float(rate) == pytest.approx(0.1)
+
+
+def test_without_a_norm_to_clip_at_the_gradients_are_only_measured(tmp_path, monkeypatch):
+    supervise(tmp_path, monkeypatch)
+    loop = Loop(clip=None)
+    loop.run.restore(loop.load)
+    loop.run._begin(1)
+    loop.model.weight.grad, loop.model.bias.grad = torch.tensor([[3.0, 4.0, 0.0, 0.0]]), torch.tensor([float("inf")])
+    assert float(loop.run.clip_(loop.model.parameters())) == float("inf")
+    assert loop.model.weight.grad.tolist() == [[3.0, 4.0, 0.0, 0.0]], "one infinite gradient does not spread"
+    loop.run.log(loss=1.0)
+    loop.run.finish()
+    assert stream(tmp_path, "start")[0]["effective"]["clip_norm"] is None
 
 
 # -- live changes and requests -----------------------------------------------------------------------------------------
@@ -236,6 +249,12 @@ def test_a_scheduler_inside_the_block_is_refused(tmp_path):
 def test_settings_that_cannot_be_are_refused(words, message):
     with pytest.raises(AttachError, match=message):
         attach(torch.nn.Linear(1, 1), torch.optim.SGD([torch.zeros(1)]), **({"total_steps": 1} | words))
+
+
+def test_ranks_that_do_not_know_of_each_other_are_refused(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    with pytest.raises(AttachError, match=r"WORLD_SIZE=8, and torch.distributed is not initialised"):
+        Loop()
 
 
 def test_a_batch_that_does_not_divide_is_refused():

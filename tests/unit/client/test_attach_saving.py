@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from sentinel.checkpoints.files import read_numbers, verify_checkpoint
-from sentinel.client.torch.saving import is_of_the_disk
+from sentinel.client.torch.saving import _read_all_back, _read_part_back, is_of_the_disk, share_out
 from tests.unit.client.attached_kit import Loop, events, numbers, stream, supervise
 
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
-    for name in ("SENTINEL_RUN_DIR", "SENTINEL_ATTEMPT", "RANK"):
+    for name in ("SENTINEL_RUN_DIR", "SENTINEL_ATTEMPT", "RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     handler, hook = signal.getsignal(signal.SIGTERM), sys.excepthook
     yield
@@ -177,3 +177,22 @@ def test_the_first_launch_may_adopt_what_is_there_and_later_ones_begin_where_the
     second = Loop(resume="newest_existing").train()
     assert second.taken[0] == [0, 1]
     assert (stream(tmp_path, "start", 2)[0]["resume_step"], stream(tmp_path, "start", 2)[0]["adopted"]) == (0, False)
+
+
+def test_files_are_shared_out_among_those_who_see_them():
+    assert share_out([["a", "b", "c", "d"], ["a", "b", "c", "d"]]) == [["a", "c"], ["b", "d"]]
+    assert share_out([["a"], ["a", "b"], ["c"]]) == [["a"], ["b"], ["c"]]
+    assert share_out([[]]) == [[]]
+
+
+def test_a_rank_that_cannot_read_its_files_back_makes_no_checkpoint(tmp_path):
+    (tmp_path / "a").write_bytes(b"1")
+    _read_part_back(tmp_path, 1, ["b"])
+    with pytest.raises(OSError, match=r"rank 1 could not read its files back: .*No such file"):
+        _read_all_back(tmp_path, [["a"], ["b"]])
+
+
+def test_a_rank_that_leaves_nothing_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr("sentinel.client.torch.saving.PART_TIMEOUT_S", -1.0)
+    with pytest.raises(TimeoutError, match="rank 1 has not read its files back"):
+        _read_all_back(tmp_path, [[], ["b"]])
