@@ -35,7 +35,7 @@ def test_every_call_stands_on_the_page() -> None:
     assert [name for name in calls if f"| `run.{name}(" not in page] == []
 
 
-@pytest.mark.parametrize("program", [PLAIN, OWN], ids=["plain", "own"])
+@pytest.mark.parametrize("program", [pytest.param(PLAIN, marks=pytest.mark.slow), OWN], ids=["plain", "own"])
 def test_each_program_runs_without_a_supervisor(program: Path, tmp_path: Path) -> None:
     torch.save(torch.arange(64).repeat(4, 1)[:, :9], tmp_path / "data.pt")
     environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"}

@@ -9,7 +9,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import distribute_tensor
 
 from sentinel.client.torch import attach
 from tests.unit.client.attached_kit import ask
@@ -24,6 +26,7 @@ def main() -> None:
     torch.manual_seed(0)
     model = torch.nn.Linear(4, 6)
     fully_shard(model)
+    mesh = init_device_mesh("cpu", (2,))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
     told: dict[str, list[Any]] = {"rates": [], "samples": [], "loaded": [], "norms": []}
 
@@ -51,7 +54,7 @@ def main() -> None:
             told["rates"].append(optimizer.param_groups[0]["lr"])
             optimizer.step()
         optimizer.zero_grad()
-        run.log(loss=1.0, grad_norm=norm)
+        run.log(loss=distribute_tensor(torch.tensor([1.0, 2.0]), mesh).sum(), grad_norm=norm)  # a loss that is sharded
         run.save(step, save)
         told["norms"].append(sum(float(p.full_tensor().detach().double().square().sum()) for p in model.parameters()) ** 0.5)
     (run_dir / f"told-{os.environ['SENTINEL_ATTEMPT']}-{rank}.json").write_text(json.dumps(told))

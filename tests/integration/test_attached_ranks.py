@@ -35,6 +35,7 @@ def test_two_ranks_share_a_batch_a_change_a_stop_and_a_checkpoint(tmp_path: Path
     applied = events(tmp_path, "override_applied")[0]
     assert (applied["step"], applied["effective"]["lr_scale"], applied["effective"]["skip"]) == (5, 0.5, [[24, 32]])
     assert stream(tmp_path, "start")[0]["world_size"] == 2
+    assert stream(tmp_path, "step")[0]["loss"] == 3.0, "put together from both ranks"
     assert stream(tmp_path, "end")[0]["reason"] == "stopped_on_request"
     codes = [json.loads(path.read_text())["code"] for path in sorted((tmp_path / "attempts/0001/exits").iterdir())]
     assert codes == [6, 6]

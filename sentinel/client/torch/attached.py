@@ -32,6 +32,7 @@ FIRST_ATTEMPT = 1  # of a supervised run; later ones begin where they are told t
 CLOSE_S = 1.0  # for what is under way when an error ends the program
 SAVE_EVERY = 500
 Stop = Literal["", "stop_after_checkpoint", "stop_now", "superseded"]
+RESERVED = frozenset(("kind", "step", "samples", "time_s"))
 NOT_SAVED = ("stop_now", "superseded")
 
 
@@ -265,6 +266,11 @@ class Run:
         step: here it learns of live changes and requests."""
         if self._is_idle or os.getpid() != self._pid:
             return
+        if not RESERVED.isdisjoint(metrics):
+            names = ", ".join(sorted(RESERVED & metrics.keys()))
+            raise AttachError(f"run.log({names}=…): a line has that already, from the loop itself; log it under another name")
+        if self._ranks.size > 1:  # to put a sharded number together takes all ranks, and rank 0 alone writes
+            metrics = {name: one.full_tensor() if hasattr(one, "full_tensor") else one for name, one in metrics.items()}
         with self._lock:
             if self._answers.are_due:
                 self._answer()

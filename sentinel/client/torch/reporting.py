@@ -99,6 +99,8 @@ class Reporter:
             return
         if slot is not None:
             slot.copy(later)
+        if self.dropped:
+            self._tell_dropped(step)
         order, done_s = dict.fromkeys(metrics), time.time()
 
         def write() -> None:
@@ -110,6 +112,10 @@ class Reporter:
 
         self._sent += 1
         self._queue.put(write)
+
+    def _tell_dropped(self, step: int) -> None:
+        count, self.dropped = self.dropped, 0
+        self.post(lambda stream: stream.event("lines_dropped", step=step, count=count))
 
     def take_change(self) -> dict[str, Any] | None:
         change = self.change

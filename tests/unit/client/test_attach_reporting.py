@@ -61,4 +61,8 @@ def test_a_device_that_never_answers_costs_lines_and_no_memory(tmp_path, monkeyp
         reporter.step(step, lambda: None, {"loss": loss})
     assert reporter.dropped == 10
     FarSlot.arrived.set()
+    assert reporter.drain(20)
+    reporter.step(100, lambda: None, {"loss": loss})
+    assert reporter.drain(20)
+    assert lines(tmp_path / "m.jsonl", "event")[0]["count"] == 10, "what is missing is said"
     reporter.close(20)
