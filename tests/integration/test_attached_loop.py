@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tests.integration.attached_trainer import write_data
-from tests.integration.supervised import HERE, Supervised
+from tests.integration.forked_sentinel import run_sentinel
+from tests.integration.supervised import HERE, Supervised, wait_for
 
 OWN = HERE.parents[1] / "docs/examples/own_loop.py"
 POISON = (1120, 1360)  # from step 71 on
@@ -65,6 +66,30 @@ def test_a_first_launch_goes_on_from_checkpoints_of_before_the_run(
     assert run.wait() == 0, run.log
     assert run.incidents() == []
     assert sorted(run.surviving()) == list(range(41, 101))
+
+
+@pytest.mark.slow
+def test_a_person_stops_it_and_it_goes_on_where_it_stopped(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process ends with 0, as any script that leaves its loop; its record says 6, and that counts."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    write_data(data)
+    run = Supervised(tmp_path / "run", attached(data, 3000)).start()
+    wait_for("step 50", lambda: run.last_step(1) >= 50)
+    changed = run_sentinel("set", str(run.run_dir), "lr=0.5x", "clip_norm=0.5")
+    assert changed.returncode == 0, changed.stderr
+    wait_for("the answer", lambda: any(line.get("event") == "override_applied" for line in run.lines(1)))
+    (answer,) = (line for line in run.lines(1) if line.get("event") == "override_applied")
+    assert (answer["effective"]["lr_scale"], answer["effective"]["clip_norm"]) == (0.5, 0.5)
+    assert run_sentinel("stop", str(run.run_dir)).returncode == 0
+    assert run.wait() == 130, run.log
+    last = run.last_step(1)
+    assert last < 3000
+    assert (run.run_dir / f"checkpoints/step-{last:08d}/manifest.json").exists()
+    assert run.incidents() == []
+    again = Supervised(run.run_dir, attached(data, last + 20), options=["--changed-command"]).start()
+    assert again.wait() == 0, again.log
+    assert again.lines(2)[0]["resume_step"] == last
+    assert again.lines(2)[0]["effective"]["lr_scale"] == 0.5, "a person's setting outlives the stop, and is read back"
 
 
 @pytest.mark.slow

@@ -66,6 +66,7 @@ ONE_PLACE = {
     "markupsafe": ("sentinel/report/html/page.py",),
     "prometheus_client": ("sentinel/metrics/",),
     "waitress": ("sentinel/web/server.py",),
+    "torch": ("sentinel/client/torch/", "sentinel/integrations/"),
 }
 # Rooms of the trainer that must answer at once, and so load no torch (ARCHITECTURE "Who may import what").
 TORCHLESS = (
