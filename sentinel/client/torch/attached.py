@@ -78,12 +78,6 @@ def attach(
     if resume not in (None, "newest_existing"):
         raise AttachError(f"attach(resume={resume!r}): write 'newest_existing', or None")
     ranks = meet_ranks()
-    alone = (os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1"))
-    if ranks.size == 1 and alone != ("0", "1"):
-        raise AttachError(
-            f"attach(): RANK={alone[0]}, WORLD_SIZE={alone[1]}, and torch.distributed is not initialised: every rank would take "
-            "itself for the only one. Call torch.distributed.init_process_group first"
-        )
     session = Session.from_environment(rank=ranks.rank if ranks.size > 1 else None)
     if session is not None and session.spec.inspect is not None:
         raise AttachError(

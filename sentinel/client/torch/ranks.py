@@ -7,10 +7,13 @@ only when there is something. The flags of step N are therefore acted upon at th
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from sentinel.client.torch.tuning import AttachError
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,15 @@ class Together(Alone):
 
 
 def meet_ranks() -> Alone:
-    """The ranks of torch.distributed where it is initialised; every rank calls it."""
+    """The ranks of torch.distributed where it is initialised; every rank calls it. Raises AttachError where there are others that
+    nobody can reach."""
     is_up = torch.distributed.is_available() and torch.distributed.is_initialized()
-    return Together() if is_up and torch.distributed.get_world_size() > 1 else Alone()
+    if is_up and torch.distributed.get_world_size() > 1:
+        return Together()
+    rank, size = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+    if (rank, size) != ("0", "1"):
+        raise AttachError(
+            f"attach(): RANK={rank}, WORLD_SIZE={size}, and torch.distributed is not initialised: every rank would take itself "
+            "for the only one. Call torch.distributed.init_process_group first"
+        )
+    return Alone()

@@ -8,7 +8,6 @@ in a file beside them: one rank would take as long as all of them together. What
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import sys
@@ -21,16 +20,13 @@ from typing import Any
 
 import torch
 
-from sentinel.client.atomic_file import ensure_directory, write_atomically
-from sentinel.client.checkpoint_files import LeaseLost, commit, describe_files, list_files, make_aside, name_of
+from sentinel.client.atomic_file import ensure_directory
+from sentinel.client.checkpoint_files import LeaseLost, commit, list_files, make_aside, name_of
 from sentinel.client.run_layout import CHECKPOINTS
-from sentinel.client.strict_json import dumps, loads
 from sentinel.client.torch.numbers import measure
 from sentinel.client.torch.ranks import Alone
+from sentinel.client.torch.reading_back import read_all_back, read_part_back, share_out
 
-PART = ".read-back-"  # beginning of a file in which a rank hands over what it has read back
-PART_TIMEOUT_S = 1800.0  # a terabyte over eight ranks, each at 100 MB/s
-PART_LOOK_S = 0.05
 # torch.save says of a full disk no OSError but one of these.
 OF_THE_DISK = ("PytorchStreamWriter", "inline_container", "No space left on device", "Disk quota exceeded", "Input/output error")
 
@@ -93,7 +89,7 @@ class Committer:
     def _commit(self, asked: Commit) -> None:
         target = self.folder / name_of(asked.step)
         try:
-            files = _read_all_back(asked.here, asked.shares)
+            files = read_all_back(asked.here, asked.shares)
             if not files:
                 raise FileNotFoundError(f"{asked.here}: the program wrote no file")
             manifest = {"v": 1, "step": asked.step, **asked.manifest, "parent": self.parent, "files": files}
@@ -111,48 +107,6 @@ class Committer:
         seconds = max(time.perf_counter() - asked.began_s, asked.blocked_s)
         cost = {"seconds": round(seconds, 4), "blocked_s": round(asked.blocked_s, 4)}
         self._tell("checkpoint_committed", asked.step, path=path, digest=digest, **cost)
-
-
-def _part(here: Path, rank: int) -> Path:
-    return here / f"{PART}{rank:05d}.json"
-
-
-def _read_all_back(here: Path, shares: list[list[str]]) -> dict[str, Any]:
-    """On rank 0: its own share, and what the other ranks leave of theirs. Raises OSError, also where one leaves nothing."""
-    files: dict[str, Any] = describe_files(here, shares[0])
-    pause = threading.Event()
-    for rank in (rank for rank, share in enumerate(shares) if rank and share):
-        path, give_up_s = _part(here, rank), time.monotonic() + PART_TIMEOUT_S
-        while not path.exists():
-            if time.monotonic() > give_up_s:
-                raise TimeoutError(f"rank {rank} has not read its files back within {PART_TIMEOUT_S:.0f} s")
-            pause.wait(PART_LOOK_S)
-        part = loads(path.read_bytes())
-        if not isinstance(part, dict):
-            raise OSError(f"rank {rank} could not read its files back: {part}")
-        files |= part
-        path.unlink()
-    return dict(sorted(files.items()))
-
-
-def _read_part_back(here: Path, rank: int, share: list[str]) -> None:
-    """On another rank: what it found, or the reason why it could not."""
-    try:
-        found: Any = describe_files(here, share)
-    except OSError as error:
-        found = str(error)
-    with contextlib.suppress(OSError):  # rank 0 hears nothing, and gives it up
-        write_atomically(_part(here, rank), dumps(found).encode())
-
-
-def share_out(seen: list[list[str]]) -> list[list[str]]:
-    """Who reads back which file, by rank: each is one rank's that sees it (another's listing of a shared filesystem may be older
-    than the file), and those that several see are dealt out in turn."""
-    shares: list[list[str]] = [[] for _ in seen]
-    for place, name in enumerate(sorted({name for names in seen for name in names})):
-        seers = [rank for rank, names in enumerate(seen) if name in names]
-        shares[seers[place % len(seers)]].append(name)
-    return shares
 
 
 class Checkpoints:
@@ -203,7 +157,7 @@ class Checkpoints:
         if self._committer is None:
             if here is not None and not problems and shares[self._ranks.rank]:
                 own = (here, self._ranks.rank, shares[self._ranks.rank])
-                self._part_thread = threading.Thread(target=_read_part_back, args=own, name="sentinel-commit", daemon=True)
+                self._part_thread = threading.Thread(target=read_part_back, args=own, name="sentinel-commit", daemon=True)
                 self._part_thread.start()
             return
         if here is None or problems:

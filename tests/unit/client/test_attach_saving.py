@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from sentinel.checkpoints.files import read_numbers, verify_checkpoint
-from sentinel.client.torch.saving import _read_all_back, _read_part_back, is_of_the_disk, share_out
+from sentinel.client.torch.reading_back import read_all_back, read_part_back, share_out
+from sentinel.client.torch.saving import is_of_the_disk
 from tests.unit.client.attached_kit import Loop, events, numbers, stream, supervise
 
 
@@ -187,12 +188,12 @@ def test_files_are_shared_out_among_those_who_see_them():
 
 def test_a_rank_that_cannot_read_its_files_back_makes_no_checkpoint(tmp_path):
     (tmp_path / "a").write_bytes(b"1")
-    _read_part_back(tmp_path, 1, ["b"])
+    read_part_back(tmp_path, 1, ["b"])
     with pytest.raises(OSError, match=r"rank 1 could not read its files back: .*No such file"):
-        _read_all_back(tmp_path, [["a"], ["b"]])
+        read_all_back(tmp_path, [["a"], ["b"]])
 
 
 def test_a_rank_that_leaves_nothing_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr("sentinel.client.torch.saving.PART_TIMEOUT_S", -1.0)
+    monkeypatch.setattr("sentinel.client.torch.reading_back.PART_TIMEOUT_S", -1.0)
     with pytest.raises(TimeoutError, match="rank 1 has not read its files back"):
-        _read_all_back(tmp_path, [[], ["b"]])
+        read_all_back(tmp_path, [[], ["b"]])
