@@ -6,7 +6,7 @@ TEST_WORKERS ?= 4 # on two cores: what waits for a process or a browser leaves i
 # The tests start sentinel and the trainer hundreds of times. Without bytecode each start compiles every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install demo test lint types contracts kernels unit accept drills drills-real bench bench-detect bench-policy bench-replay bench-recovery bench-telemetry bench-web bench-kernels gpu leave-one-out clean
+.PHONY: help install demo test lint types contracts kernels unit accept drills drills-real bench bench-client bench-detect bench-policy bench-replay bench-recovery bench-telemetry bench-web bench-kernels gpu leave-one-out clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 14
 
@@ -69,6 +69,9 @@ bench-recovery: $(STAMP) ## a hundred drawn disasters under restarts only, a gra
 
 bench-telemetry: $(STAMP) ## the same training with all telemetry, with none, and told naively, in turn; what a step line costs
 	$(BIN)/python -m pytest -m bench -s tests/bench/test_telemetry_overhead.py
+
+bench-client: $(STAMP) ## each call of an attached loop, supervised and not; the digest of a save behind training
+	$(BIN)/python -m pytest -m bench -s tests/bench/test_client_bench.py
 
 bench-web: $(STAMP) ## ten viewers of the page of a run of 100,000 steps: what serving them costs
 	$(BIN)/python -m pytest -m bench -s tests/bench/test_web_bench.py

@@ -136,6 +136,7 @@ class Bench:
     ) -> None:
         self.policy = policy or build_policy()
         self.capabilities = tuple(word for word in CAPABILITIES if word not in without)
+        self.lists: tuple[str, ...] | None = None  # of its capabilities, in every receipt
         self.deadline = deadline
         self.leaves = False  # the next supervisor is asked to stop before it has begun
         self.command = ("train",)
@@ -281,7 +282,8 @@ class Bench:
         said: dict[str, Any] = {"skip": [[r.start, r.end] for r in wanted.skip], "lr_scale": wanted.lr_scale} | overrides
         self.now_s += 1.0
         effective = {"clip_norm": wanted.clip_norm} | (said if reads_back else {})
-        self.says(Receipt(attempt.attempt, self.now_s, step, None, 2, said, effective, past, step * BATCH))
+        found = Receipt(attempt.attempt, self.now_s, step, None, 2, said, effective, past, step * BATCH, capabilities=self.lists)
+        self.says(found)
         return self
 
     def step(self, step: int, loss: float | None = None, **metrics: float) -> tuple[f.Fact, ...]:

@@ -3,7 +3,8 @@
     from sentinel.client import Session
     session = Session.from_environment()      # None without a supervisor: train as always
 
-See `sentinel.client.session` for a whole trainer in ten lines and PROTOCOL.md, beside it, for the files behind it.
+See `sentinel.client.session` for a whole trainer in ten lines and PROTOCOL.md, beside it, for the files behind it. A loop in
+PyTorch has everything ready in `sentinel.client.torch`, which is not imported here.
 """
 
 from sentinel.client.atomic_file import ensure_directory, fsync_directory, write_atomically

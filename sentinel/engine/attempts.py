@@ -53,7 +53,8 @@ def on_receipt(decision: Decision, receipt: Receipt) -> None:
         return
     deterministic = receipt.effective.get("deterministic") is True
     proofs = grade_settings(attempt.overrides, receipt.effective, receipt.overrides)
-    decision.record(f.ReceiptSeen(receipt.attempt, receipt.resume_step, receipt.world_size, deterministic, proofs))
+    seen = f.ReceiptSeen(receipt.attempt, receipt.resume_step, receipt.world_size, deterministic, proofs, receipt.capabilities)
+    decision.record(seen)
     asked = attempt.resume.step if attempt.resume else 0
     if receipt.resume_step < asked:
         used = next((c for c in decision.state.checkpoints if c.step == receipt.resume_step), None)
@@ -62,6 +63,8 @@ def on_receipt(decision: Decision, receipt: Receipt) -> None:
             advice = f"; its numbers were not looked at: `sentinel checkpoints verify {used.step} RUN_DIR` does that"
         decision.note("resume", f"resumed at step {receipt.resume_step}, not {asked}: a newer checkpoint was passed over{advice}")
         _lost_more(decision, attempt, asked - receipt.resume_step)
+    if receipt.adopted and receipt.resume_step > asked:
+        decision.note("resume", f"the trainer goes on from its own checkpoint of step {receipt.resume_step}, as its program says")
     wrong = judge_receipt(attempt.overrides, attempt.resume, receipt)
     if wrong:
         consider(decision, mismatch(decision, receipt.resume_step, "; ".join(wrong)))

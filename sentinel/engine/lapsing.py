@@ -20,7 +20,7 @@ from sentinel.plan.overrides import for_relaunch, without
 
 def spare_steps(decision: Decision) -> int:
     """How much later than sentinel a trainer lapses a setting by itself; 0 where only the trainer can do it."""
-    can = "live_overrides" in decision.state.capabilities and not decision.is_observed_run
+    can = "live_overrides" in decision.state.abilities and not decision.is_observed_run
     return SPARE_PROBATIONS * decision.policy.spec.probation.steps if can else 0
 
 

@@ -199,7 +199,7 @@ def _roll_back(decision: Decision, request: w.RollBack, by: str) -> RequestAnswe
     state = decision.state
     if request.to_step > decision.newest_step:
         return _refuse(f"step {request.to_step} lies ahead: the run stands at step {decision.newest_step}")
-    if request.settings.skip and "skip" not in state.capabilities:
+    if request.settings.skip and "skip" not in state.abilities:
         return _refuse("the trainer cannot skip samples (capability 'skip')")
     choice = choose_at_or_below(state.checkpoints, state.open_incidents, request.to_step)
     if choice.checkpoint is None and request.to_step > 0:
@@ -215,11 +215,11 @@ def _roll_back(decision: Decision, request: w.RollBack, by: str) -> RequestAnswe
 def _leave_out(decision: Decision, request: w.LeaveOut, asked: RequestReading) -> RequestAnswer:
     """Ahead of the data cursor a living trainer is told; what was trained on already takes going back to before it."""
     state, start = decision.state, request.samples.start
-    if "skip" not in state.capabilities:
+    if "skip" not in state.abilities:
         return _refuse("the trainer cannot skip samples (capability 'skip')")
     seen = decision.detectors.samples_of(decision.newest_step)
     wanted = SettingsInForce(skip=(request.samples,))
-    if decision.is_alive and seen and seen[-1].end <= start and "live_overrides" in state.capabilities:
+    if decision.is_alive and seen and seen[-1].end <= start and "live_overrides" in state.abilities:
         words = f"samples {start}..{request.samples.end} will be left out (training stands at sample {seen[-1].end})"
         return RequestAnswer(words, lambda: _write(decision, asked, wanted, (), None))
     choice = choose_by_samples(state.checkpoints, state.open_incidents, start)
@@ -241,7 +241,7 @@ def _change(decision: Decision, request: w.ChangeSettings, asked: RequestReading
         return _refuse("no attempt lives; `sentinel rollback --to STEP --set …` relaunches with other settings")
     if attempt.first_step is None:
         return _refuse("the attempt has not made its first step yet; ask again when it trains")
-    if "live_overrides" not in decision.state.capabilities:
+    if "live_overrides" not in decision.state.abilities:
         return _refuse("the trainer cannot change settings while it runs (capability 'live_overrides')")
     return RequestAnswer(
         f"asked of the trainer: {_in_words(decision, request)}",

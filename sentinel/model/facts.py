@@ -188,13 +188,15 @@ class EnvironmentRead:
 @dataclass(frozen=True, slots=True)
 class ReceiptSeen:
     """The trainer reported what is in force. `resumed_step` is where it really resumed; `deterministic`: it claims to compute the
-    same numbers to the bit from the same checkpoint and data. `proofs`: of each setting that was asked for at its launch."""
+    same numbers to the bit from the same checkpoint and data. `proofs`: of each setting that was asked for at its launch.
+    `capabilities`: what it lists that it can do; None where it lists nothing."""
 
     attempt: int
     resumed_step: int
     world_size: int
     deterministic: bool = False
     proofs: tuple[Proof, ...] = ()
+    capabilities: tuple[str, ...] | None = None
 
 
 @recorded_as("SettingObserved")

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from sentinel.model.actions import Action, StartAttempt
 from sentinel.model.attempts import ChangePurpose, Evidence, RankExit, ResumePoint, SettingsInForce
+from sentinel.model.capabilities import MORE
 from sentinel.model.environment import Environment
 from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.proof import Proof
@@ -179,8 +180,13 @@ class RunState:
     policy_name: str = ""
     policy_digest: str = ""
     observe_only: bool = False
+<<<<<<< HEAD
     capabilities: tuple[str, ...] = ()
     settable: tuple[str, ...] | None = None  # settings that the trainer can be given; None: every one
+=======
+    capabilities: tuple[str, ...] = ()  # as declared
+    listed: tuple[str, ...] | None = None  # by the trainer itself, in its newest receipt; None where that lists none
+>>>>>>> client18
     epoch: int = 0
     session_s: float = 0.0  # since when the present supervisor watches
     attempts: tuple[Attempt, ...] = ()
@@ -224,6 +230,13 @@ class RunState:
     @property
     def attempt(self) -> Attempt | None:
         return self.attempts[-1] if self.attempts else None
+
+    @property
+    def abilities(self) -> tuple[str, ...]:
+        """What is declared, less what a trainer that lists its capabilities does not list. What the command can do is no matter
+        of the trainer's."""
+        listed = self.listed
+        return self.capabilities if listed is None else tuple(w for w in self.capabilities if w in listed or w in MORE)
 
     @property
     def open_incidents(self) -> tuple[Incident, ...]:

@@ -16,6 +16,8 @@ from sentinel.model.readings import Receipt
 from sentinel.plan.skip import bounded, covers, merge
 from sentinel.policy.schema import Rung
 
+FIRST = 1  # the number of a run's first attempt
+
 
 def for_relaunch(now: SettingsInForce, resume_step: int, incident: int | None) -> SettingsInForce:
     """What stays in force across a relaunch at `resume_step`: every skip, and settings that have not lapsed.
@@ -106,7 +108,8 @@ def judge_receipt(asked: SettingsInForce, resume: ResumePoint | None, receipt: R
     """
     wrong: list[str] = []
     resume_step = resume.step if resume else 0
-    if receipt.resume_step > resume_step:
+    adopts = receipt.adopted and resume is None and receipt.attempt == FIRST  # the program's own checkpoints, from before the run
+    if receipt.resume_step > resume_step and not adopts:
         wrong.append(f"resumed at step {receipt.resume_step}, newer than the step {resume_step} asked for")
     digests = (resume.digest if resume else None, receipt.resume_digest)
     if receipt.resume_step == resume_step and None not in digests and digests[0] != digests[1]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from sentinel.client.strict_json import printable
 from sentinel.model.attempts import SampleRange
+from sentinel.model.capabilities import CAPABILITIES
 from sentinel.model.readings import EndReading, Receipt, StepReading, TrainerNote
 
 StreamReading = StepReading | Receipt | TrainerNote | EndReading
@@ -141,8 +142,18 @@ def _receipt(fields: dict[str, Any], attempt: int) -> Receipt:
         effective=effective if isinstance(effective, dict) else {},
         cursor=whole_number(fields["cursor"], 0) if "cursor" in fields else None,
         tokens_per_step=whole_number(fields.get("tokens_per_step"), 0) or None,
+<<<<<<< HEAD
         samples_from_steps=fields.get("samples_from_steps") is True,
+=======
+        capabilities=_known_capabilities(fields.get("capabilities")),
+        adopted=fields.get("adopted") is True,
+>>>>>>> client18
     )
+
+
+def _known_capabilities(listed: object) -> tuple[str, ...] | None:
+    """Those of PROTOCOL.md that a receipt lists; None where it has no list."""
+    return tuple(word for word in CAPABILITIES if word in listed) if isinstance(listed, list) else None
 
 
 def _note(fields: dict[str, Any], attempt: int) -> TrainerNote:

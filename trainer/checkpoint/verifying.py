@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sentinel.client import as_float, loads
+from sentinel.client.checkpoint_files import digest_of, list_steps, name_of
 
 from ..exits import DataError
 
-NAME = re.compile(r"step-(\d{8,})")
+__all__ = ["Verified", "check_sizes", "compare_numbers", "digest_of", "list_steps", "name_of", "read_manifest", "verify"]
+
 SAME = 1e-6  # relative: a number computed again from what was loaded
 
 
@@ -25,23 +26,6 @@ class Verified:
     step: int
     digest: str
     manifest: dict[str, Any]
-
-
-def name_of(step: int) -> str:
-    return f"step-{step:08d}"
-
-
-def list_steps(folder: Path) -> list[int]:
-    """Steps that have a directory with a checkpoint's name, ascending. The contents are not checked."""
-    if not folder.is_dir():
-        return []
-    return sorted(int(match[1]) for entry in folder.iterdir() if (match := NAME.fullmatch(entry.name)))
-
-
-def digest_of(path: Path) -> str:
-    """sha256 of a file, read in pieces."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_manifest(path: Path) -> Verified:

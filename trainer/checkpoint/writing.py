@@ -6,7 +6,6 @@ do so too.) Everything here is collective over `world.storage`; one thread of ea
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +16,7 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import CheckpointException, FileSystemReader, FileSystemWriter
 
 from sentinel.client import write_atomically
+from sentinel.client.checkpoint_files import synced_size
 
 from ..exits import DataError, LeaseLostError, SaveError
 from ..world import World
@@ -118,7 +118,7 @@ def _write_own(here: Path, rank: int, streams: Streams) -> dict[str, dict[str, A
     for kind, stream in streams.items():
         write_atomically(here / _rng_name(kind, rank), stream.numpy().tobytes())
     files = _own_files(here, rank, streams)
-    return {path.name: {"bytes": _synced_size(path), "sha256": digest_of(path)} for path in files}
+    return {path.name: {"bytes": synced_size(path), "sha256": digest_of(path)} for path in files}
 
 
 def _rng_name(kind: str, rank: int) -> str:
@@ -129,12 +129,3 @@ def _own_files(folder: Path, rank: int, kinds: Iterable[str]) -> list[Path]:
     """What this rank answers for: its shards and streams; rank 0 also the index. Other ranks may still be writing theirs."""
     own = sorted(folder.glob(f"__{rank}_*.distcp")) + [folder / _rng_name(kind, rank) for kind in kinds]
     return [*own, folder / ".metadata"] if rank == 0 else own
-
-
-def _synced_size(path: Path) -> int:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-        return os.fstat(handle).st_size
-    finally:
-        os.close(handle)

@@ -70,6 +70,7 @@ def receipt(state: RunState, at_s: float, fact: f.ReceiptSeen) -> RunState:
     def with_receipt(a: Attempt) -> Attempt:
         return replace(a, receipt_s=at_s, resumed_step=fact.resumed_step, deterministic=fact.deterministic)
 
+    state = replace(state, listed=fact.capabilities) if state.listed != fact.capabilities else state
     return proven(change_attempt(state, fact.attempt, with_receipt), fact.attempt, fact.proofs)
 
 

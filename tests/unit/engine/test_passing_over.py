@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sentinel.model.incidents import Outcome
+from sentinel.model.state import RunState
 from tests.builders import Bench, build_policy
 
 ROLLBACK = {"rollback": {"before_onset": "20 steps"}}
@@ -66,3 +69,27 @@ def test_what_the_trainer_can_be_given_is_asked_anew_of_every_session() -> None:
 def test_a_trainer_that_died_before_a_word_is_started_again_where_its_profile_knows_its_folder() -> None:
     assert Bench(settable=()).launched(receipt=False).exits(signal=9).state.ended == ""
     assert Bench().launched(receipt=False).exits(signal=9).state.ended == "failed"
+
+
+@pytest.mark.parametrize(
+    ("lists", "outcome"),
+    [(None, Outcome.PENDING), (("skip", "live_overrides"), Outcome.PENDING), (("live_overrides",), Outcome.PASSED_OVER)],
+)
+def test_a_trainer_that_lists_what_it_can_do_is_not_presumed_to_do_more(lists: tuple[str, ...] | None, outcome: Outcome) -> None:
+    bench = Bench(build_policy({"numeric": [{**ROLLBACK, "skip": {"from": "onset", "to": "detected"}}, ROLLBACK, PAGE]}))
+    bench.lists = lists
+    assert spiked(bench).incident.tries[0].outcome is outcome
+
+
+def test_what_was_declared_to_be_missing_stays_missing() -> None:
+    policy = build_policy({"numeric": [{**ROLLBACK, "skip": {"from": "onset", "to": "detected"}}, ROLLBACK, PAGE]})
+    bench = Bench(policy, without=("skip",))
+    bench.lists = ("skip", "live_overrides")
+    assert spiked(bench).incident.tries[0].outcome is Outcome.PASSED_OVER
+
+
+def test_the_newest_list_counts_and_the_command_keeps_its_own() -> None:
+    state = RunState(capabilities=("skip", "attribution", "exclude"))
+    assert state.abilities == ("skip", "attribution", "exclude")
+    assert replace(state, listed=()).abilities == ("exclude",)
+    assert replace(state, listed=("attribution",)).abilities == ("attribution", "exclude")

@@ -93,6 +93,15 @@ def test_a_receipt_is_held_against_what_was_asked(asked: SettingsInForce, got: R
     assert bool(wrong) == bool(found)
 
 
+def test_only_a_first_launch_may_adopt_a_checkpoint_that_nobody_named() -> None:
+    adopted = Receipt(1, 0.0, 40, None, 1, {}, {}, adopted=True)
+    assert judge_receipt(SettingsInForce(), None, adopted) == ()
+    named = ResumePoint(20, "checkpoints/step-00000020", "d1")
+    for got, resume in ((replace(adopted, adopted=False), None), (replace(adopted, attempt=2), None), (adopted, named)):
+        (wrong,) = judge_receipt(SettingsInForce(), resume, got)
+        assert "newer than the step" in wrong
+
+
 @pytest.mark.parametrize("skip", [[["a", "b"]], [[1.5, "x"]], [None], [[None, 3]], [5]])
 def test_a_skip_list_that_is_no_list_of_ranges_is_a_difference_and_no_crash(skip: Any) -> None:
     assert judge_receipt(SettingsInForce(skip=(SampleRange(5, 9),)), None, receipt(said={"skip": skip}))

@@ -230,3 +230,17 @@ def test_looking_again_loses_and_doubles_nothing(world, stream) -> None:
     stream.look_again()
     world.steps(1, 4, 5)
     assert steps_of(stream.poll(2.0)) == [4, 5]
+
+
+@pytest.mark.parametrize(
+    ("listed", "known"),
+    [
+        ({}, None),
+        ({"capabilities": "skip"}, None),
+        ({"capabilities": []}, ()),
+        ({"capabilities": ["live_overrides", "telepathy", 7, ["skip"], "skip"]}, ("skip", "live_overrides")),
+    ],
+)
+def test_what_a_receipt_lists_that_it_can_do_is_read_as_far_as_it_is_known(world, stream, listed, known) -> None:
+    world.write(1, {"kind": "start", "attempt": 1, **listed})
+    assert stream.poll(1.0)[0].capabilities == known

@@ -122,9 +122,9 @@ def test_dying_during_a_save_leaves_the_old_checkpoint_and_no_false_new_one(tmp_
             return rename(*arguments)
         raise Died
 
-    targets = {"writing shards": "writing.dcp.save", "writing the manifest": "committing.dumps"}
-    target = targets.get(stage, "committing.os.rename")
-    monkeypatch.setattr(f"trainer.checkpoint.{target}", die)
+    commit = "sentinel.client.checkpoint_files"
+    targets = {"writing shards": "trainer.checkpoint.writing.dcp.save", "writing the manifest": f"{commit}.dumps"}
+    monkeypatch.setattr(targets.get(stage, f"{commit}.os.rename"), die)
     with pytest.raises(Died):
         save(tmp_path, 8, world, optimizer)
     monkeypatch.undo()

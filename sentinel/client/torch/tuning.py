@@ -1,0 +1,116 @@
+"""The settings of the optimizer: put in force for one step, read back from its parameter groups, and put back.
+
+Weight decay is replaced where the configuration decays: a group of norms and biases with weight decay 0 keeps it. A learning rate
+may be a tensor (capturable optimizers); it is then changed in place, so that a captured graph sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+OF_GROUPS = ("lr_scale", "weight_decay", "betas", "eps")
+
+
+class AttachError(RuntimeError):
+    """The program uses `sentinel.client.torch` wrongly; the message names the call, the value and the remedy. `code`: what its
+    exit record says, by which nobody relaunches what cannot work."""
+
+    code = 3
+
+
+class NoCheckpoint(AttachError):
+    """There is none to go on from that could be trusted."""
+
+    code = 4
+
+
+class Tuning:
+    """Of all optimizers of a run."""
+
+    def __init__(self, optimizers: Iterable[Any]) -> None:
+        self._optimizers = tuple(optimizers)
+        self._held: list[tuple[dict[str, Any], dict[str, Any]]] = []  # each group with its values as configured
+        self._rates: list[Any] = []  # in force, a group each; None where it is a tensor
+        self.lr: Any = None  # in force at the newest step, of the first group
+
+    @property
+    def groups(self) -> list[dict[str, Any]]:
+        return [group for optimizer in self._optimizers for group in optimizer.param_groups]
+
+    @property
+    def can(self) -> tuple[str, ...]:
+        """What can be changed: the learning rate, and what the groups have."""
+        groups = self.groups
+        own = [key for key in ("weight_decay", "betas", "eps") if any(key in group for group in groups)]
+        return ("lr_scale", *own)
+
+    def put(self, values: Mapping[str, Any]) -> None:
+        """In force until `put_back`, over whatever the program's schedule has set."""
+        assert not self._held, "settings are in force already"
+        names = {name: value for name, value in values.items() if name in ("betas", "eps", "weight_decay")}
+        for group in self.groups:  # all of them first: groups may share one tensor
+            held = {"lr": _copied(group["lr"])} | {name: group[name] for name in names if name in group}
+            self._held.append((group, held))
+        for group, held in self._held:
+            if (scale := values.get("lr_scale")) is not None:
+                _set(group, "lr", held["lr"] * scale)
+            for name, value in names.items():
+                if name in group and (name != "weight_decay" or group[name] != 0):
+                    _set(group, name, value)
+        self._rates = [None if isinstance(group["lr"], torch.Tensor) else group["lr"] for group, _ in self._held]
+        self.lr = _copied(self._held[0][0]["lr"]) if self._held else None
+
+    def read_back(self) -> dict[str, Any]:
+        """What is in force now, from the groups. What they do not agree upon, and the factor of a learning rate of 0, is not
+        known and left out."""
+        found: dict[str, Any] = {}
+        if self._held:
+            found["lr"] = float(self._held[0][0]["lr"])
+        scales = {float(f"{float(group['lr']) / float(held['lr']):.12g}") for group, held in self._held if float(held["lr"])}
+        if len(scales) == 1:
+            found["lr_scale"] = scales.pop()
+        for name in ("betas", "eps", "weight_decay"):
+            here = [
+                group[name] for group, held in self._held if name in group and (name != "weight_decay" or _decays(group, held))
+            ]
+            values = {tuple(map(float, value)) if name == "betas" else float(value) for value in here}
+            if len(values) == 1:
+                value = values.pop()
+                found[name] = list(value) if isinstance(value, tuple) else value
+        return found
+
+    def put_back(self) -> None:
+        """As the schedule and the configuration had them. Raises AttachError where the learning rate was changed meanwhile."""
+        held, self._held = self._held, []
+        moved = [group["lr"] for (group, _), rate in zip(held, self._rates, strict=True) if rate not in (None, group["lr"])]
+        for group, values in held:
+            for name, value in values.items():
+                _set(group, name, value)
+        if moved:
+            raise AttachError(
+                f"run.settings(): the learning rate became {moved[0]!r} inside the block; call the scheduler's step behind it, "
+                "where the optimizer has its scheduled learning rate again"
+            )
+
+    def reset(self) -> None:
+        """Forget the moments."""
+        for optimizer in self._optimizers:
+            optimizer.state.clear()
+
+
+def _decays(group: dict[str, Any], held: dict[str, Any]) -> bool:
+    return bool(held.get("weight_decay", group["weight_decay"]))
+
+
+def _copied(value: Any) -> Any:
+    return value.clone() if isinstance(value, torch.Tensor) else value
+
+
+def _set(group: dict[str, Any], name: str, value: Any) -> None:
+    if isinstance(group[name], torch.Tensor):
+        group[name].copy_(torch.as_tensor(value))
+    elif group[name] != value:
+        group[name] = value
