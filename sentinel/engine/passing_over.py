@@ -13,12 +13,8 @@ from sentinel.policy.schema import Rung
 
 def reason_to_pass_over(decision: Decision, incident: Incident, rung: Rung) -> str:
     """Empty where it can be carried out. The trainer, or the command, may lack what it needs; a node cannot be left out."""
-<<<<<<< HEAD
-    found = lacking(rung, decision.state.capabilities, decision.state.settable)
+    found = lacking(rung, decision.state.abilities, decision.state.settable)
     missing = (needed.message for _, needed in found if needed.name != EXCLUDE)
-=======
-    missing = (needed.message for _, needed in lacking(rung, decision.state.abilities) if needed.name != EXCLUDE)
->>>>>>> client18
     return next(missing, "") or reason_against(decision, incident, rung)
 
 

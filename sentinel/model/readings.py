@@ -35,14 +35,10 @@ class Receipt:
     `history` is the end of the surviving lineage before `resume_step` (oldest first, bounded), which telemetry reads
     from the parents' streams so that a relaunched run is judged against its own past and not against nothing. `cursor` is the
     next sample index, None where the trainer does not say; neither is `tokens_per_step`. `history_world_size` is that of
-<<<<<<< HEAD
     every attempt the history comes from, None where they differ or do not say. `samples_from_steps`: the samples of a row were
-    computed from its step and what was asked, and show nothing.
-=======
-    every attempt the history comes from, None where they differ or do not say. `capabilities`: what the trainer says it can do
-    beside training; None where it says nothing about it. `adopted`: nobody named the checkpoint it goes on from; its program says
-    that the first launch takes what is there.
->>>>>>> client18
+    computed from its step and what was asked, and show nothing. `capabilities`: what the trainer says it can do beside training;
+    None where it says nothing about it. `adopted`: nobody named the checkpoint it goes on from; its program says that the first
+    launch takes what is there.
     """
 
     attempt: int
@@ -56,12 +52,9 @@ class Receipt:
     cursor: int | None = None
     history_world_size: int | None = None
     tokens_per_step: int | None = None
-<<<<<<< HEAD
     samples_from_steps: bool = False
-=======
     capabilities: tuple[str, ...] | None = None
     adopted: bool = False
->>>>>>> client18
 
 
 @dataclass(frozen=True, slots=True)

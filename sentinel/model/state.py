@@ -180,13 +180,9 @@ class RunState:
     policy_name: str = ""
     policy_digest: str = ""
     observe_only: bool = False
-<<<<<<< HEAD
-    capabilities: tuple[str, ...] = ()
-    settable: tuple[str, ...] | None = None  # settings that the trainer can be given; None: every one
-=======
     capabilities: tuple[str, ...] = ()  # as declared
+    settable: tuple[str, ...] | None = None  # settings that the trainer can be given; None: every one
     listed: tuple[str, ...] | None = None  # by the trainer itself, in its newest receipt; None where that lists none
->>>>>>> client18
     epoch: int = 0
     session_s: float = 0.0  # since when the present supervisor watches
     attempts: tuple[Attempt, ...] = ()

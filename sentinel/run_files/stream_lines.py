@@ -142,12 +142,9 @@ def _receipt(fields: dict[str, Any], attempt: int) -> Receipt:
         effective=effective if isinstance(effective, dict) else {},
         cursor=whole_number(fields["cursor"], 0) if "cursor" in fields else None,
         tokens_per_step=whole_number(fields.get("tokens_per_step"), 0) or None,
-<<<<<<< HEAD
         samples_from_steps=fields.get("samples_from_steps") is True,
-=======
         capabilities=_known_capabilities(fields.get("capabilities")),
         adopted=fields.get("adopted") is True,
->>>>>>> client18
     )
 
 
