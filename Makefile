@@ -6,7 +6,7 @@ TEST_WORKERS ?= 4 # on two cores: what waits for a process or a browser leaves i
 # The tests start sentinel and the trainer hundreds of times. Without bytecode each start compiles every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install demo test lint types contracts kernels unit accept drills drills-real bench bench-client bench-detect bench-policy bench-replay bench-recovery bench-telemetry bench-web bench-kernels gpu leave-one-out clean
+.PHONY: help install demo test lint types contracts kernels unit accept drills drills-real trainers-test bench bench-client bench-detect bench-policy bench-replay bench-recovery bench-telemetry bench-web bench-kernels gpu leave-one-out clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 14
 
@@ -48,6 +48,10 @@ drills: $(STAMP) ## every shipped drill with its faults drawn from three hundred
 
 drills-real: $(STAMP) ## every shipped drill and three more done to the real trainer, two ranks on the CPU (about 15 minutes)
 	$(BIN)/python -m pytest -m 'slow and drill' -s tests/integration
+
+trainers-test: $(STAMP) ## unchanged trainers under their profiles, with the real libraries, which it installs (about 5 minutes)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[libraries]'
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests/trainers
 
 bench: $(STAMP)  ## measurements: start-up, memory, decision latency, overhead
 	$(BIN)/python -m pytest -m bench -s tests/bench
