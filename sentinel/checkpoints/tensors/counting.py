@@ -12,6 +12,7 @@ A file whose numbers cannot be counted is told with the reason. It is never dama
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -28,6 +29,7 @@ METADATA = ".metadata"
 BEFORE_1_6 = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."  # torch's legacy magic number, pickled
 BAD_MAX, REASONS_MAX = 100, 20
 BEGINNING = 4096
+RANDOM = re.compile(r"rng[-_.]")  # the state of a random generator is whole numbers, in whatever format
 # Bytes with which text does not go on: control characters but tab, line feed, carriage return and form feed.
 NOT_TEXT = bytes(byte for byte in range(32) if byte not in b"\t\n\r\f")
 
@@ -106,7 +108,7 @@ class Counting:
         beginning = file.read(BEGINNING)
         if beginning.startswith(MAGIC):
             return read_torch_zip(Window(file, 0, size))
-        if is_text(beginning):
+        if is_text(beginning) or RANDOM.match(name.name):
             return [], []
         if beginning.startswith(BEFORE_1_6):
             raise Unreadable("torch wrote it in its format of before version 1.6, which is not read")

@@ -132,7 +132,8 @@ def test_what_is_not_read_is_told_and_text_is_nothing_to_read(tmp_path: Path) ->
     (tmp_path / "weights.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
     (tmp_path / "config.json").write_text('{"layers": 3, "name": "größer"}')
     (tmp_path / "empty").write_bytes(b"")
-    found = count(tmp_path, "old.pt", "quantized.pt", "weights.h5", "config.json", "empty")
+    (tmp_path / "rng-cpu-00000.bin").write_bytes(random.Random(1).randbytes(5056))
+    found = count(tmp_path, "old.pt", "quantized.pt", "weights.h5", "config.json", "empty", "rng-cpu-00000.bin")
     assert found.values == 0
     assert found.unread == (
         "old.pt: torch wrote it in its format of before version 1.6, which is not read",
