@@ -40,7 +40,7 @@ kernels: $(STAMP) ## compile the kernels for every compiler that is here, once f
 unit: kernels    ## the test suite alone
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal -m 'not slow and not bench'
 
-accept: kernels  ## the demonstration with faults drawn from five printed seeds, the trainer's exactness, a night that nothing repairs, a real systemd, the proof of a repair (about 40 minutes)
+accept: kernels  ## the demonstration with faults drawn from five printed seeds, the trainer's exactness, a night that nothing repairs, a real systemd, a wheel that is built and installed, the proof of a repair (about 40 minutes)
 	$(BIN)/python -m pytest -m 'slow and not drill' -s tests/accept tests/integration tests/unit
 
 drills: $(STAMP) ## every shipped drill with its faults drawn from three hundred printed seeds, the crash points that `test` leaves out, four thousand drawn streams (about ten minutes)

@@ -9,16 +9,16 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from cuda_ext.build import build
-from cuda_ext.compilers import find_compiler
-from cuda_ext.registers import read_kernels, summary, table
-from cuda_ext.registry import register, without_kernel
-from cuda_ext.sources import KINDS, BuildError
-from cuda_ext.tiers import KernelsUnavailable, first_line, load
+from .build import build
+from .compilers import find_compiler
+from .registers import read_kernels, summary, table
+from .registry import register, without_kernel
+from .sources import KINDS, BuildError
+from .tiers import KernelsUnavailable, first_line, load
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m cuda_ext", description="Which kernels run here, and why, in one line.")
+    parser = argparse.ArgumentParser(prog=f"python -m {__package__}", description="Which kernels run here, and why, in one line.")
     parser.add_argument("--kernels", metavar="cuda|cpu|torch", help="ask for these, as SENTINEL_KERNELS does")
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--build", action="store_true", help="compile now what would be compiled at first use")

@@ -17,8 +17,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from cuda_ext.compilers import COMPILE_S, Compiler, compile_library, find_compiler
-from cuda_ext.sources import BuildError, Kind, Recipe, cache_folder, recipe, torch_version
+from .compilers import COMPILE_S, Compiler, compile_library, find_compiler
+from .sources import BuildError, Kind, Recipe, cache_folder, recipe, torch_version
 
 __all__ = ["BuildError", "Built", "build", "cached"]
 
@@ -130,7 +130,7 @@ def raise_if_just_failed(failed: Path) -> None:
         return
     if abs(age_s) < FAILED_S:  # a file server's clock may be ahead of ours
         first, _, rest = message.partition("\n")
-        again = "`python -m cuda_ext --build` tries again"
+        again = f"`python -m {__package__} --build` tries again"
         raise BuildError(f"{first} (tried {max(0.0, age_s):.0f} s ago; {again})" + (f"\n{rest}" if rest else ""))
 
 

@@ -9,8 +9,8 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
-from cuda_ext.processes import Programs
-from cuda_ext.sources import BuildError, Kind, Recipe
+from .processes import Programs
+from .sources import BuildError, Kind, Recipe
 
 COMPILE_S = 900.0
 VERSION_S = 60.0

@@ -6,7 +6,7 @@ import re
 import shutil
 from dataclasses import dataclass
 
-from cuda_ext.processes import Programs
+from .processes import Programs
 
 SOURCE = re.compile(r" -c \S*?([^/\s]+)\.cu ")
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")

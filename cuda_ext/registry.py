@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cuda_ext.sources import Kind
+from .sources import Kind
 
 DISPATCH_KEYS: dict[Kind, str] = {"cpu": "CPU", "cuda": "CUDA"}
 
@@ -51,10 +51,10 @@ def declared() -> dict[str, str]:
     """The schema of every op, by name. Imports all files of cuda_ext/ops."""
     import torch
 
-    from cuda_ext import ops
+    from . import ops
 
     for module in pkgutil.iter_modules(ops.__path__):
-        importlib.import_module(f"cuda_ext.ops.{module.name}")
+        importlib.import_module(f"{ops.__name__}.{module.name}")
     schemas = [schema for schema in torch._C._jit_get_all_schemas() if schema.name.startswith("sentinel::")]
     return {schema.name.removeprefix("sentinel::"): str(schema) for schema in sorted(schemas, key=lambda one: str(one.name))}
 

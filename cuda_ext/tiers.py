@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from cuda_ext.build import build, cached, notice
-from cuda_ext.compilers import find_compiler
-from cuda_ext.registry import register
-from cuda_ext.sources import KINDS, PACKAGE, BuildError, Kind, recipe, torch_version
+from .build import build, cached, notice
+from .compilers import find_compiler
+from .registry import register
+from .sources import KINDS, PACKAGE, BuildError, Kind, recipe, torch_version
 
 __all__ = ["ENVIRONMENT", "KernelsUnavailable", "Tier", "load"]
 
@@ -123,7 +123,7 @@ def available(kind: Kind, may_build: bool) -> Tier:
             notice(str(error))
         raise KernelsUnavailable(error.sentence) from error
     if found is None:
-        return Tier(kind, f"{device}; not built yet: it is compiled at first use, or now by `python -m cuda_ext --build`")
+        return Tier(kind, f"{device}; not built yet: it is compiled at first use, or now by `python -m {__package__} --build`")
     return load_once(kind, found[0], f"{device}, {found[1]}")
 
 
@@ -205,7 +205,7 @@ def check_on_gpu(path: Path) -> None:
     found here with a reason, not at the first step of a run. Raises KernelsUnavailable."""
     import torch
 
-    from cuda_ext.ops.grad_stats import grad_stats
+    from .ops.grad_stats import grad_stats
 
     try:
         stats = grad_stats([torch.full((3,), 2.0, device="cuda")], torch.ones((), device="cuda")).tolist()

@@ -13,7 +13,7 @@ from typing import NoReturn
 from .checkpoint.verifying import list_steps
 from .config import Config
 from .config.loading import DEFAULT_PRESET, changed, describe_settings, load_config, preset_names
-from .exits import ConfigError
+from .exits import PROGRAM, ConfigError
 from .faults import OPTIONS, Fault, parse_fault
 from .mesh import mesh_of
 from .schedule import Schedule
@@ -40,7 +40,7 @@ class Launch:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message}; see python -m trainer --help")
+        raise ConfigError(f"{message}; see python -m {PROGRAM} --help")
 
 
 class _Settings(argparse.Action):
@@ -113,7 +113,7 @@ def check_out_dir(launch: Launch) -> None:
 
 def _build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="python -m trainer",
+        prog=f"python -m {PROGRAM}",
         description="Pretrain a GPT under FSDP2. Start one process per rank with torchrun, or a single process plainly. With "
         "SENTINEL_RUN_DIR and SENTINEL_ATTEMPT it obeys the run directory. Without settings it trains a byte-level model of "
         "about a million parameters on this machine's Python standard library.",

@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 
+PROGRAM = __name__.partition(".")[0]  # as `python -m` starts it: trainer in a checkout, sentinel_trainer out of a wheel
 FINISHED, CRASHED, BAD_CONFIG, BAD_DATA, NON_FINITE, STOPPED = 0, 1, 3, 4, 5, 6
 INTERRUPTED = 130  # a person's Ctrl-C without a supervisor, as shells count it
 

@@ -16,7 +16,7 @@ from .checkpoint.listing import folder_of, place_of
 from .checkpoint.verifying import Verified, list_steps, name_of, verify
 from .config import Config
 from .config.loading import changed, checked
-from .exits import ConfigError, DataError, TrainerError
+from .exits import PROGRAM, ConfigError, DataError, TrainerError
 from .printable import printable
 
 if TYPE_CHECKING:
@@ -101,11 +101,11 @@ def model_of(found: Verified, config: Config, device: object) -> GPT:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message}; see python -m trainer.sample --help")
+        raise ConfigError(f"{message}; see python -m {PROGRAM}.sample --help")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m trainer.sample", description="Print a text that the model of a checkpoint continues.")
+    parser = _Parser(prog=f"python -m {PROGRAM}.sample", description="Print a text that the model of a checkpoint continues.")
     add = parser.add_argument
     add("place", type=Path, metavar="RUN_DIR", help="a run directory, or a trainer's --out-dir")
     add("--step", type=int, metavar="N", help="of this checkpoint (default: the newest that holds)")

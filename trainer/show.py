@@ -16,10 +16,10 @@ from sentinel.client import Spec, SpecError, loads, read_spec
 from sentinel.client.run_layout import attempts_folder, spec_path
 
 from .data_order import Order, Position
-from .exits import ConfigError, TrainerError
+from .exits import PROGRAM, ConfigError, TrainerError
 from .printable import printable
 
-MODULE = "trainer"
+MODULES = (PROGRAM, "trainer", "sentinel_trainer")  # an attempt may be older than the installation
 
 
 def newest_attempt(run_dir: Path) -> int:
@@ -34,13 +34,14 @@ def newest_attempt(run_dir: Path) -> int:
 def show(run_dir: Path, attempt: int, index: int) -> str:
     """What a person reads about a sample. Raises TrainerError and SpecError."""
     spec = read_spec(spec_path(run_dir, attempt))
-    if MODULE not in spec.argv:
-        raise ConfigError(f"attempt {attempt} runs {' '.join(spec.argv)!r}, which is not the bundled trainer (-m {MODULE})")
+    module = next((name for name in MODULES if name in spec.argv), None)
+    if module is None:
+        raise ConfigError(f"attempt {attempt} runs {' '.join(spec.argv)!r}, which is not the bundled trainer (-m {PROGRAM})")
     from .command_line import parse_arguments
     from .data import open_corpus  # torch comes with it
     from .fault_injection.data import PoisonedLoader
 
-    launch = parse_arguments(spec.argv[spec.argv.index(MODULE) + 1 :])
+    launch = parse_arguments(spec.argv[spec.argv.index(module) + 1 :])
     config = launch.config
     position = _position(run_dir, spec, Position.first(config.data_seed))
     corpus = open_corpus(config)
@@ -67,7 +68,7 @@ def _position(run_dir: Path, spec: Spec, first: Position) -> Position:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m trainer.show", description="Print the text of one training sample.")
+    parser = argparse.ArgumentParser(prog=f"python -m {PROGRAM}.show", description="Print the text of one training sample.")
     parser.add_argument("run_dir", type=Path, help="the directory of a supervised run")
     parser.add_argument("--sample", type=int, required=True, metavar="N", help="its index in the data order")
     parser.add_argument("--attempt", type=int, metavar="K", help="in the data order of this attempt; default the newest")

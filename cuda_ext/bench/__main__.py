@@ -13,21 +13,21 @@ from typing import Any
 
 import torch
 
-import cuda_ext
-from cuda_ext import bench
-from cuda_ext.bench import record, table
-from cuda_ext.bench.harness import OURS, keep_memory, measure
-from cuda_ext.build import BuildError, build
-from cuda_ext.registry import declared, register
-from cuda_ext.sources import Kind
-from cuda_ext.tiers import KernelsUnavailable, load
+from .. import __all__ as ops_there
+from .. import bench
+from ..build import BuildError, build
+from ..registry import declared, register
+from ..sources import Kind
+from ..tiers import KernelsUnavailable, load
+from . import record, table
+from .harness import OURS, keep_memory, measure
 
 _without = torch.library.Library("sentinel_bare", "DEF")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     ops = benched()
-    parser = argparse.ArgumentParser(prog="python -m cuda_ext.bench", description="Every op beside what it replaces.")
+    parser = argparse.ArgumentParser(prog=f"python -m {__package__}", description="Every op beside what it replaces.")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="the GPU where there is one")
     parser.add_argument("--op", action="append", choices=ops, metavar="NAME", help=f"only these: {', '.join(ops)}")
     parser.add_argument("--rounds", type=int, default=30, metavar="N", help="turns of every way, 4 or more (30)")
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         tier = load(kind)
     except KernelsUnavailable as error:
-        print(f"cuda_ext.bench: {error}", file=sys.stderr)
+        print(f"{__package__}: {error}", file=sys.stderr)
         return 1
     print(tier, flush=True)
     device = torch.device(kind)
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def benched() -> list[str]:
     """The ops that have cases in a file of their name."""
-    return sorted({module.name for module in pkgutil.iter_modules(bench.__path__)} & set(cuda_ext.__all__))
+    return sorted({module.name for module in pkgutil.iter_modules(bench.__path__)} & set(ops_there))
 
 
 def run(op: str, device: torch.device, bare: Any, rounds: int) -> Iterator[dict[str, Any]]:
@@ -67,7 +67,7 @@ def run(op: str, device: torch.device, bare: Any, rounds: int) -> Iterator[dict[
     one op hides no other's figures."""
     results: dict[str, Any] = {"cases": [], "failed": "it was ended"}
     try:
-        for case in importlib.import_module(f"cuda_ext.bench.{op}").cases(device):
+        for case in importlib.import_module(f"{bench.__name__}.{op}").cases(device):
             results["cases"].append(asdict(measure(case, device, bare=bare, rounds=rounds)))
             print(table.lines(results["cases"][-1]), flush=True)
             yield results

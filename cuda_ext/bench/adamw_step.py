@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from cuda_ext.bench.grad_stats import cases_of, goal_of, norm_and_count
-from cuda_ext.bench.harness import Case, Way
+from .grad_stats import cases_of, goal_of, norm_and_count
+from .harness import Case, Way
 
 CONTROL = [1e-4, 0.9, 0.95, 1e-8, 0.1, 1.0, 0.0]
 ALONE, PAIR = 28, 32  # bytes a parameter

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cuda_ext.bench.harness import Case, Way, compiled, installed
-from cuda_ext.reference import add_norm as reference
+from ..reference import add_norm as reference
+from .harness import Case, Way, compiled, installed
 
 EPS = 1e-5
 MOVED_BYTES = {"cuda": 1 << 30, "cpu": 1 << 27}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import torch
 
-from cuda_ext.bench.harness import Case
+from .harness import Case
 
 SMALL = "2000 of 768"
 

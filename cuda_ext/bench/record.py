@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from cuda_ext.compilers import find_compiler
-from cuda_ext.sources import PACKAGE, BuildError, Kind, recipe
+from ..compilers import find_compiler
+from ..sources import PACKAGE, BuildError, Kind, recipe
 
 RESULTS = PACKAGE / "bench" / "results"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from cuda_ext.bench.harness import BARE, OURS
-from cuda_ext.bench.record import RESULTS, newest
-from cuda_ext.sources import PACKAGE
+from ..sources import PACKAGE
+from .harness import BARE, OURS
+from .record import RESULTS, newest
 
 README = PACKAGE / "README.md"
 BEGIN, END = "<!-- measured: written by cuda_ext.bench.table -->", "<!-- /measured -->"

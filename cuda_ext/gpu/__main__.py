@@ -22,8 +22,8 @@ from typing import Any
 
 import torch
 
-from cuda_ext.bench import record, table
-from cuda_ext.gpu.stages import STAGES, run_stage
+from ..bench import record, table
+from .stages import STAGES, run_stage
 
 TESTS = table.README.parents[1] / "tests" / "gpu"
 OUTCOME_NAMES = {True: "ok", False: "FAILED", None: "not run"}
@@ -31,7 +31,7 @@ OUTCOME_NAMES = {True: "ok", False: "FAILED", None: "not run"}
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m cuda_ext.gpu", description="All that a machine with a GPU can tell, and kept."
+        prog=f"python -m {__package__}", description="All that a machine with a GPU can tell, and kept."
     )
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"only these: {', '.join(STAGES)}")
     parser.add_argument("--copy-to", type=Path, metavar="DIR", help="leave a copy of record and README there too")
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not torch.cuda.is_available():
         print(
             f"cuda_ext.gpu: no GPU is visible to torch {torch.__version__}; "
-            "`python -m cuda_ext --check` compiles the kernels without one",
+            f"`python -m {__package__.partition('.')[0]} --check` compiles the kernels without one",
             file=sys.stderr,
         )
         return 1

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cuda_ext.compilers import find_compiler
-from cuda_ext.processes import Programs
-from cuda_ext.sources import PACKAGE, BuildError
+from ..compilers import find_compiler
+from ..processes import Programs
+from ..sources import PACKAGE, BuildError
 
 KEPT_CHARACTERS = 6000
 NO_TESTS_RAN = 5

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
-from cuda_ext.reference.adamw_step import adamw_step as _reference
-from cuda_ext.registry import declare
+from ..reference.adamw_step import adamw_step as _reference
+from ..registry import declare
 
 __all__ = ["CONTROLS", "adamw_step"]
 

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cuda_ext.checks import check, check_tensor
-from cuda_ext.reference import add_norm as reference
-from cuda_ext.registry import declare
+from ..checks import check, check_tensor
+from ..reference import add_norm as reference
+from ..registry import declare
 
 
 def add_norm(

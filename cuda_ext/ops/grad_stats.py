@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
-from cuda_ext.reference.grad_stats import grad_stats as _reference
-from cuda_ext.registry import declare
+from ..reference.grad_stats import grad_stats as _reference
+from ..registry import declare
 
 __all__ = ["grad_stats"]
 

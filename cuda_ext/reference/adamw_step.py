@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from cuda_ext.checks import check, check_tensor, check_tensors
+from ..checks import check, check_tensor, check_tensors
 
 OP = "adamw_step"
 CONTROLS = 7

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from cuda_ext.checks import check_tensor, check_tensors
+from ..checks import check_tensor, check_tensors
 
 OP = "grad_stats"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cuda_ext.checks import check, check_tensor
+from ..checks import check, check_tensor
 
 WIDEST = 2**31 - 1  # columns; rows × columns may be more
 

@@ -17,8 +17,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
+from sentinel.checkpoints.tensors.counting import Counting
 from sentinel.client.run_layout import CHECKPOINTS
 from sentinel.client.strict_json import as_float, loads
 
@@ -27,6 +28,7 @@ PRUNED = ".pruned-"  # prefix of a checkpoint that is being deleted
 ENTRIES_MAX = 100_000
 LARGEST_INT = 2**53  # beyond it JSON numbers are not whole in every language
 MANIFEST_BYTES_MAX = 64 << 20
+BLOCK_BYTES = 1 << 20
 NUMBERS_MAX = 256  # of a manifest that are looked at
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)  # any other says only that it cannot be seen now
 _NAME = re.compile(r"step-(\d{1,15})")
@@ -86,8 +88,9 @@ def read_checkpoint(run_dir: Path, name: str) -> CheckpointFound | None:
     return CheckpointFound(step, f"{CHECKPOINTS}/{name}", _whole(manifest.get("attempt")) or 0, _cursor(manifest), digest)
 
 
-def verify_checkpoint(path: Path) -> Verification:
-    """Compare size and sha256 of every file with the manifest. Reads all of it: seconds per gigabyte.
+def verify_checkpoint(path: Path, counting: Counting | None = None) -> Verification:
+    """Compare size and sha256 of every file with the manifest. Reads all of it, once: seconds per gigabyte. `counting` sees every
+    byte on the way, and counts the values that are not finite.
 
     Raises OSError for what cannot be read now (a stale handle, an I/O error, no rights, too many open files): that says
     nothing about the checkpoint. A file that is absent, of another size, or of another digest is damage.
@@ -105,8 +108,11 @@ def verify_checkpoint(path: Path) -> Verification:
         return Verification(False, f"{path}: the manifest is of step {written!r}, the directory is not", digest)
     count, size = 0, 0
     try:
-        for name, bytes_expected, sha256 in _listed_files(manifest):
-            problem = _check_file(path, name, bytes_expected, sha256)
+        listed = tuple(_listed_files(manifest))
+        if counting is not None:
+            counting.expect(name for name, _, _ in listed)
+        for name, bytes_expected, sha256 in listed:
+            problem = _check_file(path, name, bytes_expected, sha256, counting)
             if problem:
                 return Verification(False, problem, digest)
             count, size = count + 1, size + bytes_expected
@@ -154,7 +160,7 @@ def _listed_files(manifest: Mapping[str, Any]) -> Iterator[tuple[str, int, str]]
         yield name, size, sha256
 
 
-def _check_file(path: Path, name: str, size: int, sha256: str) -> str:
+def _check_file(path: Path, name: str, size: int, sha256: str, counting: Counting | None = None) -> str:
     """What is wrong with one file, empty when nothing is. Its name is a trainer's, or what a sick disk made of it: no
     terminal takes a command from it."""
     place = str(path / name) if name.isprintable() else f"{path}/{name!r}"
@@ -163,7 +169,7 @@ def _check_file(path: Path, name: str, size: int, sha256: str) -> str:
             actual = os.fstat(file.fileno()).st_size
             if actual != size:
                 return f"{place}: {actual} bytes, the manifest says {size}"
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            digest = hashlib.file_digest(file, "sha256").hexdigest() if counting is None else _counted(file, name, size, counting)
     except UnicodeEncodeError:
         return f"{place}: is no name of a file"
     except OSError as error:
@@ -171,6 +177,17 @@ def _check_file(path: Path, name: str, size: int, sha256: str) -> str:
             raise
         return f"{place}: cannot be read ({error.strerror})"
     return "" if digest == sha256.lower() else f"{place}: sha256 is {digest[:12]}…, the manifest says {sha256[:12]}…"
+
+
+def _counted(file: BinaryIO, name: str, size: int, counting: Counting) -> str:
+    """The digest of an open file, whose values are counted as they are read."""
+    count, digest, offset = counting.begin(name, size), hashlib.sha256(), 0
+    while block := file.read(BLOCK_BYTES):
+        digest.update(block)
+        count.feed(offset, block)
+        offset += len(block)
+    counting.end(name, count)
+    return digest.hexdigest()
 
 
 def read_numbers(path: Path) -> dict[str, float]:

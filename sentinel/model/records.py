@@ -56,6 +56,36 @@ class SavedNorm:
 
 
 @dataclass(frozen=True, slots=True)
+class BadTensor:
+    """A tensor of a checkpoint's file with values that are not finite: how many it has in all, how many are NaN and how many
+    infinite. `has_number`: another value of it is finite and not zero."""
+
+    file: str
+    name: str
+    values: int
+    nan: int
+    infinite: int
+    has_number: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SavedValues:
+    """The floating-point values in a checkpoint's files, looked at one by one.
+
+    Attributes:
+        files: how many files hold such values; values: how many they are.
+        bad: the tensors with values that are not finite, those with NaN first; more_bad: how many such tensors are left out.
+        unread: which values could not be counted, and why, in words.
+    """
+
+    files: int
+    values: int
+    bad: tuple[BadTensor, ...] = ()
+    more_bad: int = 0
+    unread: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SavedNumbers:
     """A checkpoint whose every byte is as its manifest says.
 
@@ -64,6 +94,7 @@ class SavedNumbers:
         checked: what was compared, in words.
         numbers: the manifest's `metrics` by name, NaN and infinities among them; empty where it has none.
         norm: its own norm beside the recorded one; older: that of the next older checkpoint. None where there is no such number.
+        values: what its files hold; None where nobody looked.
     """
 
     digest: str
@@ -71,6 +102,7 @@ class SavedNumbers:
     numbers: tuple[tuple[str, float], ...] = ()
     norm: SavedNorm | None = None
     older: SavedNorm | None = None
+    values: SavedValues | None = None
 
 
 @dataclass(frozen=True, slots=True)

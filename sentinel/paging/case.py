@@ -30,6 +30,7 @@ from sentinel.paging.case_answers import AnswerCommand, answers
 from sentinel.paging.masking import mask, one_line, plain, secret_values
 from sentinel.policy.schema_paging import Paging
 from sentinel.run_files.stream import read_steps, read_world_size
+from sentinel.shipped import shipped_folder
 
 ENGINE_CHARS_MAX = 4000
 SECTION_CHARS_MAX = 6000
@@ -37,7 +38,7 @@ FACT_CHARS_MAX = 200
 LINE_CHARS_MAX = 1000
 BEFORE_STEPS, BEHIND_STEPS = 120, 40
 INDENT, WIDTH = 8, 92
-RUNBOOK = Path(__file__).resolve().parents[2] / "deploy" / "RUNBOOK.md"
+RUNBOOK = shipped_folder("deploy") / "RUNBOOK.md"
 METRIC_OF = {  # of journals whose incidents do not name theirs
     Kind.LOSS_SCALE_COLLAPSE: "loss_scale", Kind.GENERALISATION: "val_loss", Kind.SLOWDOWN: "step_time_s",
 }

@@ -1,6 +1,10 @@
 """Do the numbers of a checkpoint hold, whose every byte is as its manifest says? Judged from what the manifest says of the saved
 state and from what the stream recorded around its step.
 
+*Counted*: no value in the tensors of its files is NaN, and none is infinite in a tensor that also holds ordinary numbers. Two
+kinds of tensors are no weights: one of zeros and infinities alone is a mask; one of a single value is a loss, or the best score
+before there was one.
+
 *Finite*: every norm of the state (`param_norm`, `adam_…`) is a number, and `nonfinite`, the count of elements that are none, is
 0. `loss` and `grad_norm` only say where the save stood: the gradient of an update that was left out may be infinite over a
 sound state.
@@ -21,7 +25,7 @@ from itertools import pairwise
 from math import isfinite
 
 from sentinel.model.attempts import Evidence
-from sentinel.model.records import SavedNorm, SavedNumbers
+from sentinel.model.records import BadTensor, SavedNorm, SavedNumbers, SavedValues
 
 RATIO = 0.005
 CHANGES = 4.0
@@ -42,7 +46,44 @@ class NumbersVerdict:
 
 
 def judge_numbers(saved: SavedNumbers) -> NumbersVerdict:
-    """Without numbers, or without rows to compare with, its bytes are all there is."""
+    """By its values where they were counted, then by what its manifest tells. Without either its bytes are all there is."""
+    values = saved.values
+    if values is not None and (damaged := [bad for bad in values.bad if is_damaged(bad)]):
+        return NumbersVerdict("numbers", _bad_words(damaged, values))
+    told = _judge_told(saved)
+    if values is None or told.evidence:
+        return told
+    is_counted = values.values > 0 and not values.unread
+    return NumbersVerdict("", "; ".join([told.reason, *_values_words(values)]), told.is_known or is_counted)
+
+
+def is_damaged(bad: BadTensor) -> bool:
+    """Whether it is a tensor of the model or its optimizer, as far as that can be told from its values."""
+    return bad.values > 1 and (bad.nan > 0 or bad.has_number)
+
+
+def _bad_words(damaged: list[BadTensor], values: SavedValues) -> str:
+    worst = max(damaged, key=lambda bad: bad.nan + bad.infinite)
+    named = f"{worst.file} ({worst.name})" if worst.name else worst.file
+    more = len(damaged) - 1 + values.more_bad
+    others = f", and some of {more:,} more tensor{'s' if more > 1 else ''}" if more else ""
+    return f"{worst.nan + worst.infinite:,} of {worst.values:,} values of {named} are not finite{others}"
+
+
+def _values_words(values: SavedValues) -> list[str]:
+    """Empty where its files hold no tensors of floating-point numbers."""
+    parts = [f"all {values.values:,} values of its tensors are finite"] if values.values else []
+    if values.bad:
+        count = sum(bad.nan + bad.infinite for bad in values.bad)
+        parts = [f"{count:,} of {values.values:,} values of its tensors are not finite, in masks and single values alone"]
+    if values.unread:
+        more = f" (and {len(values.unread) - 1} more)" if len(values.unread) > 1 else ""
+        parts.append(f"not counted: {values.unread[0]}{more}")
+    return parts
+
+
+def _judge_told(saved: SavedNumbers) -> NumbersVerdict:
+    """By the manifest, and by the rows that were recorded around its step."""
     numbers = dict(saved.numbers)
     if not numbers:
         return NumbersVerdict("", f"{saved.checked}; its manifest tells no numbers", is_known=False)

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import sentinel
 from sentinel.channels import registry as _registry  # noqa: F401 - completes the language
 from sentinel.errors import PolicyError, Problem
 from sentinel.policy.problems import did_you_mean, print_problems
@@ -24,12 +23,12 @@ from sentinel.policy.schema import Policy
 from sentinel.policy.schema_problems import validate_policy
 from sentinel.policy_files.layers import Layers, SourceFile
 from sentinel.policy_files.yaml_positions import read_yaml, write_yaml
+from sentinel.shipped import shipped_folder
 
 SIZE_MAX_BYTES = 256 * 1024
 FILES_MAX = 8  # a policy, what it extends, what that extends …: nobody follows more
 
-# Beside the package `sentinel` that runs, and not by import: a folder `policies` where it is started is somebody else's.
-SHIPPED = Path(sentinel.__file__).resolve().parents[1] / "policies"
+SHIPPED = shipped_folder("policies")
 _NAME = re.compile(r"(?:policies/)?([A-Za-z0-9_-]+)(?:\.ya?ml)?")
 
 

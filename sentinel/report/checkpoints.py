@@ -14,6 +14,7 @@ from sentinel.checkpoints.files import list_entries, read_size, step_of_name
 from sentinel.client.run_layout import CHECKPOINTS
 from sentinel.errors import GiveUp, SentinelError, UsageError
 from sentinel.journal.run_file import find_run_file
+from sentinel.model.records import SavedValues
 from sentinel.model.state import RunState
 from sentinel.plan.checkpoint_validation import judge_numbers
 from sentinel.plan.retention import judge_retention, rule_of, why_not_now
@@ -95,14 +96,32 @@ def _verdict_word(document: dict[str, Any]) -> str:
 
 
 def _verified(run_dir: Path, step: int, path: str) -> dict[str, Any]:
+    unseen = {"step": step, "path": path, "numbers": "unknown", "values": None}
     try:
-        verdict = judge_numbers(verify_saved(run_dir, run_dir / path))
+        saved = verify_saved(run_dir, run_dir / path)
     except GiveUp as damage:
-        return {"step": step, "path": path, "ok": False, "numbers": "unknown", "why": str(damage)}
+        return unseen | {"ok": False, "why": str(damage)}
     except OSError as error:
-        return {"step": step, "path": path, "ok": None, "numbers": "unknown", "why": f"it cannot be read now: {error.strerror}"}
+        return unseen | {"ok": None, "why": f"it cannot be read now: {error.strerror}"}
+    verdict = judge_numbers(saved)
     numbers = "unknown" if not verdict.is_known else "wrong" if verdict.evidence else "hold"
-    return {"step": step, "path": path, "ok": not verdict.evidence, "numbers": numbers, "why": verdict.reason}
+    seen = {"ok": not verdict.evidence, "numbers": numbers, "why": verdict.reason}
+    return unseen | seen | {"values": _values(saved.values) if saved.values is not None else None}
+
+
+def _values(values: SavedValues) -> dict[str, Any]:
+    return {
+        "files": values.files,
+        "counted": values.values,
+        "nan": sum(bad.nan for bad in values.bad),
+        "infinite": sum(bad.infinite for bad in values.bad),
+        "tensors": [
+            {"file": bad.file, "tensor": bad.name, "values": bad.values, "nan": bad.nan, "infinite": bad.infinite}
+            for bad in values.bad
+        ],
+        "more_tensors": values.more_bad,
+        "not_counted": list(values.unread),
+    }
 
 
 def _kept(state: RunState, policy: Policy, trusts: Sequence[Trust]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sentinel.checkpoints.files import list_checkpoints, read_checkpoint, read_numbers, verify_checkpoint
+from sentinel.checkpoints.tensors.counting import Counting
 from sentinel.errors import GiveUp
 from sentinel.model.records import SavedNorm, SavedNumbers
 from sentinel.telemetry.lineage import read_history, read_own
@@ -14,11 +15,13 @@ ROWS = 20
 
 
 def verify_saved(run_dir: Path, path: Path) -> SavedNumbers:
-    """Check every byte, then read its numbers. What is missing or damaged of the streams is left out.
+    """Check every byte and count the values that are not finite, then read the numbers of its manifest.
+    What is missing or damaged of the streams is left out.
 
     Raises GiveUp with what is wrong with its bytes, OSError for what cannot be read now.
     """
-    whole = verify_checkpoint(path)
+    counting = Counting(path)
+    whole = verify_checkpoint(path, counting)
     if not whole.ok:
         raise GiveUp(whole.reason)
     numbers, found = read_numbers(path), read_checkpoint(run_dir, path.name)
@@ -26,7 +29,7 @@ def verify_saved(run_dir: Path, path: Path) -> SavedNumbers:
     if found is not None and NORM in numbers:
         norm = SavedNorm(found.step, numbers[NORM], _recorded(run_dir, found.attempt, found.step))
     older = _older(run_dir, norm.step) if norm is not None else None
-    return SavedNumbers(whole.digest or "", whole.reason, tuple(numbers.items()), norm, older)
+    return SavedNumbers(whole.digest or "", whole.reason, tuple(numbers.items()), norm, older, counting.found())
 
 
 def _older(run_dir: Path, step: int) -> SavedNorm | None:

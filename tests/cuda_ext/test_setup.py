@@ -36,15 +36,15 @@ def build_in(project: Path, **environ: str) -> Path:
     """The package as a wheel would hold it."""
     command = [sys.executable, "setup.py", "-q", "build", "--build-lib", "made"]
     subprocess.run(command, cwd=project, env=os.environ | environ, capture_output=True, timeout=120, check=True)
-    return project / "made" / "cuda_ext"
+    return project / "made" / "sentinel_kernels"
 
 
 @pytest.mark.usefixtures("script_compiler")
 def test_with_torch_and_a_compiler_the_library_is_in_the_package_with_its_digest(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (project / "made" / "cuda_ext" / "built").mkdir(parents=True)
-    (project / "made" / "cuda_ext" / "built" / "_C_former.so").touch()
+    (project / "made" / "sentinel_kernels" / "built").mkdir(parents=True)
+    (project / "made" / "sentinel_kernels" / "built" / "_C_former.so").touch()
     made = build_in(project)
     assert sorted(path.name for path in (made / "built").iterdir()) == ["_C.json", "_C.so"], "no CUDA source, nothing of before"
     monkeypatch.setattr(tiers, "PACKAGE", made)

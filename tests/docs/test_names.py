@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("sentinel", "trainer", "cuda_ext")
 FOLDERS = (*PACKAGES, "tests", "docs", "deploy", "policies")
 SOURCES = {package: sorted((ROOT / package).rglob("*.py")) for package in PACKAGES}
+SETUP = ROOT / "setup.py"
 NOT_OF_TODAY = ("LOG.md", "vendor/README.md")  # what was tried stands under the names of its time; a library has names of its own
 PAGES = [
     page
@@ -35,7 +36,8 @@ def words() -> frozenset[str]:
     for folder in FOLDERS:
         for path in [ROOT / folder, *(ROOT / folder).rglob("*")]:
             found |= {path.name, *re.findall(r"\w+", path.stem)}
-    for path in (path for sources in SOURCES.values() for path in sources):
+    found.add(SETUP.name)  # names the packages of a wheel
+    for path in (SETUP, *(path for sources in SOURCES.values() for path in sources)):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             for kind in ("id", "attr", "arg", "name"):
                 found |= set(str(getattr(node, kind, "")).split("."))

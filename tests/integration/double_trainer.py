@@ -1,12 +1,14 @@
 """A conforming trainer in one process and no torch: PROTOCOL.md through `sentinel.client`, a step in a few milliseconds.
 
     python double_trainer.py STEPS STEP_S [--bad A-B] [--kill N] [--hang N] [--crash N] [--oom N]
-                             [--exit CODE] [--die] [--missing] [--ranks N] [--slow RANK] [--unsaved N] [--hurried]
+                             [--exit CODE] [--die] [--missing] [--ranks N] [--slow RANK] [--unsaved N]
+                             [--nan N] [--hurried]
 
 The loss is a pure function of the step and of the damage in the state, so two runs can be compared value by value. Training
 on a bad sample damages the state; the damage stands in the checkpoints. Faults strike once per run, recorded durably.
 `--ranks N` speaks for so many ranks, of which the slow one takes four step times for its data while the others wait in forward;
-after step `--unsaved N` nothing is saved any more. `--hurried`: steps take no time once RUN_DIR/hurry is there.
+after step `--unsaved N` nothing is saved any more. `--nan N`: a safetensors file lies in each checkpoint, from step N of the
+first attempt on with a NaN in it. `--hurried`: steps take no time once RUN_DIR/hurry is there.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import hashlib
 import math
 import os
 import signal
+import struct
 import sys
 import threading
 from pathlib import Path
@@ -54,14 +57,20 @@ def take(cursor: int, skip: list[tuple[int, int]]) -> tuple[list[list[int]], int
     return ranges, cursor
 
 
-def save(session: Session, state: dict[str, float], step: int) -> None:
+def save(session: Session, state: dict[str, float], step: int, weight: float | None = None) -> None:
+    """`weight`: one of the values of its safetensors file; None: it has no such file."""
     folder = session.run_dir / "checkpoints"
     folder.mkdir(exist_ok=True)
     aside = folder / f".step-{step:08d}.{os.getpid()}.tmp"
     aside.mkdir()
-    data = dumps(state).encode()
-    write_atomically(aside / "state.json", data)
-    files = {"state.json": {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}}
+    contents = {"state.json": dumps(state).encode()}
+    if weight is not None:
+        header = b'{"layer.3.weight":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}'
+        contents["model.safetensors"] = struct.pack("<Q", len(header)) + header + struct.pack("<4f", 1.0, 0.5, weight, 0.0)
+    files = {}
+    for name, data in contents.items():
+        write_atomically(aside / name, data)
+        files[name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     manifest = {"v": 1, "step": step, "attempt": session.attempt, "cursor": state["cursor"], "files": files}
     write_atomically(aside / "manifest.json", dumps(manifest).encode())
     if not session.may_commit():
@@ -95,7 +104,7 @@ def main() -> int:
     parser.add_argument("steps", type=int)
     parser.add_argument("step_s", type=float)
     parser.add_argument("--bad")
-    for name in ("kill", "hang", "crash", "exit", "oom", "slow", "unsaved"):
+    for name in ("kill", "hang", "crash", "exit", "oom", "slow", "unsaved", "nan"):
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--hurried", action="store_true")
@@ -164,7 +173,8 @@ def main() -> int:
         is_due = step % SAVE_EVERY == 0 or step == options.steps or stop == "stop_after_checkpoint"
         is_due = is_due and (options.unsaved is None or step <= options.unsaved)
         if is_due and not (session.run_dir / "checkpoints" / f"step-{step:08d}").exists():
-            save(session, state, step)
+            is_nan = options.nan is not None and step >= options.nan and session.attempt == 1
+            save(session, state, step, None if options.nan is None else math.nan if is_nan else 0.25)
         if stop in ("stop_after_checkpoint", "stop_now"):
             session.end(step, "stopped_on_request")
             session.record_exit(6, step=step)

@@ -90,10 +90,20 @@ def test_weights_that_are_not_those_of_the_manifest_are_refused_when_they_are_lo
             assert [again[step][name] for step in range(5, 9)] == [before[step][name] for step in range(5, 9)], "bit for bit"
 
 
-def test_a_manifest_of_an_older_version_tells_no_numbers_and_is_believed(launch):
+def test_a_manifest_of_an_older_version_tells_no_numbers_and_what_lies_in_the_shards_is_counted(launch, tmp_path):
     first = launch(1, "--set", "schedule.steps=8").finish()
     manifest = manifest_of(first, 8)
     manifest["metrics"] = manifest.pop("recent")  # where the last step lines stood before
     (folder_of(first, 8) / "manifest.json").write_text(json.dumps(manifest))
-    assert judge_numbers(verify_saved(first.run_dir, folder_of(first, 8))).reason.endswith("its manifest tells no numbers")
+    saved = verify_saved(first.run_dir, folder_of(first, 8))
+    state = read_state(folder_of(first, 8), tmp_path / "whole.pt")
+    tensors = [value for value in state.values() if torch.is_tensor(value) and value.is_floating_point()]
+    assert saved.values.values == sum(value.numel() for value in tensors)
+    verdict = judge_numbers(saved)
+    assert (verdict.evidence, verdict.is_known) == ("", True)
+    assert f"its manifest tells no numbers; all {saved.values.values:,} values of its tensors are finite" in verdict.reason
     assert launch(2, "--set", "schedule.steps=9", resume=8).finish().receipt()["resume_step"] == 8
+    tamper(folder_of(first, 8), tmp_path / "whole.pt", float("nan"))
+    verdict = judge_numbers(verify_saved(first.run_dir, folder_of(first, 8)))
+    assert verdict.evidence == "numbers"
+    assert "values of __0_0.distcp (model." in verdict.reason

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sentinel.model.facts import CheckpointCondemned
 from tests.integration.forked_sentinel import run_sentinel
 from tests.integration.supervised import Supervised, double, wait_for
 
@@ -35,6 +36,20 @@ def test_a_killed_trainer_is_resumed_and_ends_as_if_nothing_had_happened(place: 
     assert not run.living()
     assert "rank 0 was killed by SIGKILL" in (place / "incidents/0001/report.html").read_text(), "told by itself"
     assert "1 incident," in (place / "report.html").read_text()
+
+
+def test_a_checkpoint_with_nan_in_its_weights_is_not_resumed_from(place: Path) -> None:
+    """The manifest tells no numbers: only the file does."""
+    run = Supervised(place, double(200, kill=130, nan=125)).start()
+    assert run.wait() == 0, run.log
+    (incident,) = run.incidents()
+    assert (incident["kind"], incident["state"]) == ("crash", "recovered")
+    assert incident["remedies"][-1]["rollback_to_step"] == 100
+    condemned = [entry.fact for entry in run.facts() if isinstance(entry.fact, CheckpointCondemned)]
+    assert [(fact.step, fact.evidence) for fact in condemned] == [(125, "numbers")]
+    assert condemned[0].reason == "1 of 4 values of model.safetensors (layer.3.weight) are not finite"
+    said = run_sentinel("checkpoints", "verify", str(place))
+    assert "all 4 values of its tensors are finite" in said.stdout
 
 
 def test_a_hang_is_found_by_the_runs_own_pace_and_ended(place: Path) -> None:

@@ -1,4 +1,4 @@
-"""The trainer names itself nowhere in its imports, so it runs under whatever name it is installed."""
+"""Trainer and kernels name themselves nowhere in their imports, so they run under whatever names they are installed."""
 
 from __future__ import annotations
 
@@ -9,24 +9,27 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = sorted((ROOT / "trainer").rglob("*.py"))
+SOURCES = {name: sorted((ROOT / name).rglob("*.py")) for name in ("trainer", "cuda_ext")}
 
 
 def relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def test_the_trainer_imports_itself_by_relative_names() -> None:
+@pytest.mark.parametrize("package", SOURCES)
+def test_a_package_with_two_names_imports_itself_by_relative_names(package: str) -> None:
     faults = []
-    for path in SOURCES:
+    for path in SOURCES[package]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             absolute = isinstance(node, ast.ImportFrom) and node.level == 0
             names = [node.module or ""] if absolute else []
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            named = [name for name in names if name.split(".")[0] == "trainer"]
+            named = [name for name in names if name.split(".")[0] == package]
             faults += [f"{relative(path)}:{node.lineno} imports {name}; write it with leading dots" for name in named]
-    assert SOURCES
+    assert SOURCES[package]
     assert not faults, "\n".join(faults)
 
 

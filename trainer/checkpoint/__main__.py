@@ -71,11 +71,11 @@ def export(args: argparse.Namespace) -> int:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message}; see python -m trainer.checkpoint --help")
+        raise ConfigError(f"{message}; see python -m {__package__} --help")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m trainer.checkpoint", description=__doc__, allow_abbrev=False)
+    parser = _Parser(prog=f"python -m {__package__}", description=__doc__, allow_abbrev=False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
 
     def command(name: str, act: Callable[[argparse.Namespace], int], help_text: str) -> argparse.ArgumentParser:

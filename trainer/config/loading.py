@@ -13,7 +13,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from yamlcore import CoreLoader
 
-from ..exits import ConfigError
+from ..exits import PROGRAM, ConfigError
 from .sections import Config
 
 PRESETS = Path(__file__).parent.parent / "presets"
@@ -179,7 +179,7 @@ def _sentence(problem: Any, places: Places) -> str:
     where = f"{place}: {name}" if place is not None and place != "--set" else f"--set {name}" if place else name
     if problem["type"] == "extra_forbidden":
         near = difflib.get_close_matches(name, _settings(), n=1, cutoff=0.5)
-        remedy = f"did you mean {near[0]}?" if near else "python -m trainer --settings lists them"
+        remedy = f"did you mean {near[0]}?" if near else f"python -m {PROGRAM} --settings lists them"
         return f"{where}: there is no such setting; {remedy}"
     if problem["type"] == "model_type":
         named = f"--set {name}.FIELD=VALUE, or {name}: {{FIELD: VALUE}} in a file"

@@ -34,7 +34,7 @@ class _Parser(argparse.ArgumentParser):
 
 def arguments_parser() -> argparse.ArgumentParser:
     """Its parse_args raises ConfigError."""
-    parser = _Parser(prog="python -m trainer.data", description=__doc__.split(":", 1)[1].strip())
+    parser = _Parser(prog=f"python -m {__package__}", description=__doc__.split(":", 1)[1].strip())
     commands = parser.add_subparsers(required=True, metavar="prepare|show|verify", parser_class=_Parser)
     make = commands.add_parser("prepare", help="turn text into shards of tokens")
     make.add_argument("inputs", nargs="*", type=Path, metavar="INPUT", help="text files, .jsonl files, folders of them")

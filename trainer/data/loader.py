@@ -90,7 +90,7 @@ class Loader:
             where = f"{name}, token {offset + column}"
         return (
             f"{self.corpus.origin}: {where}: token {block[row, column]} is not below the vocabulary of {self.corpus.vocab_size}; "
-            "the data is damaged (python -m trainer.data verify) or was made with another tokenizer (--set model.vocab_size=N)"
+            f"the data is damaged (python -m {__package__} verify) or was made with another tokenizer (--set model.vocab_size=N)"
         )
 
     def _on_device(self, block: np.ndarray) -> Batch:

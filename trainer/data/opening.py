@@ -59,5 +59,5 @@ def folder_of(path: Path) -> Path:
     if not path.exists():
         raise DataError(f"{path}: does not exist, nor does {path}.idx; name a prepared folder, or Megatron's prefix")
     if not path.is_dir():
-        raise DataError(f"{path}: is a file; name a prepared folder: python -m trainer.data prepare {path} --out FOLDER")
+        raise DataError(f"{path}: is a file; name a prepared folder: python -m {__package__} prepare {path} --out FOLDER")
     return path

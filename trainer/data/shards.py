@@ -87,7 +87,7 @@ def read_manifest(folder: Path) -> tuple[Manifest, str]:
     except FileNotFoundError:
         raise DataError(
             f"{folder}: holds no {MANIFEST}, so it is no folder of prepared tokens or its preparation was cut short; "
-            f"python -m trainer.data prepare INPUT --out {folder}"
+            f"python -m {__package__} prepare INPUT --out {folder}"
         ) from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None

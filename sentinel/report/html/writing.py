@@ -14,6 +14,7 @@ from typing import Any
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.run_layout import HTML_REPORT_NAME, incident_report_path
 from sentinel.errors import UsageError
+from sentinel.launcher.sample_text import CHECKED_OUT, trainer_of
 from sentinel.model.incidents import Incident
 from sentinel.paging.case import RUNBOOK
 from sentinel.paging.case_words import follows, span
@@ -68,6 +69,7 @@ def incident_report(run_dir: Path, number: int, with_texts: bool = False) -> str
         "settings": setting_rows(stretch),
         "evidence": evidence,
         "texts": sample_texts(run_dir, run.state, incident, evidence) if with_texts else (),
+        "trainer": trainer_of(run.state.command) or CHECKED_OUT,
         "branches": [_branch(run, one) for one in run.branches if one.attempt in concerned or one is run.branches[-1]],
         "finding": stretch.finding,
     }

@@ -145,6 +145,26 @@ def test_without_the_trainer_one_sentence_says_how_to_get_it(missing: str, monke
         demo.check_trainer()
 
 
+def test_the_trainer_beside_the_sentinel_that_runs_is_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert bundled_trainer.launch_words(2)[-2:] == ["-m", "trainer"], "a checkout"
+    monkeypatch.setattr(bundled_trainer, "PACKAGE", tmp_path / "sentinel")
+    (tmp_path / "sentinel_trainer").mkdir()
+    (tmp_path / "trainer").mkdir()  # somebody else's, in the same site-packages
+    words = bundled_trainer.launch_words(2)
+    assert words[:2] == [sys.executable, "-P"]
+    assert words[-6:] == ["--no-python", sys.executable, "-P", "-u", "-m", "sentinel_trainer"], "torchrun leaves -P out"
+
+
+@pytest.mark.parametrize("name", ["trainer", "sentinel"])
+def test_in_a_checkout_a_folder_with_another_trainer_is_refused(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=f"Python would import {tmp_path / name} in place of .*; start it in another folder"):
+        demo.check_trainer()
+
+
 def test_gpus_are_counted_by_their_device_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo.os, "listdir", lambda path: ["nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "null"])
     monkeypatch.setattr(demo.importlib.metadata, "version", lambda name: "2.13.0")

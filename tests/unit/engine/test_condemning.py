@@ -12,7 +12,7 @@ from sentinel.model import facts as f
 from sentinel.model.events import ActionDone
 from sentinel.model.incidents import IncidentState
 from sentinel.model.readings import LogTail
-from sentinel.model.records import SavedNorm, SavedNumbers
+from sentinel.model.records import BadTensor, SavedNorm, SavedNumbers, SavedValues
 from sentinel.plan.trust import judge_trust
 from tests.builders import RESTART, Bench, build_policy
 
@@ -40,6 +40,11 @@ def told(norm: float, step: int = 60, **numbers: float) -> SavedNumbers:
     )
 
 
+def foreign(*bad: BadTensor) -> SavedNumbers:
+    """Of a trainer whose manifests tell no numbers: its files were looked into."""
+    return SavedNumbers("d", "3 files match", values=SavedValues(1, 5000, bad))
+
+
 def word(bench: Bench, step: int) -> str:
     trust = {trust.checkpoint.step: trust for trust in judge_trust(bench.state, 60)}[step]
     return f"{trust.word}: {trust.reason}"
@@ -63,6 +68,17 @@ def test_numbers_that_do_not_hold_pass_it_over_like_damage_with_value_and_expect
     bench.launched()
     assert bench.state.attempts[-1].resumed_step == 40
     assert [t.remedy.words for t in bench.incident.tries] == [("resume",)], "the same rung, from the next older one"
+
+
+def test_a_checkpoint_with_nan_in_its_weights_is_passed_over_though_its_manifest_tells_nothing() -> None:
+    bench = crashed().done("capture")
+    bench.tell(ActionDone(bench.key("verify/2/60"), "d", foreign(BadTensor("m.safetensors", "w", 5000, 3, 0, True))))
+    assert bench.resumed_from == 40
+    assert word(bench, 60).startswith("damaged: 3 of 5,000 values of m.safetensors (w) are not finite")
+    assert [fact.evidence for fact in bench.of(f.CheckpointCondemned)] == ["numbers"]
+    bench.done("capture")
+    bench.tell(ActionDone(bench.key("verify/2/40"), "d", foreign()))
+    assert word(bench, 40).startswith("verified: 3 files match; its manifest tells no numbers; all 5,000 values of its tensors")
 
 
 def test_when_none_holds_a_person_is_called() -> None:

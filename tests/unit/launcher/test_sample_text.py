@@ -12,10 +12,10 @@ from sentinel.launcher.sample_text import CHARS_MAX, show_sample
 ARGV = (sys.executable, "-m", "trainer", "--preset", "micro")
 
 
-def trainer_that(tmp_path: Path, does: str) -> str:
+def trainer_that(tmp_path: Path, does: str, name: str = "trainer") -> str:
     """A new directory in which `python -m trainer.show` is this program; one written over is told from its bytecode by nothing
     but its size and the second of its writing."""
-    package = tmp_path / "trainer"
+    package = tmp_path / name
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("")
     (package / "show.py").write_text(f"import os, sys, time\n{does}\n")
@@ -36,6 +36,12 @@ def test_what_the_trainer_shows_is_handed_on(tmp_path: Path) -> None:
 )
 def test_a_trainer_that_cannot_show_it_is_no_trouble(tmp_path: Path, does: str) -> None:
     assert show_sample(tmp_path, ARGV, trainer_that(tmp_path, does), 4, 1, deadline_s=1.0) == ""
+
+
+def test_an_installed_trainer_is_asked_by_its_own_name_and_not_in_the_working_directory(tmp_path: Path) -> None:
+    argv = (sys.executable, "-P", "-u", "-m", "sentinel_trainer", "--preset", "micro")
+    cwd = trainer_that(tmp_path, "print('a folder of the working directory')", "sentinel_trainer")
+    assert show_sample(tmp_path, argv, cwd, 4, 1) == ""
 
 
 def test_another_trainer_is_not_asked(tmp_path: Path) -> None:

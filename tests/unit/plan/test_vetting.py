@@ -6,7 +6,7 @@ from math import inf, nan
 
 import pytest
 
-from sentinel.model.records import SavedNorm, SavedNumbers
+from sentinel.model.records import BadTensor, SavedNorm, SavedNumbers, SavedValues
 from sentinel.plan.checkpoint_validation import judge_numbers
 
 
@@ -99,3 +99,42 @@ def test_a_trainer_that_means_something_else_by_it_loses_no_checkpoint(older: Sa
     verdict = judge_numbers(saved(15.5, rows(80, 101), older))
     assert verdict.evidence == ""
     assert says in verdict.reason
+
+
+def counted(*bad: BadTensor, values: int = 5000, unread: tuple[str, ...] = ()) -> SavedNumbers:
+    return SavedNumbers("d", "3 files match", values=SavedValues(2, values, bad, unread=unread))
+
+
+NANS = BadTensor("model.safetensors", "layer.3.weight", 1 << 20, nan=16, infinite=1, has_number=True)
+MASK = BadTensor("model.pt", "mask", 16, nan=0, infinite=6, has_number=False)
+SCORE = BadTensor("model.pt", "best", 1, nan=1, infinite=0, has_number=False)
+
+
+def test_weights_that_are_not_finite_are_told_with_their_place() -> None:
+    verdict = judge_numbers(counted(MASK, NANS))
+    assert verdict.evidence == "numbers"
+    assert verdict.reason == "17 of 1,048,576 values of model.safetensors (layer.3.weight) are not finite"
+    other = BadTensor("b.pt", "w", 9, nan=0, infinite=2, has_number=True)
+    assert judge_numbers(counted(NANS, other)).reason.endswith("are not finite, and some of 1 more tensor")
+    told = SavedNumbers("d", "3 files match", (("param_norm", 3.0), ("nonfinite", 0.0)), values=SavedValues(1, 9, (other,)))
+    assert judge_numbers(told).reason == "2 of 9 values of b.pt (w) are not finite", "what lies there, not what a manifest says"
+
+
+def test_values_that_were_all_counted_are_known_to_be_finite() -> None:
+    verdict = judge_numbers(counted())
+    assert (verdict.evidence, verdict.is_known) == ("", True)
+    assert verdict.reason == "3 files match; its manifest tells no numbers; all 5,000 values of its tensors are finite"
+
+
+def test_masks_and_single_values_damage_nothing() -> None:
+    verdict = judge_numbers(counted(MASK, SCORE))
+    assert (verdict.evidence, verdict.is_known) == ("", True)
+    assert verdict.reason.endswith("7 of 5,000 values of its tensors are not finite, in masks and single values alone")
+
+
+@pytest.mark.parametrize("values", [0, 5000])
+def test_what_was_not_counted_stays_unknown(values: int) -> None:
+    verdict = judge_numbers(counted(values=values, unread=("a.h5: its format is not known", "b.h5: its format is not known")))
+    assert (verdict.evidence, verdict.is_known) == ("", False)
+    assert verdict.reason.endswith("not counted: a.h5: its format is not known (and 1 more)")
+    assert not judge_numbers(SavedNumbers("d", "3 files match", values=SavedValues(0, 0))).is_known, "no tensor was there"

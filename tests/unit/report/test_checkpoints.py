@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
+from math import nan
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save as save_file
 from typer.testing import CliRunner
 
 from sentinel.cli.root import app
@@ -19,6 +22,7 @@ from sentinel.model import facts as f
 from sentinel.model.actions import PruneCheckpoint
 from sentinel.policy_files.loading import shipped_policy_path
 from sentinel.report.checkpoints import SIZES, _amount, read_trust, trust_text
+from tests.unit.checkpoints.counted import commit
 from tests.unit.told_run import write_run
 
 
@@ -168,3 +172,29 @@ def test_a_name_in_a_manifest_gives_the_terminal_no_command(run_dir: Path, name:
     assert code == 1
     assert text.startswith("step 50: DAMAGED: ")
     assert text.strip().isprintable()
+
+
+def test_verify_counts_what_lies_in_the_tensors_of_other_peoples_checkpoints(run_dir: Path) -> None:
+    sound, damaged = save_file({"a": torch.ones(9)}), save_file({"a": torch.ones(9), "layer.3.weight": torch.tensor([1.0, nan])})
+    for step, data in ((50, sound), (75, damaged), (100, b"\x89HDF" + bytes(50))):
+        folder = run_dir / "checkpoints" / f"step-{step:08d}"
+        folder.mkdir(parents=True)
+        (folder / "model.safetensors" if step < 100 else folder / "model.h5").write_bytes(data)
+        commit(run_dir, step)
+    code, text = run("verify", run_dir)
+    assert code == 1
+    holds, wrong, unknown = text.splitlines()
+    assert holds.startswith("step 50: holds: 1 files, ")
+    assert holds.endswith("its manifest tells no numbers; all 9 values of its tensors are finite")
+    assert wrong == "step 75: DAMAGED: 1 of 2 values of model.safetensors (layer.3.weight) are not finite"
+    assert unknown.startswith("step 100: bytes hold, numbers unknown: ")
+    assert unknown.endswith("not counted: model.h5: its format is not known")
+    documents = json.loads(run("verify", run_dir, "--json")[1])
+    assert [one["numbers"] for one in documents] == ["hold", "wrong", "unknown"]
+    place = {"file": "model.safetensors", "tensor": "layer.3.weight", "values": 2, "nan": 1, "infinite": 0}
+    assert documents[1]["values"] == {
+        "files": 1, "counted": 11, "nan": 1, "infinite": 0, "tensors": [place], "more_tensors": 0, "not_counted": [],
+    }  # fmt: skip
+    assert documents[2]["values"]["not_counted"] == ["model.h5: its format is not known"]
+    (run_dir / "checkpoints" / "step-00000050" / "model.safetensors").write_bytes(b"other")
+    assert json.loads(run("verify", run_dir, 50, "--json")[1])[0]["values"] is None

@@ -1,0 +1,150 @@
+"""The values of a whole checkpoint that are NaN or infinite, counted while every byte of its files is read for their digests.
+
+    counting = Counting(folder)
+    counting.expect(names)                  # of all files
+    count = counting.begin(name, size)      # before the file is read: where its tensors lie
+    count.feed(offset, block)               # each block, in order
+    counting.end(name, count)
+    counting.found()
+
+A file whose numbers cannot be counted is told with the reason. It is never damage by itself: its digest says that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+from sentinel.checkpoints.tensors.archives import MAGIC, Window
+from sentinel.checkpoints.tensors.pickles import PICKLE_BYTES_MAX
+from sentinel.checkpoints.tensors.safetensors_file import read_safetensors
+from sentinel.checkpoints.tensors.sharded import Layout, read_layout, read_sharded
+from sentinel.checkpoints.tensors.stretches import Count, Stretch, Tally, Unreadable, begin_count, shown
+from sentinel.checkpoints.tensors.torch_zip import read_torch_zip
+from sentinel.model.records import BadTensor, SavedValues
+
+METADATA = ".metadata"
+BEFORE_1_6 = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."  # torch's legacy magic number, pickled
+BAD_MAX, REASONS_MAX = 100, 20
+BEGINNING = 4096
+RANDOM = re.compile(r"rng[-_.]")  # the state of a random generator is whole numbers, in whatever format
+# Bytes with which text does not go on: control characters but tab, line feed, carriage return and form feed.
+NOT_TEXT = bytes(byte for byte in range(32) if byte not in b"\t\n\r\f")
+
+
+class Counting:
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._names = folder, frozenset[str]()
+        self._layouts: dict[PurePosixPath, Layout | str] = {}
+        self._values = self._files = 0
+        self._bad: list[BadTensor] = []
+        self._more_bad = 0
+        self._why: list[str] = []
+        self._more_why = 0
+
+    def expect(self, names: Iterable[str]) -> None:
+        """The files that the manifest lists: no other is opened."""
+        self._names = frozenset(names)
+
+    def begin(self, name: str, size: int) -> Count:
+        """Where the numbers of a file lie; an empty count where there are none or where they cannot be found. Never raises."""
+        try:
+            with open(self._folder / name, "rb") as file:
+                stretches, why = self._stretches(PurePosixPath(name), file, size)
+                count = begin_count(stretches, size)
+        except Unreadable as error:
+            self._note(name, str(error))
+            return Count(())
+        except (OSError, ValueError, MemoryError) as error:
+            self._note(name, f"it cannot be read ({getattr(error, 'strerror', None) or type(error).__name__})")
+            return Count(())
+        for reason in why:
+            self._note(name, reason)
+        return count
+
+    def end(self, name: str, count: Count) -> None:
+        if not count.stretches:
+            return
+        if not count.is_whole:
+            self._note(name, "it changed while it was read")
+        self._files += 1
+        self._values += count.values
+        for tally in count.bad:
+            if not tally.stretch.is_exact:
+                self._note(name, f"{tally.stretch.name}: a view with gaps, around which values are not finite")
+            elif len(self._bad) < BAD_MAX or tally.nan:
+                self._bad.append(_bad(name, tally))
+            else:
+                self._more_bad += 1
+        if len(self._bad) > 2 * BAD_MAX:
+            self._trim()
+
+    def found(self) -> SavedValues:
+        self._trim()
+        why = tuple(self._why) + ((f"{self._more_why} more",) if self._more_why else ())
+        return SavedValues(self._files, self._values, tuple(self._bad), self._more_bad, why)
+
+    def _trim(self) -> None:
+        """Those with NaN first: they are what decides."""
+        self._bad.sort(key=lambda bad: not bad.nan)
+        self._more_bad += max(0, len(self._bad) - BAD_MAX)
+        del self._bad[BAD_MAX:]
+
+    def _note(self, name: str, reason: str) -> None:
+        if len(self._why) < REASONS_MAX:
+            self._why.append(f"{shown(name)}: {reason}")
+        else:
+            self._more_why += 1
+
+    def _stretches(self, name: PurePosixPath, file: BinaryIO, size: int) -> tuple[list[Stretch], list[str]]:
+        if name.name == METADATA:
+            return [], []
+        if name.suffix == ".safetensors":
+            return read_safetensors(file, size), []
+        if name.suffix == ".distcp":
+            return read_sharded(file, size, self._layout(name.parent).files.get(name.name, []))
+        beginning = file.read(BEGINNING)
+        if beginning.startswith(MAGIC):
+            return read_torch_zip(Window(file, 0, size))
+        if is_text(beginning) or RANDOM.match(name.name):
+            return [], []
+        if beginning.startswith(BEFORE_1_6):
+            raise Unreadable("torch wrote it in its format of before version 1.6, which is not read")
+        raise Unreadable("its format is not known")
+
+    def _layout(self, folder: PurePosixPath) -> Layout:
+        """Of a folder's `.metadata`, which is read once. Raises Unreadable."""
+        known = self._layouts.get(folder)
+        if known is None:
+            known = self._layouts[folder] = self._read_layout(folder / METADATA)
+        if isinstance(known, str):
+            raise Unreadable(known)
+        return known
+
+    def _read_layout(self, name: PurePosixPath) -> Layout | str:
+        if str(name) not in self._names:
+            return "the manifest lists no .metadata beside it"
+        try:
+            with open(self._folder / name, "rb") as file:
+                return read_layout(file.read(PICKLE_BYTES_MAX + 1))
+        except Unreadable as error:
+            return str(error)
+        except OSError as error:
+            return f"its .metadata cannot be read ({error.strerror})"
+
+
+def is_text(beginning: bytes) -> bool:
+    """Whether a file begins as text does, or is empty: an index, a configuration, a log."""
+    if len(beginning.translate(None, NOT_TEXT)) < len(beginning):
+        return False
+    try:
+        beginning.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return error.start >= len(beginning) - 3 and len(beginning) == BEGINNING  # a character that the block ends in
+    return True
+
+
+def _bad(name: str, tally: Tally) -> BadTensor:
+    return BadTensor(shown(name), tally.stretch.name, tally.values, tally.nan, tally.infinite, tally.has_number)
