@@ -33,6 +33,7 @@ from sentinel.engine.evolve import evolve
 from sentinel.engine.giving_up import finish_giving_up
 from sentinel.engine.live_attempt import LiveAttempt
 from sentinel.engine.sources import on_hardware, on_source, report_stream_gap
+from sentinel.engine.unobserved import is_unobserved
 from sentinel.model import facts as f
 from sentinel.model.actions import KillAttempt, SendPage, StartAttempt
 from sentinel.model.environment import Environment
@@ -268,6 +269,8 @@ class Engine:
         for finding in found:  # a blind supervisor sees no silence
             if (decision.state.stop_by or decision.state.hold_by) and finding.kind is Kind.HANG:
                 self._hung_while_stopping(decision, finding)
+            elif finding.kind is Kind.HANG and is_unobserved(decision):
+                decision.dismiss(finding, "nothing was ever heard of this command: whether it hangs is not known")
             else:
                 ladder.consider(decision, finding)
         report_stream_gap(decision)

@@ -19,6 +19,7 @@ from sentinel.launcher.process_tree import Process, find_descendants, read_envir
 
 LOOK_EVERY_S = 1.0
 FIND_EVERY_S = 5.0
+WORKS_EVERY_S = 30.0  # who works before the first step (a data set is prepared) says so as often
 IDLE_S = 10.0  # without processor time for so long, and for IDLE_ROWS times as long as rows are apart
 IDLE_ROWS = 3.0
 IDLE_SHARE = 0.01  # of one core: what a waiting interpreter uses for its threads
@@ -33,6 +34,7 @@ class _Rank:
     used_s: float = 0.0  # processor time at `since_s`
     since_s: float = 0.0  # since when it has been idle
     told: tuple[int, str] | None = None
+    written_s: float = 0.0
 
 
 @dataclass
@@ -96,8 +98,8 @@ class Life:
         else:
             phase = SAVING if is_saving else NOT_KNOWN
         told = (max(self._step, 0), phase)
-        if told != one.told:
-            one.told = told
+        if told != one.told or (phase == STARTING and one.since_s == now_s and now_s - one.written_s >= WORKS_EVERY_S):
+            one.told, one.written_s = told, now_s
             host = os.uname().nodename
             one.beats.write({"step": told[0], "phase": phase, "time_s": time.time(), "pid": one.pid, "host": host})
 
