@@ -99,17 +99,13 @@ class Slope:
         lowest.append((step, reference, now_s, blocks.steps[-REFERENCE_BLOCKS]))
         while lowest[0][0] <= step - self._window_steps:
             lowest.popleft()
-        if self._is_coarse(step):
-            return False
+        if step - blocks.steps[-GROUPS * GROUP_BLOCKS] > self._window_steps:
+            return False  # logged too coarsely to climb within the window
         self._measure()
         self._note_return(step)
         if step - self._first < self._min_steps:
             return False
         return self._is_drifting()
-
-    def _is_coarse(self, step: int) -> bool:
-        """Logged too coarsely to climb within the window."""
-        return step - self._blocks.steps[-GROUPS * GROUP_BLOCKS] > self._window_steps
 
     @property
     def is_judged(self) -> bool:
@@ -122,7 +118,8 @@ class Slope:
         blocks, first = self._blocks, self._first
         if first is None or self.is_judged:
             return ""
-        if blocks.count >= GROUPS * GROUP_BLOCKS and self._is_coarse(blocks.steps[-1]):
+        coarse = GROUPS * GROUP_BLOCKS
+        if blocks.count >= coarse and blocks.steps[-1] - blocks.steps[-coarse] > self._window_steps:
             return "logged too coarsely to see a climb within the window"
         wakes = blocks.awake_from(REFERENCE_BLOCKS)
         return too_little_history(None if wakes is None else max(wakes, first + self._min_steps))
