@@ -20,7 +20,7 @@ from sentinel.detectors.contract import Detector, Start, WatchedRun
 from sentinel.detectors.settings import setting
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.streams.baseline import MAD_TO_SIGMA
-from sentinel.streams.blocks import BLOCK, Block, Blocks
+from sentinel.streams.blocks import BLOCK, Block, Blocks, too_little_history
 from sentinel.streams.level import Level
 
 METRIC = "loss"
@@ -120,7 +120,7 @@ class Divergence(Detector):
 
     def verdict(self) -> tuple[Verdict, str]:
         if self._best is None:
-            return Verdict.UNKNOWN, "too little history to judge by"
+            return Verdict.UNKNOWN, too_little_history(self._blocks.awake_from(WAKE_BLOCKS))
         level = self._blocks.middle(LEVEL_BLOCKS)
         summary = f"{METRIC} level {level:.4g}, best {self._best:.4g}"
         return (Verdict.BREACHED if self._firing else Verdict.HEALTHY), summary

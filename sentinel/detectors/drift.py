@@ -24,7 +24,7 @@ from sentinel.detectors.contract import CALM_ROWS, Detector, Start, WatchedRun
 from sentinel.detectors.settings import setting
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
 from sentinel.streams.baseline import MAD_TO_SIGMA
-from sentinel.streams.blocks import BLOCK, Block, Blocks
+from sentinel.streams.blocks import BLOCK, Block, Blocks, too_little_history
 from sentinel.streams.level import Level
 
 LEVEL_BLOCKS = 6
@@ -106,6 +106,23 @@ class Slope:
         if step - self._first < self._min_steps:
             return False
         return self._is_drifting()
+
+    @property
+    def is_judged(self) -> bool:
+        first = self._first
+        return self.z is not None and first is not None and self._blocks.steps[-1] - first >= self._min_steps
+
+    @property
+    def unknown(self) -> str:
+        """Why nothing is judged; empty where it is, or where nothing is logged."""
+        blocks, first = self._blocks, self._first
+        if first is None or self.is_judged:
+            return ""
+        coarse = GROUPS * GROUP_BLOCKS
+        if blocks.count >= coarse and blocks.steps[-1] - blocks.steps[-coarse] > self._window_steps:
+            return "logged too coarsely to see a climb within the window"
+        wakes = blocks.awake_from(REFERENCE_BLOCKS)
+        return too_little_history(None if wakes is None else max(wakes, first + self._min_steps))
 
     def _measure(self) -> None:
         newest = sorted(list(self._blocks.medians)[-LEVEL_BLOCKS:])[1:-1]
@@ -207,9 +224,10 @@ class Drift(Detector):
         )  # fmt: skip
 
     def verdict(self) -> tuple[Verdict, str]:
-        judged = [slope for slope in self._slopes.values() if slope.z is not None]
+        judged = [slope for slope in self._slopes.values() if slope.is_judged]
         if not judged:
-            return Verdict.UNKNOWN, "too little history, or logged too coarsely, to judge by"
+            unknown = {slope.unknown: None for slope in self._slopes.values() if slope.unknown}
+            return Verdict.UNKNOWN, "; ".join(unknown) or too_little_history(None)
         summary = "; ".join(f"{slope.metric} {slope.z or 0.0:+.1f} of {self._limit:g}" for slope in judged)
         breached = any(slope.firing and not slope.is_norm for slope in judged)
         return (Verdict.BREACHED if breached else Verdict.HEALTHY), summary

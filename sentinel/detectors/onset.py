@@ -23,7 +23,7 @@ from itertools import accumulate
 from sentinel.detectors.registry import FINDS
 from sentinel.model.findings import Finding
 from sentinel.model.metrics import METRICS, Onset
-from sentinel.streams.change_point import Rows, find_bend, find_rise
+from sentinel.streams.change_point import Rows, find_bend, find_growth, find_hinge, find_rise
 from sentinel.streams.series import Series
 
 # Of signals that began at one step the first is named: the loss scale last, because its halvings follow something else.
@@ -80,12 +80,16 @@ def date_onset(
 
 
 def _bend(series: Series, finding: Finding, onset: int, earliest: int, cut_step: int) -> int:
-    """A slow alarm's own metric, dated anew; the alarm's own onset where that cannot be done, or is another kind's."""
+    """The alarm's own metric, dated anew by the shape in which it climbs; the alarm's own onset where that cannot be done."""
     power = FINDS[finding.kind].bend
-    if not power or finding.metric is None:
+    if finding.metric is None or not (power or SIGNALS.get(finding.metric) == "rise"):
         return onset
-    bend = find_bend(series.entries(finding.metric, cut_step, finding.detected_step), power)
-    return bend if bend is not None and bend >= earliest else onset
+    rows = series.entries(finding.metric, cut_step, finding.detected_step)
+    if not power:
+        growth = find_growth(rows)
+        return growth if growth is not None and earliest <= growth < onset else onset
+    bends = (find_bend(rows, power), find_hinge(rows) if power == 1 else None)  # a climb that bends again begins before its hinge
+    return min((bend for bend in bends if bend is not None and bend >= earliest), default=onset)
 
 
 def _start(series: Series, metric: str, sign: Onset, up_to_step: int, lookback_steps: int, cut_step: int) -> int | None:

@@ -1,6 +1,6 @@
 """spike: loss or gradient norm jumps above its own recent level and stays there for the hold.
 
-Sees: jumps of one to many steps at any logging interval. Does not see: slow climbs (drift, divergence), anything in the
+Sees: jumps of one to many steps at any logging interval. Does not see: slow climbs (drift, divergence), small jumps in the
 first `min_history_steps`, values that are no number (non_finite's business), falls (too_good).
 
 The rule: z > `z` robust deviations above the local level *and* more than `relative` above it, for the hold. On top:
@@ -14,9 +14,10 @@ The rule: z > `z` robust deviations above the local level *and* more than `relat
   39 times the level with no trace in the loss. So: at least twice the level, `NORM_ROWS` rows in a row.
 Both at once. A row in which the loss is `SINGLE_ROW_Z` times as clear and the gradient norm is twice its level and above `z`
 needs no hold: healthy logs have no such row (the nearest: loss z 6.6, norm z 29.9).
-A young baseline (fewer than 100 samples: a log that begins in mid-run, or whose interval changed) has no spread to trust. Then
-a loss is judged by ratio: 40 % and one nat above the highest of the last five rows. The first 64 rows of a run are exempt: an
-optimizer may stumble once in the descent.
+A young baseline (fewer than 100 samples: a log that begins in mid-run, or whose interval changed; or fewer steps than
+`min_history_steps`) has no spread to trust. Then a loss is judged by ratio: 40 % and one nat above the highest of the last five
+rows. The first 64 rows of a run are exempt: an optimizer may stumble once in the descent. From then on it is also judged by
+`EARLY_TIMES` of `z`. The verdict stays unknown until `min_history_steps`.
 In the grace after a resume, where a bump is usual, only a rise of a fifth (a norm: four times the level) fires; a lower one
 fires when it outlasts the grace.
 A breach that ends before the hold is a hard batch: one finding of severity info. The onset is dated back to the first
@@ -39,6 +40,7 @@ from sentinel.detectors.settings import SettingsConflict, setting
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
 from sentinel.model.readings import Receipt, StepReading
 from sentinel.streams.baseline import Baseline, Score, learn_history
+from sentinel.streams.blocks import too_little_history
 from sentinel.streams.level import Level
 
 SOFT_Z = 3.0
@@ -54,6 +56,7 @@ GRACE_RISE = 0.2
 YOUNG_RISE = 0.4
 YOUNG_NATS = 1.0
 YOUNG_ROWS = 5
+EARLY_TIMES = 2.0  # of `z`, before `min_history_steps`
 START_STEPS = 200
 START_ROWS = 64
 NORM_GRACE_RISE = 3.0
@@ -73,8 +76,9 @@ class SpikeSettings:
     window_steps: int = setting(200, "steps", "Steps the spread is learned from.", alias="window")
     level_steps: int = setting(20, "steps", "Steps the present level is the median of.", alias="level")
     min_history_steps: int = setting(
-        200, "steps", "Steps seen before the detector judges at all; until then the verdict is unknown.", alias="min_history"
-    )
+        200, "steps", "Steps seen before it judges by z; until then the verdict is unknown, and a loss has wider bounds.",
+        alias="min_history",
+    )  # fmt: skip
 
     def misfits(self) -> Iterator[SettingsConflict]:
         if self.level_steps >= self.window_steps:
@@ -148,8 +152,8 @@ class Spike(Detector):
         for watch in self._all:
             if watch.holding.state is not HoldState.IDLE:
                 return Verdict.BREACHED, f"{watch.metric} above its band ({watch.holding.state})"
-        judged = [watch for watch in self._all if watch.score is not None]
-        unjudged = [f"{watch.metric} unknown: {watch.unknown}" for watch in self._all if watch.score is None]
+        judged = [watch for watch in self._all if watch.is_judged]
+        unjudged = [f"{watch.metric} unknown: {watch.unknown}" for watch in self._all if not watch.is_judged]
         if not judged:
             return Verdict.UNKNOWN, "; ".join(unjudged)
         summary = unjudged + [f"{watch.metric} at z {watch.score.z:.1f}" for watch in judged if watch.score is not None]
@@ -171,7 +175,10 @@ class Watch:
         self._z = settings.z
         self._rise = max(settings.relative, NORM_RISE) if self._norm else settings.relative
         self._grace_rise = NORM_GRACE_RISE if self._norm else GRACE_RISE
-        self.baseline = Baseline(settings.window_steps, settings.level_steps, settings.min_history_steps, log_space=self._norm)
+        self.baseline = Baseline(
+            settings.window_steps, settings.level_steps, settings.min_history_steps, log_space=self._norm,
+            early_rows=None if self._norm else START_ROWS,
+        )  # fmt: skip
         self.holding = Holding(hold, calm_steps=max(hold.steps, settings.level_steps), rows_min=NORM_ROWS if self._norm else 1)
         self.begin(0)
 
@@ -191,13 +198,19 @@ class Watch:
         self._dipped = False  # one row among them stood a little lower
 
     @property
+    def is_judged(self) -> bool:
+        return self.score is not None and not self.baseline.is_early
+
+    @property
     def unknown(self) -> str:
         past = self.baseline.level()
         awake = past is not None and self.baseline.is_awake(past.last_step)
         if awake:
             return "no number in the newest row"
         wakes = self.baseline.awake_from
-        return "not logged" if wakes is None else f"too little history until step {wakes}"
+        if wakes is None:
+            return "not logged"
+        return f"{too_little_history(wakes)}{'' if self._norm else ', until then by wider bounds'}"
 
     def is_far(self, times: float) -> bool:
         return self.score is not None and self.score.z > times * self._z and self.score.rise > self._rise
@@ -238,11 +251,12 @@ class Watch:
             return None if self.holding.state is HoldState.IDLE else self._calm(step, covered)
         if self._soft is None:
             self._soft = (step, now_s)
-        raised = score.z > self._z * SUSTAINED_Z and score.rise > self._rise
+        limit = self._z * (EARLY_TIMES if young and self.baseline.is_early else 1.0)
+        raised = score.z > limit * SUSTAINED_Z and score.rise > self._rise
         rows, steps = self._raised = (self._raised[0] + 1, self._raised[1] + covered) if raised else (0, 0)
         self._dipped = self._dipped and raised
         second = covered > 1 and not self._norm and self.holding.state is HoldState.PENDING
-        if raised and score.z > self._z * (SECOND_ROW_Z if second else 1.0):
+        if raised and score.z > limit * (SECOND_ROW_Z if second else 1.0):
             return self._breach(reading, value, score, covered)
         if rows >= SUSTAINED_ROWS:
             return self._breach(reading, value, score, steps)

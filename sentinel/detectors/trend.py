@@ -14,7 +14,7 @@ healthy gradient norms creep up by as much as OPT-175B's did: where none is logg
 How: blocks of five samples, in buckets; when one is complete, the newest 16, 32 and all of them are judged
 (`slow_change.py`). The whole past is kept in at most 64 buckets, which grow with the run, and its newest parts in finer ones. A
 finding is given once for each episode. An episode ends when half of the change has come back, or when it has stood for as long
-as it took; then all is learned anew.
+as it took, and both only when the noise leaves no doubt: until then it goes on. Then all is learned anew.
 
 Sources: BigScience's 104B, whose loss scale fell from iteration 4.7k on and whose loss broke at 7k (chronicles); OPT-175B, run
 12.43, "grad norm and activation norm starting to spike/drift" while the perplexity still fell (56 % update). Defazio 2025, arXiv
@@ -37,8 +37,7 @@ from sentinel.model.findings import Finding, Kind, Severity, Verdict
 from sentinel.model.readings import Receipt, StepReading
 from sentinel.streams.blocks import Block
 from sentinel.streams.long_history import Bucket, LongHistory, RecentHistory
-from sentinel.streams.monotone import median
-from sentinel.streams.slow_change import BUCKETS_MIN, Change, Judge, Shape
+from sentinel.streams.slow_change import BUCKETS_MIN, Change, Judge, Shape, course_since
 
 KIND = Kind("trend")
 WINDOWS = (16, 32, 64)  # newest buckets; the last is all of them
@@ -47,9 +46,7 @@ FINER_STEP = 4
 NOTHING_COMPLETE: Sequence[LongHistory] = ()
 RATE_RISES = 1.02  # times the learning rate of a window's beginning
 NEW_BEST_RATE = 1.001
-CAME_BACK = 0.5  # of the change: no longer a trend
 GRADIENT = "gradient"
-GOES_ON = 0.1  # of the change: further by so much is news
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +112,7 @@ class Watch:
             recent.clear()
         self.held: Change | None = None
         self._held_in: LongHistory = self.history
-        self._extreme = 0.0
-        self._furthest_step = self._took_steps = 0
+        self._took_steps = 0
 
     @property
     def is_judged(self) -> bool:
@@ -133,14 +129,12 @@ class Watch:
         if not complete:
             return None
         if self.held is not None:
-            if self._held_in in complete:
-                self._follow(self.held)
+            self._follow(self.held, complete)
             return None
         for history in complete:
             change = self._judged(history)
             if change is not None:
-                self.held, self._held_in, self._extreme = change, history, change.level
-                self._furthest_step = block.last_step
+                self.held, self._held_in = change, history
                 self._took_steps = block.last_step - change.start.last_step
                 return change
         return None
@@ -189,17 +183,22 @@ class Watch:
             if is_fit and newest[-1].last_step - oldest.first_step >= self._lasting_steps:
                 yield newest
 
-    def _follow(self, held: Change) -> None:
-        """End the episode when half has come back, or when it stands for as long as it took."""
-        buckets = self._held_in.buckets
-        step, whole = buckets[-1].last_step, abs(self._extreme - held.base)
-        level = median([bucket.middle for bucket in buckets if bucket.last_step > step - held.level_steps])
-        gone = held.sign * (level - held.base)
-        if gone > (1.0 + GOES_ON) * whole:
-            self._extreme, self._furthest_step = level, step
-            self._took_steps = step - held.start.last_step
-        elif gone < (1.0 - CAME_BACK) * whole or step - self._furthest_step > self._took_steps:
+    def _follow(self, held: Change, complete: Sequence[LongHistory]) -> None:
+        """End the episode when half has come back, or when it is sure to stand for as long as it took."""
+        began = held.start.last_step
+        history = next(one for one in self._finest_first() if one is self.history or one.buckets[0].first_step <= began)
+        if history not in complete:
+            return
+        course, so_long = course_since(history.buckets, held), history.buckets[-1].last_step - began
+        if course == "goes on":
+            self._took_steps = so_long
+        elif course == "came back" or (course == "stands" and so_long > 2 * self._took_steps):
             self.begin()
+
+    def _finest_first(self) -> Iterator[LongHistory]:
+        """Those that have buckets."""
+        newest = (one for one in (*self._recent, self.history) if one.buckets)
+        yield from sorted(newest, key=lambda one: one.buckets[-1].steps)
 
     def holds_at(self, step: int) -> bool:
         """Its episode goes on. Of a metric that is no longer logged nobody knows."""

@@ -53,18 +53,22 @@ _new_score = tuple.__new__  # a third of the time of `Score(…)`, once for each
 class Baseline:
     """Level and spread of one metric. `log_space` for norms, whose noise is multiplicative.
 
-    `is_young`: there are too few samples to trust the spread."""
+    `is_young`: there are too few samples to trust the spread, or too few steps to judge by it. `early_rows`:
+    from so many samples on a value is scored before there are enough; such a score wants wider bounds (`is_early`)."""
 
     __slots__ = (
-        "_awake", "_clean_rows", "_first_step", "_history_min", "_history_steps", "_judged", "_last_step", "_level", "_log_space",
-        "_refused", "_spread", "_window_steps", "_young_rows", "is_young", "rebase_reason", "rebased",
+        "_awake", "_clean_rows", "_early_min", "_first_step", "_history_min", "_history_steps", "_judged", "_last_step", "_level",
+        "_log_space", "_refused", "_spread", "_window_steps", "_young_rows", "is_young", "rebase_reason", "rebased",
     )  # fmt: skip
 
-    def __init__(self, window_steps: int, level_steps: int, min_history_steps: int, *, log_space: bool) -> None:
+    def __init__(
+        self, window_steps: int, level_steps: int, min_history_steps: int, *, log_space: bool, early_rows: int | None = None
+    ) -> None:
         assert min(window_steps, level_steps) > 0, "windows are at least one step long"
         self._window_steps = window_steps
         self._history_steps = min_history_steps
         self._history_min = max(2, min(min_history_steps, HISTORY_SAMPLES_MIN))
+        self._early_min = early_rows if early_rows is not None else SAMPLES_MAX + 1
         self._log_space = log_space
         self._level = Window(level_steps, min(level_steps, LEVEL_SAMPLES_MIN))
         self._spread = Window(window_steps, min(window_steps, WINDOW_SAMPLES_MIN))
@@ -86,9 +90,10 @@ class Baseline:
         if step - self._last_step > self._window_steps and self._is_hole(step):
             self.cut()
         if not self._awake:
-            if not self.is_awake(step):
+            if self.is_awake(step):
+                self._awake = True  # until it is cut: the window never shrinks below what woke it
+            elif len(self._spread) < self._early_min:
                 return None
-            self._awake = True  # until it is cut: the window never shrinks below what woke it
         lag, spread = self._spread.middle_and_spread()
         levels = self._level.ordered
         level = levels[len(levels) >> 1]
@@ -115,6 +120,11 @@ class Baseline:
             self._judged = (step, value, scaled, residual)
         return _new_score(Score, (z, rise))
 
+    @property
+    def is_early(self) -> bool:
+        """The newest score was one of too little past."""
+        return not self._awake
+
     def is_awake(self, step: int) -> bool:
         """Is there enough clean past to judge by?"""
         first = self._first_step
@@ -122,8 +132,12 @@ class Baseline:
 
     @property
     def awake_from(self) -> int | None:
-        """The step from which there is enough past, if every row is clean; None before the first row."""
-        return None if self._first_step is None else self._first_step + self._history_steps
+        """The step from which there is enough past, if rows come as until now and are clean; None before the first."""
+        if self._first_step is None:
+            return None
+        rows = self._history_min - len(self._spread)
+        usual = -(-(self._last_step - self._first_step) // max(1, len(self._spread)))
+        return max(self._first_step + self._history_steps, self._last_step + rows * usual)
 
     def learn(self, step: int, value: float) -> None:
         """Take in a value that was judged clean (or could not be judged yet). A value that is no number is ignored."""
@@ -146,7 +160,7 @@ class Baseline:
             self._spread.push(step, residual)
         self._level.push(step, scaled)
         if self.is_young:
-            self.is_young = len(self._spread) < self._young_rows
+            self.is_young = len(self._spread) < self._young_rows or not self.is_awake(step)
         if self._refused:
             self._clean_rows += 1
             if self._clean_rows >= CLEAN_ROWS_END_A_BREACH:

@@ -31,6 +31,11 @@ class Block(NamedTuple):
     gap: float
 
 
+def too_little_history(until_step: int | None) -> str:
+    """For people: why nothing is judged, and until when as far as that is known."""
+    return "too little history to judge by" if until_step is None else f"too little history until step {until_step}"
+
+
 class Fives:
     """Five finite samples to a block. `log_space` for norms: positive samples only, and a block of their logarithms."""
 
@@ -95,6 +100,13 @@ class Blocks:
             return False
         self.add(block)
         return True
+
+    def awake_from(self, blocks: int) -> int | None:
+        """The step at which there are so many blocks, if rows come as until now; None before the second block."""
+        if len(self.steps) < 2:
+            return None
+        each = (self.steps[-1] - self.steps[0]) / (len(self.steps) - 1)
+        return self.steps[-1] + math.ceil((blocks - self.count) * each)
 
     def middle(self, newest: int, skip: int = 0) -> float:
         """Median of `newest` block medians, leaving out the `skip` newest. There must be so many."""

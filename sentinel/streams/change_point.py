@@ -1,6 +1,6 @@
 """Where a rise began: the change point before an alarm, dated back in the rows that led into it.
 
-Two estimates, for two shapes.
+Three estimates, for three shapes.
 - `find_rise`, for what leads into an alarm. Page's cumulative sum (CUSUM, Biometrika 1954) adds up how far each row stands above
   its past, less an allowance, and never falls below zero; above a threshold something has changed, and the estimate of *when* is
   the row after its last zero (Basseville and Nikiforov, Detection of Abrupt Changes, 1993, ch. 2). That also says *connected*: a
@@ -8,7 +8,9 @@ Two estimates, for two shapes.
   absurd row proves nothing two rows later. Several scales: the past of a short look back is near and knows no trend, that of a
   long one is clean of a slow creep. A rise that reaches back to the edge of its window has no start there, and dates nothing.
 - `find_bend`, for what climbs slowly. Two-phase regression (Hudson 1966, Hinkley 1969): a straight line that bends upwards at
-  the one place where the squares are least, fitted to medians of five rows, which one or two outliers cannot move.
+  the one place where the squares are least, fitted to medians of five rows, which one or two outliers cannot move. `find_hinge`
+  does it to single rows, for a climb that is steady.
+- `find_growth`, for what feeds itself until it is a spike: its first rows lie below the noise, and no sum finds them.
 
 The allowance, threshold and clip are Sentinel's own; what they were measured on stands in the detectors' LOG.md.
 """
@@ -18,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from sentinel.streams.baseline import MAD_TO_SIGMA
 from sentinel.streams.blocks import BLOCK
@@ -37,6 +40,17 @@ NEWEST_ROWS = 5
 SIGMA_OF_LEVEL = 1e-3  # a past that stands still (two decimals) has some noise all the same
 BEND_ROWS = 500
 BEND_BLOCKS_MIN = 20
+HINGE_ROWS = (160, 320, 640)  # a longer look where the bend lies in the first quarter of a shorter one
+HINGE_ROWS_MIN = 40
+HINGE_EDGE = 4
+HINGE_SIDE = 8  # rows on either side of a bend
+CALM_SIGMA = 3.0
+GROWTH_ROWS, GROWTH_PAST_ROWS = 40, 60
+GROWTH_RATES = (
+    0.02, 0.03, 0.04, 0.05, 0.07, 0.09, 0.11, 0.13, 0.15, 0.17, 0.19, 0.21, 0.24, 0.28, 0.33, 0.4, 0.5,
+)  # by row; what grows faster is a jump  # fmt: skip
+GROWTH_LEFT_MAX = 3.0  # squared deviations a row that the fit may leave
+GROWTH_SEEN = 1 / 3  # deviations
 BEFORE_BLOCKS = 8
 AFTER_BLOCKS = 3
 
@@ -120,11 +134,89 @@ def find_bend(rows: Rows, power: int) -> int | None:
     return None if best is None else best[1]
 
 
-def _without_line(line: Sequence[float], values: Sequence[float]) -> list[float]:
-    """What is left of the values when their own straight line is taken out (least squares)."""
+def find_hinge(rows: Rows) -> int | None:
+    """The step at which a steady climb begins, to a row or two: two-phase regression like `find_bend`, but on the newest single
+    rows, and with a descent that flattens before the bend (a line in the logarithm of the step), which is no bend itself.
+    None where there are too few rows, or none bends upwards."""
+    finite = [row for row in rows if row[1] - row[1] == 0.0]
+    for count in HINGE_ROWS:
+        window = finite[-count:]
+        if len(window) < HINGE_ROWS_MIN:
+            return None
+        at = _hinge([step for step, _ in window], _calmed([value for _, value in window]), max(1, count // HINGE_ROWS[0]))
+        if at is not None and at >= len(window) // HINGE_EDGE:
+            return window[at][0]
+    return None
+
+
+def find_growth(rows: Rows) -> int | None:
+    """The step at which a rise that feeds itself began: an exponential, fitted to the newest rows above their past, is followed
+    back to where it was a third of the noise of one row. None where a jump to another level explains the rows as well, or where
+    neither does."""
+    finite = [row for row in rows if row[1] - row[1] == 0.0][-GROWTH_ROWS - GROWTH_PAST_ROWS :]
+    if len(finite) < GROWTH_ROWS + GROWTH_PAST_ROWS or rows[-1] != finite[-1]:
+        return None
+    past, newest = finite[:GROWTH_PAST_ROWS], finite[GROWTH_PAST_ROWS:]
+    places = [math.log(step - min(0, finite[0][0]) + 1.0) for step, _ in finite]
+    values = [value for _, value in finite]
+    middle, at, slope = _line(places[:GROWTH_PAST_ROWS], values[:GROWTH_PAST_ROWS])
+    above = [value - middle - min(slope, 0.0) * (place - at) for place, value in zip(places, values, strict=True)]
+    sigma = MAD_TO_SIGMA * _median([abs(excess) for excess in above[: len(past)]])
+    sigma = max(sigma, SIGMA_OF_LEVEL * abs(middle), 1e-12)
+    scaled = [excess / sigma for excess in above[len(past) :]]
+    left, rate, height = min(_exponential(scaled, rate) for rate in GROWTH_RATES)
+    if height < CLEAR or left > GROWTH_LEFT_MAX * len(scaled) or left > 0.5 * _left_of_jump(scaled):
+        return None
+    back = math.ceil(math.log(height / GROWTH_SEEN) / rate)
+    return newest[-1 - back][0] if back < len(newest) else None
+
+
+def _exponential(values: Sequence[float], rate: float) -> tuple[float, float, float]:
+    """The squares it leaves, its rate by row, and its height at the newest row."""
+    shape = [math.exp(-rate * age) for age in range(len(values) - 1, -1, -1)]
+    height = sum(s * v for s, v in zip(shape, values, strict=True)) / sum(s * s for s in shape)
+    return sum((v - height * s) ** 2 for s, v in zip(shape, values, strict=True)), rate, height
+
+
+def _left_of_jump(values: Sequence[float]) -> float:
+    """The squares that the best jump from nothing to one level leaves."""
+    squares = sum(value * value for value in values)
+    sums = list(accumulate(reversed(values)))
+    return squares - max(total * total / count for count, total in enumerate(sums, start=1))
+
+
+def _hinge(steps: Sequence[int], values: Sequence[float], stride: int) -> int | None:
+    """The index at which the line bends upwards; only every `stride`-th is tried."""
+    descent = [math.log(step - min(0, steps[0]) + 1.0) for step in steps]
+    left = _without_line(descent, values)
+    best: tuple[float, int] | None = None
+    for at in range(HINGE_SIDE, len(steps) - HINGE_SIDE, stride):
+        bend = _without_line(descent, [float(max(0, step - steps[at])) for step in steps])
+        along, size = sum(b * y for b, y in zip(bend, left, strict=True)), sum(b * b for b in bend)
+        if along > 0.0 and size > 0.0 and (best is None or along * along / size > best[0]):
+            best = (along * along / size, at)
+    return None if best is None else best[1]
+
+
+def _calmed(values: Sequence[float]) -> list[float]:
+    """The values, none of them farther than `CALM_SIGMA` from the median of the five around it."""
+    half = BLOCK // 2
+    middles = [_median(values[max(0, at - half) : at + half + 1]) for at in range(len(values))]
+    strays = sorted(abs(value - middle) for value, middle in zip(values, middles, strict=True))
+    most = CALM_SIGMA * MAD_TO_SIGMA * strays[len(strays) // 2]
+    return [min(max(value, middle - most), middle + most) for value, middle in zip(values, middles, strict=True)]
+
+
+def _line(line: Sequence[float], values: Sequence[float]) -> tuple[float, float, float]:
+    """Their own straight line by least squares: the mean value, the mean place, and the slope."""
     mean_x, mean_y = sum(line) / len(line), sum(values) / len(values)
     across = sum((x - mean_x) ** 2 for x in line)
-    slope = sum((x - mean_x) * (y - mean_y) for x, y in zip(line, values, strict=True)) / max(across, 1e-12)
+    return mean_y, mean_x, sum((x - mean_x) * (y - mean_y) for x, y in zip(line, values, strict=True)) / max(across, 1e-12)
+
+
+def _without_line(line: Sequence[float], values: Sequence[float]) -> list[float]:
+    """What is left of the values when their own straight line is taken out."""
+    mean_y, mean_x, slope = _line(line, values)
     return [y - mean_y - slope * (x - mean_x) for x, y in zip(line, values, strict=True)]
 
 

@@ -6,15 +6,23 @@ opposite trends, one behind the other. A level: the newest third, or half, lies 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
+from sentinel.streams.baseline import MAD_TO_SIGMA
 from sentinel.streams.long_history import Bucket
 from sentinel.streams.monotone import mann_kendall, mann_whitney, median, theil_sen
 
 BUCKETS_MIN = 9  # of fewer no order is beyond chance by 3.5 deviations
 THIRDS_APART = 0.6  # of the least change: the middles of the outer thirds of a straight line lie two thirds of it apart
 
+CAME_BACK = 0.5  # of the change: no longer one
+QUARTER_MIN = 2  # buckets
+SURELY = 2.5  # standard errors of the difference of two quarters
+
+Course = Literal["goes on", "stands", "came back", "unknown"]
 Shape = Literal["trend", "turn", "level"]
 
 
@@ -91,6 +99,27 @@ class Judge(NamedTuple):
                 start = _left(buckets, values, 0.5 * (base + level))
                 return Change(sign, start, sign * base, sign * level, z, _steps(buckets[-newest:]))
         return None
+
+
+def course_since(buckets: Sequence[Bucket], change: Change) -> Course:
+    """What has become of a change that was found. The buckets since its start are cut into quarters: of an even change the newest
+    quarter lies a quarter of the whole beyond the one before, and an eighth is the limit. The whole is measured anew each time,
+    since what was found first is often too large: noise that adds to a change makes it found."""
+    since = [bucket for bucket in buckets if bucket.last_step > change.start.last_step]
+    quarter = len(since) // 4
+    if quarter < QUARTER_MIN:
+        return "unknown"
+    values = [change.sign * bucket.middle for bucket in since[len(since) % 4 :]]
+    means = [sum(values[at : at + quarter]) / quarter for at in range(0, len(values), quarter)]
+    jumps = [abs(newer.middle - older.middle) for older, newer in pairwise(buckets)]
+    error = SURELY * MAD_TO_SIGMA * median(jumps) / math.sqrt(quarter)
+    base, newest, moved = change.sign * change.base, means[-1], means[-1] - means[-2]
+    whole = max(means) - base
+    if newest + error < base + CAME_BACK * whole:
+        return "came back"
+    if moved - error > whole / 8:
+        return "goes on"
+    return "stands" if max(0.0, moved) + error < whole / 8 else "unknown"
 
 
 def _steps(buckets: Sequence[Bucket]) -> int:

@@ -11,7 +11,7 @@ import pytest
 from sentinel.detectors.onset import Dated, date_onset
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.readings import StepReading
-from sentinel.streams.change_point import find_bend, find_rise
+from sentinel.streams.change_point import find_bend, find_growth, find_hinge, find_rise
 from sentinel.streams.series import RING_SIZE, Series
 from tests.unit.detectors.bank_kit import feed, make_bank, receipt, row
 
@@ -190,3 +190,44 @@ def test_a_signal_that_a_nan_moved_is_no_beginning_of_what_came_later() -> None:
         activation_norm=moved, loss=raised(LAST - 5, 2.0), grad_norm=lambda s, v: math.nan if s == LAST - 55 else v
     )
     assert dated(gated, alarm(LAST - 5)) is None
+
+
+def descending(seed: int, began: int, last: int, hurt: Callable[[int], float]) -> Series:
+    """A loss that still descends, with noise of 2 %, and `hurt` of the rows since it began."""
+    dice, series = random.Random(seed), Series(METRICS)
+    for step in range(1, last + 1):
+        loss = (2.1 + 3.4 / (1.0 + step / 60)) * (1.0 + dice.gauss(0.0, 0.02))
+        series.add(row(step, loss=loss + (hurt(step - began) if step >= began else 0.0)))
+    return series
+
+
+@pytest.mark.parametrize(("kind", "hurt", "lasts"), [
+    (Kind.DRIFT, lambda since: 0.01 * since, 42),
+    (Kind.SPIKE, lambda since: 0.02 * 1.2**since, 22),
+])  # fmt: skip
+def test_what_grows_from_nothing_is_dated_to_within_a_few_rows(kind: Kind, hurt: Callable[[int], float], lasts: int) -> None:
+    errors = []
+    for seed in range(21):
+        began = 240 + 3 * seed
+        series, found_late = descending(seed, began, began + lasts, hurt), alarm(began + lasts - 4, kind, detected=began + lasts)
+        found = date_onset(series, found_late, 500, 0, well_until=began - 80)
+        assert found is not None
+        errors.append(abs(found.step - began))
+    errors.sort()
+    assert errors[10] <= 2, errors
+    assert errors[-2] <= 10, errors
+
+
+@pytest.mark.parametrize("hurt", [lambda since: 1.5, lambda since: 1.5 - 0.02 * since, lambda since: 0.0, lambda since: 40.0])
+def test_a_jump_is_no_growth(hurt: Callable[[int], float]) -> None:
+    for seed in range(20):
+        rows = descending(seed, 250, 252 + seed, hurt).entries("loss", 0)
+        assert find_growth(rows) is None
+
+
+def test_growth_needs_its_rows() -> None:
+    rows = descending(1, 250, 272, lambda since: 0.02 * 1.2**since).entries("loss", 0)
+    assert find_growth(rows) is not None
+    assert find_growth(rows[-99:]) is None
+    assert find_growth([*rows, (273, math.nan)]) is None
+    assert find_hinge(rows[:30]) is None

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
+from sentinel.detectors.spike import SpikeSettings
 from sentinel.model.findings import Kind, Verdict
 from sentinel.model.readings import StepReading, TrainerNote
 from tests.unit.detectors.bank_kit import (
@@ -50,6 +51,36 @@ def test_a_short_run_is_awake_from_step_sixty(seed: int) -> None:
     found = alarms(feed(make_bank(SHORT_RUN), hurt(clean_run(120, seed, noise=0.02), 62, 80, loss=4.0)))
     assert len(found) == 1
     assert found[0].detected_step <= 66
+
+
+@pytest.mark.parametrize("height", [3.0, 6.0])
+@pytest.mark.parametrize("onset", [70, 110, 150, 190])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_young_run_is_judged_by_wider_bounds(seed: int, onset: int, height: float) -> None:
+    """`min_history` is 200 steps, as shipped; the verdict stays unknown."""
+    bank = make_bank(SpikeSettings())
+    found = alarms(feed(bank, hurt(clean_run(onset + 6, seed, noise=0.01), onset, onset + 12, loss=height)))
+    assert [finding.kind for finding in found] == [Kind.SPIKE]
+    assert found[0].onset_step == onset
+    young = make_bank(SpikeSettings())
+    feed(young, clean_run(onset, seed, noise=0.01))
+    verdict, reason = young.verdicts()[Kind.SPIKE]
+    assert verdict is Verdict.UNKNOWN
+    assert "loss unknown: too little history until step 201, until then by wider bounds" in reason
+
+
+def test_a_rise_of_a_fifth_is_enough_where_a_young_run_is_quiet() -> None:
+    """No nat, but sixteen deviations; five, which an old run would be told of after four rows, are too few."""
+    for height, kinds in ((0.3, [Kind.SPIKE]), (0.07, [])):
+        steps = range(1, 160)
+        rows = (row(step, loss=1.5 + 0.01 * ((step * 7919) % 11 - 5) / 3, grad_norm=1.0) for step in steps)
+        assert [found.kind for found in alarms(feed(make_bank(SpikeSettings()), hurt(rows, 150, 162, loss=height)))] == kinds
+
+
+def test_clean_young_runs_raise_no_alarm() -> None:
+    for seed in range(40):
+        for noise in (0.003, 0.02, 0.05):
+            assert alarms(feed(make_bank(SpikeSettings()), clean_run(210, seed, noise=noise))) == []
 
 
 def test_before_there_is_history_the_verdict_is_unknown_and_nothing_fires() -> None:

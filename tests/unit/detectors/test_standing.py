@@ -156,3 +156,23 @@ def test_a_young_run_says_until_when_it_cannot_be_judged() -> None:
     verdict, reason = bank.verdicts()[Kind.SPIKE]
     assert verdict is Verdict.UNKNOWN
     assert "too little history until step 101" in reason
+
+
+def test_divergence_and_drift_say_until_when_too() -> None:
+    for every, until in ((1, {Kind.DIVERGENCE: 100, Kind.DRIFT: 201}), (2, {Kind.DIVERGENCE: 200, Kind.DRIFT: 202})):
+        bank = make_bank()
+        feed(bank, clean_run(30 * every, 2, every=every))
+        assert {kind: unknown(bank)[kind] for kind in until} == {
+            kind: f"too little history until step {step}" for kind, step in until.items()
+        }
+        feed(bank, (reading for reading in clean_run(160, 2, every=every) if reading.step > 30 * every))
+        assert Kind.DRIFT in unknown(bank), "it judges from its min_history on"
+
+
+def test_a_coarse_log_wakes_later_than_its_steps_say() -> None:
+    bank = make_bank()
+    feed(bank, clean_run(1000, 2, every=100))
+    assert "too little history until step 3300" in bank.verdicts()[Kind.SPIKE][1]
+    feed(bank, (reading for reading in clean_run(7000, 2, every=100) if reading.step > 1000))
+    assert bank.verdicts()[Kind.SPIKE][0] is Verdict.HEALTHY
+    assert unknown(bank)[Kind.DRIFT] == "logged too coarsely to see a climb within the window"

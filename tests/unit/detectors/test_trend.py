@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import random
 from collections.abc import Iterable, Iterator
 
 import pytest
@@ -13,7 +14,7 @@ from sentinel.detectors.trend import KIND, TrendSettings
 from sentinel.model.findings import Finding, Verdict
 from sentinel.model.readings import StepReading, TrainerNote
 from sentinel.streams.long_history import BUCKETS_MAX, RECENT_MAX, LongHistory, RecentHistory
-from tests.unit.detectors.bank_kit import config, feed, receipt
+from tests.unit.detectors.bank_kit import config, feed, receipt, row
 from tests.unit.detectors.slow_streams import (
     BREAK,
     SCHEDULES,
@@ -326,6 +327,31 @@ def test_a_late_decline_is_followed_where_it_was_found_and_told_once() -> None:
     assert (once.metric, again.metric) == ("loss_scale", "loss_scale")
     assert once.detected_step < 104_000
     assert again.detected_step > 108_000
+
+
+def noisy_creep(seed: int, height: float, length: int) -> Iterator[StepReading]:
+    """A gradient norm with 20 % noise, logged every 10 steps, that rises by `height` from step 5000 on."""
+    dice = random.Random(seed)
+    for step in range(10, 60_001, 10):
+        level = 0.5 * (1.0 + height * min(1.0, max(0, step - 5000) / length))
+        yield row(step, grad_norm=level * math.exp(0.2 * dice.gauss(0.0, 1.0)), lr=3e-4 * (1.0 - 0.7 * step / 60_000))
+
+
+@pytest.mark.parametrize("seed", [3, 6, 9])
+def test_a_creep_is_told_once_however_large(seed: int) -> None:
+    """Noise that adds to a rise makes it found: it looked larger than it was, seemed to stand, and the rest was told again."""
+    (finding,) = of(feed(fresh(), noisy_creep(seed, 0.9, 30_000)))
+    assert finding.metric == "grad_norm"
+
+
+def test_an_episode_ends_when_the_creep_stands() -> None:
+    bank = fresh()
+    verdicts = []
+    for reading in noisy_creep(1, 0.9, 12_000):
+        bank.step(reading, float(reading.step))
+        verdicts.append(bank.verdicts()[KIND][0] if reading.step % 1000 == 0 else None)
+    assert verdicts.index(Verdict.BREACHED) * 10 < 17_000
+    assert verdicts[-1] is Verdict.HEALTHY
 
 
 def test_the_recent_past_keeps_its_width() -> None:
