@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-FORMAT_HELP = "auto, metrics, csv, megatron, tensorboard, trainer-state, json or text."  # as telemetry/log_formats.py has them
+# as telemetry/log_formats.py has them
+FORMAT_HELP = "auto, metrics, csv, megatron, tensorboard, trainer-state, json, progress or text."
 
 
 def replay(

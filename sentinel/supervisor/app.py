@@ -105,7 +105,7 @@ def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignal
         outage = JournalOutage(run_dir, stops, systemd)
         while True:
             try:
-                return _watch(request, run_dir, run_file, Engine(policy, reference), narrator, site.start, end, outage, profile)
+                return _watch(request, run_dir, run_file, Engine(policy, reference), narrator, site.start, end, profile, outage)
             except WasAway as away:
                 outage.say(f"{run_dir}: {away}")
             except AlreadySupervised as error:
@@ -124,8 +124,8 @@ def _watch(
     narrator: Narrator | None,
     show: Callable[[], None],
     end: EndOfTime,
+    profile: TrainerProfile | None,
     outage: JournalOutage,
-    profile: TrainerProfile | None = None,
 ) -> int:
     """Take the run and stay with it to its end. Raises JournalError when nothing can be written down any more, WasAway when it
     has to begin anew. `show`: called when the run is ours and there is something to show."""
