@@ -18,6 +18,8 @@ from pathlib import Path
 from sentinel.client.run_layout import stream_path
 from sentinel.client.stream import Stream
 from sentinel.model.readings import StepReading
+from sentinel.run_files.stream import read_receipt
+from sentinel.telemetry.lineage import read_own
 from sentinel.trainers.found import find_checkpoints, list_names
 from sentinel.trainers.life import Life
 from sentinel.trainers.sealing import drop_old, is_sealed, seal_new
@@ -27,6 +29,7 @@ from sentinel.trainers.start import forget_before, read_before
 
 POLL_S = 0.2
 SEAL_EVERY_S = 1.0
+NEWEST = 2**53
 FIRST_ROW_ALONE_S = 120.0  # after which a receipt is written from one row
 
 
@@ -40,13 +43,25 @@ class Writer:
     since_s: float = 0.0
     newest: int = -1
     resume_step: int | None = None
+    passed: int = -1  # newest step that a follower before this one wrote
     _every: int = 1
     _wrote_s: float = 0.0  # wall time of the last look that found rows
+
+    def recall(self, run_dir: Path, attempt: int) -> None:
+        """Go on where a follower of the same attempt ended that died: its rows come again, and are passed over."""
+        receipt = read_receipt(run_dir, attempt)
+        if receipt is None:
+            return
+        _, rows = read_own(run_dir, attempt, NEWEST, 2)
+        self.resume_step = receipt.resume_step
+        self.passed = self.newest = rows[-1].step if rows else receipt.resume_step
+        self._every = max(1, rows[-1].step - rows[-2].step) if len(rows) > 1 else 1
 
     def take(self, rows: list[StepReading], now_s: float) -> None:
         """Write them, or hold them until it is known where the trainer began."""
         if self.spec.profile.spec.metrics.first_step == 0:
             rows = [replace(row, step=row.step + 1) for row in rows]
+        rows = [row for row in rows if row.step > self.passed]
         if self.resume_step is not None:
             self._write(rows)
             return
@@ -146,6 +161,7 @@ def follow(run_dir: Path, attempt: int, trainer_pid: int) -> None:
     os.nice(10)
     sources = open_sources(run_dir, attempt, spec)
     writer = Writer(Stream(stream_path(run_dir, attempt), attempt), spec)
+    writer.recall(run_dir, attempt)
     sealer, life = Sealer(run_dir, attempt, spec), Life(run_dir, attempt, trainer_pid)
     while not _is_over(trainer, POLL_S):
         now_s = time.monotonic()

@@ -7,9 +7,11 @@ It replaces itself by the trainer's command (exec), so that exit status, signals
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
+import select
 import sys
 import tempfile
 import time
@@ -24,6 +26,7 @@ from sentinel.trainers.sealing import move_aside, put_back
 from sentinel.trainers.spec import TrainerSpec, read_trainer_spec
 
 BEFORE_NAME = "trainer_before.json"  # which checkpoints lay in the trainer's folder before this run began
+AGAIN_S, AGAIN_MAX_S = 1.0, 30.0  # between two starts of a follower
 OWNED_WAIT_S, OWNED_LOOK_S = 10.0, 0.1  # the follower of the attempt before may be about to end
 CANNOT_PREPARE = 3  # as a configuration error: no relaunch would help
 
@@ -152,8 +155,24 @@ def start_follower(run_dir: Path, attempt: int, owned: int | None = None) -> Non
         if owned is not None:
             os.set_inheritable(owned, True)
         words = [sys.executable, "-P", "-m", "sentinel.trainers.follow", str(run_dir), str(attempt), str(trainer)]
-        os.execve(sys.executable, words, environment)
+        _keep_following(words, environment, trainer)
     os._exit(0)
+
+
+def _keep_following(words: list[str], environment: dict[str, str], trainer: int) -> None:
+    """Start the follower again if it dies before its trainer: a full disk, a lack of memory. A run that nobody follows would look
+    as if it hung."""
+    with contextlib.suppress(ProcessLookupError):
+        handle = os.pidfd_open(trainer)
+        wait_s = AGAIN_S
+        while True:
+            child = os.fork()
+            if child == 0:
+                os.execve(words[0], words, environment)
+            os.waitpid(child, 0)
+            if select.select([handle], [], [], wait_s)[0]:
+                return
+            wait_s = min(2 * wait_s, AGAIN_MAX_S)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
+from tests.integration.supervised import Supervised, wait_for
 from tests.trainers.kit import hurt, proofs, supervise, told
 
 
@@ -26,6 +29,19 @@ def test_a_killed_megatron_goes_on_from_its_newest_checkpoint(tmp_path: Path) ->
     assert (incident["kind"], incident["state"], incident["steps_lost"]) == ("crash", "recovered", 9)
     assert told(out)[1][-4:] == ["--load", str(out), "--ckpt-step", "60"]
     assert sorted(run.surviving()) == list(range(1, 121)), "every iteration stands in the stream once"
+
+
+@pytest.mark.slow
+def test_a_follower_that_dies_is_started_again_and_no_row_is_lost(tmp_path: Path) -> None:
+    run = Supervised(tmp_path / "run", megatron(tmp_path / "out", 400), "demo", ["--trainer", "megatron"]).start()
+    wait_for("steps", lambda: run.last_step(1) > 50)
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if "sentinel.trainers.follow" in process.cmdline() and str(tmp_path) in " ".join(process.cmdline()):
+                process.kill()
+    assert run.wait(120.0) == 0, run.log
+    assert not run.incidents()
+    assert sorted(run.surviving()) == list(range(1, 401))
 
 
 @pytest.mark.slow

@@ -115,3 +115,18 @@ def test_the_step_of_a_printed_dictionary_stands_in_the_bar_behind_it() -> None:
     assert rows[0].metrics["loss"] == 2.345
     assert rows[0].metrics["grad_norm"] != rows[0].metrics["grad_norm"], "NaN"
     assert (rows[1].metrics["loss"], rows[1].metrics["val_loss"]) == (2.25, 2.5)
+
+
+def test_a_follower_that_is_started_again_goes_on_where_the_one_before_ended(tmp_path: Path) -> None:
+    path = tmp_path / "attempts" / "0001" / "metrics.jsonl"
+    spec = TrainerSpec(load_profile("megatron:root=/x"), ("t",), {}, "/", None, {}, 60, False)
+    rows = [StepReading(1, step, 0.0, (), {"loss": 2.0}) for step in range(61, 68)]
+    for seen in (rows[:4], rows[:4], rows):
+        writer = Writer(Stream(path, 1), spec)
+        writer.recall(tmp_path, 1)
+        writer.take(list(seen), 1.0)
+        writer.begin()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["kind"] for line in lines] == ["start"] + ["step"] * 7
+    assert [line["step"] for line in lines[1:]] == list(range(61, 68))
+    assert lines[-1]["samples"] == [[66, 67]]
