@@ -21,6 +21,7 @@ from sentinel.cli.options import (
     POLICIES,
     REHEARSE,
     RUN,
+    TRAINERS,
     Json,
     Listening,
     NamesRows,
@@ -35,6 +36,7 @@ from sentinel.cli.replay import replay, watch
 from sentinel.cli.report import report
 from sentinel.cli.run import run
 from sentinel.cli.seeing import register as register_seeing
+from sentinel.cli.trainers import trainers_app
 from sentinel.cli.web import web
 from sentinel.errors import PolicyError, SentinelError, UsageError
 
@@ -161,6 +163,7 @@ app.add_typer(checkpoints_app, name="checkpoints", rich_help_panel=LOOK)
 register_operator(app)
 app.add_typer(page_app, name="page", rich_help_panel=ANSWER)
 app.add_typer(policy_app, name="policy", rich_help_panel=POLICIES)
+app.add_typer(trainers_app, name="trainers", rich_help_panel=TRAINERS)
 for command in (replay, watch, autopsy, drill):
     app.command(rich_help_panel=REHEARSE)(command)
 

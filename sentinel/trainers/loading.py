@@ -40,6 +40,11 @@ def load_profile(asked: str) -> TrainerProfile:
         UsageError: there is no such profile, or no such option.
         PolicyError: the file is no profile; prints every problem.
     """
+    return load_with_document(asked)[0]
+
+
+def load_with_document(asked: str) -> tuple[TrainerProfile, Mapping[str, Any]]:
+    """As `load_profile`, with its YAML as it is in force: options filled in, and no `options` left. Raises as it does."""
     name, options = _parse(asked)
     path = _find(name)
     text = _read(path)
@@ -53,10 +58,11 @@ def load_profile(asked: str) -> TrainerProfile:
         if option not in every:
             raise UsageError(f"--trainer {asked}: no option '{option}'; {did_you_mean(option, every, 'options')}")
     filled = _fill(document, {**known, **options}) if document else read.value
-    profile, problems = _validate(_lay(filled, options))
+    laid = _lay(filled, options)
+    profile, problems = _validate(laid)
     _refuse(path, text, read, problems)
     assert profile is not None, "without problems there is a profile"
-    return profile
+    return profile, {key: value for key, value in laid.items() if key != "options"}
 
 
 def _parse(asked: str) -> tuple[str, dict[str, str]]:
