@@ -15,6 +15,7 @@ from sentinel.client.atomic_file import write_atomically
 from sentinel.client.run_layout import spec_path
 from sentinel.client.strict_json import dumps, loads
 from sentinel.trainers.found import find_checkpoints
+from sentinel.trainers.mismatch import reason_against_scratch
 from sentinel.trainers.profile import Checkpoints
 from sentinel.trainers.sealing import move_aside, put_back
 from sentinel.trainers.spec import TrainerSpec, read_trainer_spec
@@ -25,7 +26,7 @@ CANNOT_PREPARE = 3  # as a configuration error: no relaunch would help
 
 def prepare(run_dir: Path, attempt: int, spec: TrainerSpec) -> list[str]:
     """Make the trainer's folder such that it goes on from the checkpoint that was chosen and from no other; what was done, a
-    sentence each. Raises OSError, ValueError."""
+    sentence each. Raises OSError, and ValueError where a start from the beginning would lose what was trained."""
     places, root = spec.profile.spec.checkpoints, spec.root
     if places is None or root is None:
         return []
@@ -33,6 +34,8 @@ def prepare(run_dir: Path, attempt: int, spec: TrainerSpec) -> list[str]:
         _note_before(run_dir, places, root)
     others = read_before(run_dir)
     done: list[str] = []
+    if spec.resume_step is None and not spec.is_first and (reason := reason_against_scratch(run_dir, places, root)):
+        raise ValueError(reason)
     if spec.resume_step is not None:
         put_back(run_dir, places, spec.resume_step)
     if not spec.is_first:
