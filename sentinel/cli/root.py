@@ -32,6 +32,7 @@ from sentinel.cli.options import (
 )
 from sentinel.cli.page import page_app
 from sentinel.cli.policy import policy_app
+from sentinel.cli.probe import probe
 from sentinel.cli.replay import replay, watch
 from sentinel.cli.report import report
 from sentinel.cli.run import run
@@ -156,6 +157,7 @@ def hardware(
     raise typer.Exit(code)
 
 
+app.command(rich_help_panel=TRAINERS)(probe)
 register_seeing(app)
 app.command(rich_help_panel=LOOK)(web)
 app.command(cls=RunDirAnywhere, rich_help_panel=LOOK)(report)

@@ -56,6 +56,10 @@ COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
     ),
     ("policy", "test"): ({"--policy", "--json"}, ["files"]),
     ("policy", "schema"): (set(), []),
+    ("probe",): (
+        {"--trainer", "--steps", "--time", "--checkpoint-every", "--resume", "--run-dir", "--keep", "--as-it-is", "--json"},
+        ["command"],
+    ),
     ("trainers", "list"): ({"--json"}, []),
     ("trainers", "show"): ({"--json"}, ["profile"]),
     ("trainers", "check"): ({"--json"}, ["profiles"]),
