@@ -15,7 +15,12 @@ from sentinel.errors import UsageError
 
 
 def probe(
-    command: Annotated[list[str] | None, typer.Argument(help="The training command, after --.", metavar="-- CMD...")] = None,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="The training command, after --; without it, that of sentinel.yaml in this folder.", metavar="-- CMD..."
+        ),
+    ] = None,
     trainer: Annotated[
         str | None, typer.Option(help="Its profile; without it, it is recognised by its command.", metavar="NAME")
     ] = None,
@@ -45,6 +50,7 @@ def probe(
     from sentinel.client.strict_json import dumps
     from sentinel.clock import SystemClock
     from sentinel.policy.quantities import Malformed, parse_positive_duration
+    from sentinel.supervisor.config_file import find_config
     from sentinel.trainers.probe.command import ProbeRequest
     from sentinel.trainers.probe.command import probe as run
     from sentinel.trainers.probe.running import Limits
@@ -55,7 +61,10 @@ def probe(
         raise UsageError(f"--time: {error}; {error.remedy}") from None
     every = max(1, steps // 2) if checkpoint_every is None else checkpoint_every
     limits = Limits(steps=steps, seconds=seconds, save_every=every, tries_resume=resume)
-    asked = ProbeRequest(tuple(command or ()), os.getcwd(), trainer, run_dir, keep, as_it_is, limits)
+    words, cwd = tuple(command or ()), os.getcwd()
+    if (file := find_config(None, words, None)) is not None:
+        words, cwd, trainer = file.config.command, str(file.path.parent), trainer or file.trainer
+    asked = ProbeRequest(words, cwd, trainer, run_dir, keep, as_it_is, limits)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that nothing it started is left
     report = run(asked, SystemClock(), lambda line: print(line, file=sys.stderr, flush=True))
     print(dumps(report.document) if as_json else report.text)

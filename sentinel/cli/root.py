@@ -13,6 +13,7 @@ import typer
 from sentinel.cli.autopsy import autopsy
 from sentinel.cli.checkpoints import checkpoints_app
 from sentinel.cli.drill import drill
+from sentinel.cli.init import init
 from sentinel.cli.operator import Commands
 from sentinel.cli.operator import register as register_operator
 from sentinel.cli.options import (
@@ -157,6 +158,7 @@ def hardware(
     raise typer.Exit(code)
 
 
+app.command(rich_help_panel=TRAINERS)(init)
 app.command(rich_help_panel=TRAINERS)(probe)
 register_seeing(app)
 app.command(rich_help_panel=LOOK)(web)

@@ -42,6 +42,8 @@ def describe(definitions: dict[str, Any]) -> None:
     texts: dict[ModuleType, dict[str, dict[str, str]]] = {}
     for model in _models(Model):
         properties = definitions.get(model.__name__, {}).get("properties", {})
+        if properties.keys() != {field.alias or name for name, field in model.model_fields.items()}:
+            continue  # a model of another language with the same name
         for owner in reversed(model.__mro__):
             module = inspect.getmodule(owner)
             if module is None or not issubclass(owner, Model):

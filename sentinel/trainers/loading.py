@@ -12,11 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from sentinel.errors import PolicyError, Problem, UsageError
 from sentinel.policy.problems import did_you_mean, print_problems
-from sentinel.policy.schema_problems import problems_of
+from sentinel.policy.schema_problems import validate_model
 from sentinel.policy_files.yaml_positions import YamlText, read_yaml
 from sentinel.trainers.profile import TrainerProfile
 
@@ -59,7 +57,7 @@ def load_with_document(asked: str) -> tuple[TrainerProfile, Mapping[str, Any]]:
             raise UsageError(f"--trainer {asked}: no option '{option}'; {did_you_mean(option, every, 'options')}")
     filled = _fill(document, {**known, **options}) if document else read.value
     laid = _lay(filled, options)
-    profile, problems = _validate(laid)
+    profile, problems = validate_model(TrainerProfile, laid)
     _refuse(path, text, read, problems)
     assert profile is not None, "without problems there is a profile"
     return profile, {key: value for key, value in laid.items() if key != "options"}
@@ -140,10 +138,3 @@ def _metrics(value: str) -> dict[str, str]:
     if value in ("output", "trainer_state", "none"):
         return {"from": value}
     return {"from": "tensorboard" if value.endswith("/") else "file", "path": value}
-
-
-def _validate(document: Any) -> tuple[TrainerProfile | None, tuple[Problem, ...]]:
-    try:
-        return TrainerProfile.model_validate(document), ()
-    except ValidationError as error:
-        return None, problems_of(error, TrainerProfile.model_json_schema(by_alias=True))

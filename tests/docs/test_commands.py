@@ -37,6 +37,8 @@ COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
             "--page",
             "--listen",
             "--token-file",
+            "--trainer",
+            "--config",
         },
         ["command"],
     ),
@@ -56,6 +58,7 @@ COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
     ),
     ("policy", "test"): ({"--policy", "--json"}, ["files"]),
     ("policy", "schema"): (set(), []),
+    ("init",): ({"--trainer", "--policy", "--run-dir", "--force"}, ["command"]),
     ("probe",): (
         {"--trainer", "--steps", "--time", "--checkpoint-every", "--resume", "--run-dir", "--keep", "--as-it-is", "--json"},
         ["command"],

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sentinel.cli.root import app, main
+from sentinel.policy_files.schema_json import policy_json_schema_text
 from sentinel.trainers.loading import load_profile, shipped_profiles
 
 MISTAKEN = """apiVersion: sentinel/v1
@@ -120,3 +121,9 @@ def test_a_wrong_word_ends_with_2_and_a_sentence(
         main()
     assert left.value.code == 2
     assert capfd.readouterr().err.strip()
+
+
+def test_the_schema_of_policies_is_the_same_beside_that_of_profiles() -> None:
+    """Both languages have a `Spec`; the one takes no description from the other."""
+    told("trainers", "schema")
+    assert policy_json_schema_text() == (Path(__file__).resolve().parents[3] / "policies/schema.json").read_text()
