@@ -97,6 +97,20 @@ def status(run_dir: RunDir, as_json: Json = False) -> None:
 
 
 @app.command(rich_help_panel=LOOK)
+def doctor(run_dir: RunDir, as_json: Json = False) -> None:
+    """What is seen of a run and what is not, why, and the remedy of each: rows, receipt, heartbeats, checkpoints, proofs, rungs.
+
+    Exit codes: 0 all fine, 1 something is missing, or not known yet, 2 usage error.
+    """
+    from sentinel.report.doctor.checks import examine
+    from sentinel.report.doctor.telling import doctor_document, doctor_text, exit_code
+
+    checks = examine(run_dir)
+    print(_dump(doctor_document(run_dir, checks)) if as_json else doctor_text(checks))
+    raise typer.Exit(exit_code(checks))
+
+
+@app.command(rich_help_panel=LOOK)
 def incidents(run_dir: RunDir, as_json: Json = False) -> None:
     """Every incident of the run: what broke, what was tried, how it ended."""
     from sentinel.report.reading import read_incidents

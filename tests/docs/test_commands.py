@@ -45,6 +45,7 @@ COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
     ("web",): ({"--listen", "--token-file"}, ["paths"]),
     ("page", "test"): ({"--policy", "--route", "--page"}, []),
     ("status",): ({"--json"}, ["run_dir"]),
+    ("doctor",): ({"--json"}, ["run_dir"]),
     ("incidents",): ({"--json"}, ["run_dir"]),
     ("incidents show",): ({"--json", "--samples"}, ["number", "run_dir"]),
     ("top",): ({"--once"}, ["run_dir"]),
@@ -146,6 +147,7 @@ def test_incidents_have_the_keys_people_build_on(tmp_path: Path) -> None:
 
 WRONG: list[list[str]] = [
     ["status", "no-such-run"],
+    ["doctor", "no-such-run"],
     ["incidents", "no-such-run"],
     ["stop", "no-such-run"],
     ["ack", "1", "no-such-run"],
@@ -168,6 +170,11 @@ WRONG: list[list[str]] = [
     ["policy", "explain", "no-such-policy.yaml"],
     ["policy", "explain", "default", "--finding", "no-such-finding"],
     ["policy", "test", "no-such-cases.yaml"],
+    ["trainers", "check", "no-such-profile.yaml"],
+    ["trainers", "show", "no-such-profile"],
+    ["probe", "--", "no-such-program"],
+    ["init", "--", "no-such-program"],
+    ["run", "--config", "no-such-file.yaml"],
     ["run"],
     ["run", "--policy", "no-such-policy.yaml", "--", "true"],
     ["demo", "--fault", "burn@step=3"],
