@@ -172,7 +172,7 @@ def hardware(
     raise typer.Exit(code)
 
 
-app.command(rich_help_panel=TRAINERS)(init)
+app.command(rich_help_panel=RUN)(init)
 app.command(rich_help_panel=TRAINERS)(probe)
 register_seeing(app)
 app.command(rich_help_panel=LOOK)(web)
