@@ -72,8 +72,8 @@ def _of_rows(trial: Trial, seen: Seen) -> Iterator[Missing]:
 def _of_checkpoints(trial: Trial, seen: Seen) -> Iterator[Missing]:
     places = trial.profile.spec.checkpoints
     others = seen.mismatch.others if seen.mismatch is not None else ()
-    if places is None or not seen.kept:
-        yield Missing("checkpoints", severe=True)
+    if not seen.kept:
+        yield Missing("checkpoints", severe=places is not None)
     elif not any(one.how for one in seen.kept):
         yield Missing("unsealed", severe=True)
     named = [other.profile for other in others] or [profile for _, profile, _ in seen.left]

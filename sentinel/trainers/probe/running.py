@@ -24,12 +24,13 @@ from sentinel.trainers.launching import Trained
 from sentinel.trainers.mismatch import find_mismatch
 from sentinel.trainers.probe.recognise import left_behind, printed_format
 from sentinel.trainers.probe.seen import EndedBy, Kept, Launch, Return, Seen
-from sentinel.trainers.probe.trial import Trial
+from sentinel.trainers.probe.trial import Trial, named_folders
 from sentinel.trainers.sealing import is_sealed, seal_new, sealed_path
 from sentinel.trainers.start import read_before
 
 LOOK_S = 0.2
 TAIL_LINES = 8
+FOLDERS_MAX = 100
 TAIL_BYTES = 8 << 10
 STREAM_BYTES_MAX = 64 << 20
 
@@ -67,9 +68,8 @@ def run_probe(trial: Trial, folder: Path, limits: Limits, clock: Clock, say: Cal
         back = _return(launcher, trained, replace(spec, attempt=2), whole[0].step, limits, clock)
     logs = AttemptFiles.of(folder, 1).logs
     printed = tuple(dict.fromkeys(f for end in ("out", "err") if (f := printed_format(logs / f"launcher.{end}")) is not None))
-    folders = [Path(trial.cwd, name) for name in trial.named_folders] + [Path(trial.cwd)]
     places, root = trial.profile.spec.checkpoints, trial.root
-    left = left_behind(folders, began_s) if not kept else []
+    left = left_behind(_where_it_may_write(trial), began_s) if not kept else []
     return Seen(
         first=first,
         saves_every=limits.save_every if can_save else None,
@@ -137,14 +137,23 @@ def _read(folder: Path, attempt: int) -> Launch:
 
 
 def _tail(files: AttemptFiles) -> tuple[str, ...]:
-    """The end of what it printed, standard error first."""
-    for path in (files.launcher_err, files.logs / "launcher.out"):
+    """The end of what it printed, standard error last."""
+    told: list[str] = []
+    for path in (files.logs / "launcher.out", files.launcher_err):
         with suppress(OSError), open(path, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
             lines = file.read().decode(errors="replace").splitlines()
-            if told := [line for line in lines if line.strip()]:
-                return tuple(told[-TAIL_LINES:])
-    return ()
+            told += [line for line in lines if line.strip()][-TAIL_LINES:]
+    return tuple(told)
+
+
+def _where_it_may_write(trial: Trial) -> list[Path]:
+    """The folders in its command, where it was started, and those in there: as they are after its end."""
+    cwd = Path(trial.cwd)
+    with suppress(OSError):
+        inside = [Path(entry.path) for entry in os.scandir(cwd) if entry.is_dir(follow_symlinks=False)]
+        return [cwd, *(cwd / name for name in named_folders(trial.command, trial.cwd)), *sorted(inside)[:FOLDERS_MAX]]
+    return [cwd]
 
 
 def _has_sealed(trial: Trial, folder: Path) -> bool:

@@ -65,7 +65,7 @@ def plan_trial(command: tuple[str, ...], cwd: str, named: str | None, folder: Pa
         root=None if root_text is None else Path(root_text),
         real_root=real_root,
         moved=moved,
-        named_folders=_named_folders(words, cwd, folder),
+        named_folders=tuple(name for name in named_folders(words, cwd) if not Path(cwd, name).is_relative_to(folder)),
     )
     _refuse_known_files(trial, as_it_is)
     return trial
@@ -98,13 +98,13 @@ def _moved(profile: TrainerProfile, command: tuple[str, ...], folder: Path) -> t
     return (flag, before), tuple(words)
 
 
-def _named_folders(command: Sequence[str], cwd: str, folder: Path) -> tuple[str, ...]:
+def named_folders(command: Sequence[str], cwd: str) -> tuple[str, ...]:
     """Folders that stand in the command and are there. It may write into them: nobody knows."""
     found = []
     for word in command[1:]:
         value = word.partition("=")[2] if word.startswith("-") and "=" in word else word
         path = os.path.join(cwd, value)
-        if value and not value.startswith("-") and os.path.isdir(path) and not path.startswith(str(folder)):
+        if value and not value.startswith("-") and os.path.isdir(path):
             found.append(value)
     return tuple(dict.fromkeys(found))
 
@@ -119,9 +119,18 @@ def _refuse_known_files(trial: Trial, as_it_is: bool) -> None:
             "started; name its profile with --trainer (sentinel trainers list), or add --as-it-is: it then writes where it "
             "always does, over files of an earlier run, too"
         )
-    names = list_names(trial.root)
-    if names:
+    for folder in (trial.root, *_named_by_flag(trial)):
+        names = list_names(folder)
+        if not names:
+            continue
         raise UsageError(
-            f"{trial.root}: the trainer would write there, and there is {', '.join(names)}; name an empty folder, as in "
+            f"{folder}: the trainer would write there, and there is {', '.join(names)}; name an empty folder, as in "
             f"--trainer {trial.asked.partition(':')[0]}:root=DIR, or add --as-it-is if these files may be written over"
         )
+
+
+def _named_by_flag(trial: Trial) -> list[Path]:
+    """The folder that the command names by the flag of the profile itself, where an option of the profile names another."""
+    places = load_profile(trial.asked.partition(":")[0]).spec.checkpoints
+    value = flag_value(trial.command, places.root) if places is not None else None
+    return [] if value is None else [Path(trial.cwd, value)]

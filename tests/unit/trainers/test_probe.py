@@ -67,6 +67,9 @@ def test_files_that_are_not_known_are_not_written_over(tmp_path: Path) -> None:
         a_trial(tmp_path, None, (sys.executable, "train.py"))
     allowed = plan_trial((sys.executable, "train.py"), str(tmp_path), None, tmp_path / "probe", as_it_is=True)
     assert allowed.asked == "exit-only"
+    command = (*MEGATRON[:3], "data", *MEGATRON[4:])
+    with pytest.raises(UsageError, match=r"data: the trainer would write there"):
+        a_trial(tmp_path, "megatron:root=elsewhere", command)  # the command says something else than the option
     assert a_trial(tmp_path, "megatron:root=empty").root == tmp_path / "empty"
 
 
