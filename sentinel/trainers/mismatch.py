@@ -90,8 +90,8 @@ def reason_against_scratch(run_dir: Path, places: Checkpoints, root: Path) -> st
     if not ours:
         return ""
     return (
-        f"{mismatch.sentence} They were written since this run began, so that a start from the beginning would lose them; start "
-        f"the run again with --trainer {ours[0].profile}, or move them away to begin anew"
+        f"{mismatch.sentence} They were written since this run began, and a start from the beginning would lose them: run it again "
+        f"with --trainer {ours[0].profile}, or move them away"
     )
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
-from sentinel.client.run_layout import spec_path
+from sentinel.client.run_layout import attempt_folder, rank_file, spec_path
 from sentinel.client.strict_json import dumps, loads
 from sentinel.trainers.found import find_checkpoints
 from sentinel.trainers.mismatch import reason_against_scratch
@@ -96,6 +97,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"sentinel: {sentence}", file=sys.stderr)
     except (OSError, ValueError) as error:
         print(f"sentinel: the trainer's folder {spec.root} cannot be made ready: {error}", file=sys.stderr)
+        _record_refusal(run_dir, attempt, str(error))
         return CANNOT_PREPARE
     sys.stderr.flush()
     os.environ.update(spec.environment)
@@ -107,6 +109,13 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         print(f"sentinel: {spec.argv[0]!r} cannot be started: {error.strerror}; check the path, or PATH", file=sys.stderr)
         return 127 if isinstance(error, FileNotFoundError) else 126
+
+
+def _record_refusal(run_dir: Path, attempt: int, reason: str) -> None:
+    """As rank 0 would leave it, so that the incident and its page say why and not only that it exited."""
+    with suppress(OSError):
+        path = rank_file(attempt_folder(run_dir, attempt) / "exits", 0)
+        write_atomically(path, dumps({"rank": 0, "code": CANNOT_PREPARE, "error": reason}).encode())
 
 
 def start_follower(run_dir: Path, attempt: int) -> None:

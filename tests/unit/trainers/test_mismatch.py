@@ -38,6 +38,7 @@ def a_spec(root: Path, cwd: Path, is_first: bool = False) -> TrainerSpec:
 def write_spec(run_dir: Path, attempt: int, spec: TrainerSpec) -> None:
     path = spec_path(run_dir, attempt)
     (path.parent / "logs").mkdir(parents=True)
+    (path.parent / "exits").mkdir()
     path.write_text(json.dumps({"cwd": spec.cwd, "resume": None, "trainer": spec.to_json()}))
 
 
@@ -84,8 +85,11 @@ def test_a_later_attempt_from_scratch_is_refused_where_the_run_has_written_anoth
     assert start.main([str(run_dir), "2"]) == start.CANNOT_PREPARE
     told = capfd.readouterr().err
     assert "there are checkpoint-50: --trainer hf-trainer?" in told
-    assert "start the run again with --trainer hf-trainer" in told
+    assert "run it again with --trainer hf-trainer" in told
     assert (root / "checkpoint-50").is_dir()
+    record = json.loads((run_dir / "attempts/0002/exits/rank-00000.json").read_text())
+    assert record["code"] == start.CANNOT_PREPARE
+    assert record["error"] in told  # the incident and its page quote it
 
 
 def test_what_lay_there_before_the_run_keeps_nothing_from_starting(tmp_path: Path) -> None:
