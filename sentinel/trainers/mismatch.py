@@ -90,8 +90,8 @@ def reason_against_scratch(run_dir: Path, places: Checkpoints, root: Path) -> st
     if not ours:
         return ""
     return (
-        f"{mismatch.sentence} They were written since this run began, and a start from the beginning would lose them: run it again "
-        f"with --trainer {ours[0].profile}, or move them away"
+        f"{mismatch.sentence} They were written since this run began, and a start from the beginning would lose them: run it "
+        f"again with --trainer {ours[0].profile}, or move them away"
     )
 
 
