@@ -125,7 +125,7 @@ def next_steps(written: Written) -> list[str]:
     if written.trainer is None:
         who = "no shipped profile's flags stand in the command: it names no trainer profile (sentinel trainers list)"
     else:
-        by = f", since {', '.join(written.flags)} stand in the command" if written.flags else ""
+        by = f", recognised by {', '.join(written.flags)} in the command" if written.flags else ""
         who = f"its trainer is {written.trainer}{by}"
     doubt = [f"to be corrected before it can run: {written.doubt}"] if written.doubt else []
     return [

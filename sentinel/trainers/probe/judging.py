@@ -18,7 +18,18 @@ WANTED = ("loss", "grad_norm", "lr")  # what the detectors of numbers and the pr
 RESUME = "resume"
 
 Lack = Literal[
-    "start", "rows", "format", "metric", "checkpoints", "other_profile", "unsealed", "resume", "setting", "skip", "order_of_data"
+    "start",
+    "rows",
+    "format",
+    "metric",
+    "checkpoints",
+    "other_profile",
+    "unsealed",
+    "resume",
+    "resume_unknown",
+    "setting",
+    "skip",
+    "order_of_data",
 ]
 
 
@@ -44,10 +55,14 @@ def expected_grades(profile: TrainerProfile, launch: Launch) -> dict[str, Grade]
 
 
 def resume_grade(seen: Seen) -> Grade:
-    """Of the arguments that make it go on from a checkpoint; `none` where it was not tried, or told nothing."""
+    """Of the arguments that make it go on from a checkpoint; `none` where it was not tried, or where its first row does not tell
+    exactly where it went on. It is contradicted where it began before, or at another checkpoint."""
     if seen.back is None or seen.back.began is None:
         return "none"
-    return "observed" if seen.back.began == seen.back.asked else "contradicted"
+    asked, began = seen.back.asked, seen.back.began
+    if began == asked:
+        return "observed"
+    return "contradicted" if began < asked or began in {one.step for one in seen.kept} else "none"
 
 
 def find_missing(trial: Trial, seen: Seen) -> tuple[Missing, ...]:
@@ -79,7 +94,8 @@ def _of_checkpoints(trial: Trial, seen: Seen) -> Iterator[Missing]:
     named = [other.profile for other in others] or [profile for _, profile, _ in seen.left]
     yield from (Missing("other_profile", name, severe=True) for name in dict.fromkeys(named))
     if seen.back is not None and resume_grade(seen) != "observed":
-        yield Missing("resume", str(seen.back.asked), severe=True)
+        lack: Lack = "resume" if resume_grade(seen) == "contradicted" else "resume_unknown"
+        yield Missing(lack, str(seen.back.asked), severe=True)
 
 
 def _of_settings(profile: TrainerProfile) -> Iterator[Missing]:

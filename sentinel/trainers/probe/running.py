@@ -63,7 +63,8 @@ def run_probe(trial: Trial, folder: Path, limits: Limits, clock: Clock, say: Cal
     kept = _look(trial, folder, first)
     back = None
     whole = [one for one in kept if one.how is not None]
-    if whole and limits.tries_resume and first.ended_by != "person" and trial.profile.spec.resume.arguments:
+    can_tell = bool(first.rows) and bool(trial.profile.spec.resume.arguments)  # without rows nobody sees where it goes on
+    if whole and can_tell and limits.tries_resume and first.ended_by != "person":
         say(f"started again from the checkpoint of step {whole[0].step}")
         back = _return(launcher, trained, replace(spec, attempt=2), whole[0].step, limits, clock)
     logs = AttemptFiles.of(folder, 1).logs

@@ -35,10 +35,11 @@ class Launch:
 
     @property
     def row_seconds(self) -> float | None:
-        """How far apart the rows are, in seconds."""
+        """How far apart the rows are, in seconds; None where they were all read at once."""
         if len(self.rows) < 2:
             return None
-        return max(0.0, self.rows[-1].time_s - self.rows[0].time_s) / (len(self.rows) - 1)
+        seconds = (self.rows[-1].time_s - self.rows[0].time_s) / (len(self.rows) - 1)
+        return seconds if seconds > 0.0 else None
 
     @property
     def metrics(self) -> dict[str, int]:

@@ -49,8 +49,8 @@ def who_it_is(trial: Trial) -> str:
         return f"trainer: {trial.asked}, as named"
     if not trial.by:
         return f"trainer: not recognised by its command; watched as {trial.asked}"
-    also = f" (so do those of {', '.join(trial.rivals)})" if trial.rivals else ""
-    return f"trainer: {trial.asked}, since {', '.join(trial.by)} stand in the command{also}"
+    also = f" ({' and '.join(trial.rivals)} would fit as well)" if trial.rivals else ""
+    return f"trainer: {trial.asked}, recognised by {', '.join(trial.by)} in the command{also}"
 
 
 def probe_text(trial: Trial, seen: Seen, folder: Path, is_kept: bool) -> str:
@@ -157,7 +157,8 @@ def sentence_of(missing: Missing) -> str:
         "checkpoints": "no checkpoint came: nothing can be rolled back",
         "other_profile": f"what lies there is what {what} writes",
         "unsealed": "no checkpoint is complete, so none was sealed",
-        "resume": f"it did not go on from the checkpoint of step {what}, as far as its rows show",
+        "resume": f"it did not go on from the checkpoint of step {what}, as its rows show",
+        "resume_unknown": f"no row told exactly where it went on from the checkpoint of step {what}",
         "setting": f"no argument for {what}",
         "skip": "no argument that leaves data out: rungs with 'skip' are passed over",
         "order_of_data": "which data a step trains on is not known",
@@ -167,17 +168,20 @@ def sentence_of(missing: Missing) -> str:
 def remedy_of(missing: Missing, seen: Seen) -> str:
     """The line that would add it, or where to look."""
     what = missing.what
-    fits = " or ".join(f"--trainer {name}" for name in profile_by_what_it_printed(seen))
+    own = "a copy of the profile (sentinel trainers show)"
+    printing = () if seen.kept else profile_by_what_it_printed(seen)  # its checkpoints fit: only the numbers are read wrongly
+    fits = " or ".join(f"--trainer {name}" for name in printing)
     return {
         "start": "read the end of what it printed",
         "rows": f"try {fits}" if fits else f"print a line for each step: {PRINTED_LINE}",
-        "format": f"take {fits or f'metrics: {{from: output, format: {what}}}'}",
+        "format": f"take {fits}" if fits else f"{own} with metrics: {{from: output, format: {what}}}",
         "metric": f"print it beside the loss: {PRINTED_LINE}",
         "checkpoints": "save more often (--checkpoint-every), give more --time, or say where they lie: "
         'checkpoints: {root: [--FLAG], pattern: "NAME-{step}"}',
         "other_profile": f"name it: --trainer {what}",
         "unsealed": "give more --time, or correct checkpoints: {complete: [FILE]}",
         "resume": 'correct resume: {arguments: [--FLAG, "{checkpoint}"]}',
+        "resume_unknown": "give more --time, or try fewer --steps",
         "setting": f'settings: {{{what}: [--FLAG, "{{value}}"]}}',
         "skip": 'skip: {arguments: [--FLAG, "{batches}"]}, with data: by step',
         "order_of_data": "data: by step, if the batch of a step follows from its number",

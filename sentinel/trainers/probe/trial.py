@@ -50,7 +50,7 @@ def plan_trial(command: tuple[str, ...], cwd: str, named: str | None, folder: Pa
         if named is not None or not found:
             raise
         by = ", ".join(found[0].flags)
-        raise UsageError(f"{error}; or name its profile with --trainer (taken for {asked}, since {by} stand in it)") from None
+        raise UsageError(f"{error}; or name its profile with --trainer (taken for {asked} because of {by})") from None
     text = find_root(profile.spec, command, cwd)
     real_root = None if text is None else Path(text)
     moved, words = _moved(profile, command, folder)

@@ -106,7 +106,7 @@ def test_a_skip_in_rows_of_every_tenth_step_can_only_be_asserted(tmp_path: Path)
         (Seen(a_launch(()), 10, (a_kept(),), printed=("progress",)), ["rows", "format"]),
         (Seen(a_launch(names=("loss", "lr")), 10, (a_kept(),)), ["metric"]),
         (Seen(a_launch(), 10, (a_kept(),), back=Return(10, 0, "steps", None)), ["resume"]),
-        (Seen(a_launch(), 10, (a_kept(),), back=Return(10, None, "time", None)), ["resume"]),
+        (Seen(a_launch(), 10, (a_kept(),), back=Return(10, None, "time", None)), ["resume_unknown"]),
     ],
 )
 def test_what_is_missing_is_said_with_the_line_that_would_add_it(tmp_path: Path, seen: Seen, lacks: list[str]) -> None:
@@ -122,6 +122,9 @@ def test_what_is_missing_is_said_with_the_line_that_would_add_it(tmp_path: Path,
 def test_a_resume_that_no_row_told_of_is_not_contradicted(tmp_path: Path) -> None:
     assert resume_grade(Seen(a_launch(), 10, (a_kept(),), back=Return(10, None, "time", None))) == "none"
     assert resume_grade(Seen(a_launch(), 10, (a_kept(),), back=Return(10, 0, "steps", None))) == "contradicted"
+    both = (a_kept(), a_kept(20))
+    assert resume_grade(Seen(a_launch(), 10, both, back=Return(10, 20, "steps", None))) == "contradicted"  # it took the newest
+    assert resume_grade(Seen(a_launch(), 10, both, back=Return(10, 11, "steps", None))) == "none"
 
 
 def test_the_line_that_is_recommended_can_be_read(tmp_path: Path) -> None:
