@@ -13,6 +13,8 @@ from sentinel.errors import PolicyError, UsageError
 from sentinel.supervisor import app
 from sentinel.supervisor.config_file import NAME, read_config
 from sentinel.supervisor.run_request import RunRequest
+from sentinel.trainers.probe import command
+from sentinel.trainers.probe.command import ProbeReport, ProbeRequest
 
 MEGATRON = ["--", sys.executable, "train.py", "--save", "out", "--lr", "1e-3"]
 
@@ -138,3 +140,17 @@ def test_a_file_that_is_not_there_names_the_command_that_writes_one(monkeypatch:
     with pytest.raises(UsageError, match="sentinel init writes one"):
         read_config(Path("no.yaml"))
     assert sentinel(monkeypatch, "run", "--config", "no.yaml") == 2
+
+
+def test_a_probe_without_a_command_takes_the_file_s(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sentinel(monkeypatch, "init", *MEGATRON)
+    asked: list[ProbeRequest] = []
+
+    def probe(request: ProbeRequest, clock: Any, say: Any) -> ProbeReport:
+        asked.append(request)
+        return ProbeReport("", {}, is_fine=True)
+
+    monkeypatch.setattr(command, "probe", probe)
+    assert sentinel(monkeypatch, "probe") == 0
+    assert sentinel(monkeypatch, "probe", "--", "true") == 0
+    assert [(one.command, one.trainer) for one in asked] == [(tuple(MEGATRON[1:]), "megatron"), (("true",), None)]
