@@ -89,10 +89,9 @@ def run(
 
     words = tuple(command or ())
     file = find_config(config, words, run_dir)
-    place = run_dir or default_run_dir(words)
     lacks, more = (tuple(word.strip() for word in names.split(",") if word.strip()) for names in (without, with_))
     asked = RunRequest(
-        run_dir=place,
+        run_dir=run_dir or default_run_dir(words),
         policy=policy,
         command=words,
         cwd=os.getcwd(),
@@ -107,12 +106,9 @@ def run(
         launcher_options=parse_options(launcher_option or ()),
         time_limit_s=parse_time_limit(time_limit),
         trainer=trainer,
-        changed_command=changed_command,
     )
-    if file is not None:
-        asked = file.lay_under(asked, gave_run_dir=run_dir is not None)
-    if not changed_command and _says_yes(question_about(asked.run_dir, asked.command)):
-        asked = replace(asked, changed_command=True)
+    asked = asked if file is None else file.lay_under(asked, gave_run_dir=run_dir is not None)
+    asked = replace(asked, changed_command=changed_command or _says_yes(question_about(asked.run_dir, asked.command)))
     with closing(choose_narrator(asked.run_dir)) as narrator:
         outcome = supervise(asked, narrator)
     raise typer.Exit(outcome)

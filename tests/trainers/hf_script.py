@@ -29,7 +29,7 @@ class Faults(TrainerCallback):
     def __init__(self, folder: Path) -> None:
         self.folder, self.asked = folder, json.loads(os.environ.get("FAULTS", "{}"))
 
-    def on_step_end(self, args, state, control, model=None, **kwargs):
+    def on_step_end(self, args, state, control, model=None, **kwargs):  # noqa: ANN001, ANN003, ANN201
         for name, number in (("kill", signal.SIGKILL), ("hang", signal.SIGSTOP)):
             if state.global_step == self.asked.get(name) and self._not_yet(name):
                 os.kill(os.getpid(), number)
