@@ -14,6 +14,7 @@ from sentinel.client.run_layout import RUN_FILE_NAME
 
 RUN, LOOK, STEER, ANSWER = "Run", "Look at a run", "Steer a run", "Answer a page"
 POLICIES, REHEARSE = "Policies", "Read logs, rehearse disasters"
+TRAINERS = "Trainer profiles"
 
 RunDir = Annotated[Path, typer.Argument(help="The run's directory.", metavar="RUN_DIR")]
 Pages = Annotated[

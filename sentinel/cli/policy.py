@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sentinel.cli.options import Json
 from sentinel.errors import UsageError
 
+if TYPE_CHECKING:
+    from sentinel.policy.available import Abilities
+
 policy_app = typer.Typer(no_args_is_help=True, help="Remediation policies.")
 
+TrainerProfile = Annotated[
+    str | None,
+    typer.Option("--trainer", help="A trainer profile; rungs that it cannot carry out are passed over.", metavar="NAME"),
+]
 Policies = Annotated[list[str], typer.Argument(help="Policy files, or names of shipped ones.", metavar="FILE...")]
 
 
@@ -20,6 +27,7 @@ Policies = Annotated[list[str], typer.Argument(help="Policy files, or names of s
 def policy_check(
     files: Policies,
     capabilities: Annotated[str | None, typer.Option(help="What the trainer can do, as in skip,live_overrides.")] = None,
+    trainer: TrainerProfile = None,
     as_json: Json = False,
 ) -> None:
     """Refuse what cannot work, with the line, a caret and the remedy. Exit code 2 when there is anything to mend."""
@@ -27,9 +35,16 @@ def policy_check(
     from sentinel.policy_files.check import check_files
     from sentinel.telemetry.reference import load_reference
 
-    report = check_files(files, capabilities, also=load_reference)
+    report = check_files(files, capabilities, also=load_reference, able=_abilities(trainer))
     print(dumps(report.document) if as_json else report.text, file=sys.stdout if report.ok or as_json else sys.stderr)
     raise typer.Exit(0 if report.ok else 2)
+
+
+def _abilities(trainer: str | None) -> Abilities | None:
+    from sentinel.trainers.describe import abilities
+    from sentinel.trainers.loading import load_profile
+
+    return None if trainer is None else abilities(load_profile(trainer))
 
 
 @policy_app.command("explain")
@@ -40,6 +55,7 @@ def policy_explain(
     detected: Annotated[int | None, typer.Option(help="Assumed: the step where it was believed.", min=1)] = None,
     checkpoint_every: Annotated[int | None, typer.Option(help="Assumed: steps between checkpoints.", min=1)] = None,
     samples_per_step: Annotated[int, typer.Option(help="Assumed: samples a step trains on.", min=1)] = 512,
+    trainer: TrainerProfile = None,
     as_json: Json = False,
 ) -> None:
     """What a policy would do about a finding, rung by rung, with its budget, probation and pages. Nothing is run."""
@@ -49,11 +65,15 @@ def policy_explain(
 
     policy = load_policy(shipped_policy_path(file))
     if finding is None:
+        if trainer is not None:
+            raise UsageError(
+                f"--trainer {trainer} needs --finding, as in: sentinel policy explain default --finding spike --trainer megatron"
+            )
         if as_json:
             raise UsageError("--json needs --finding, as in: sentinel policy explain default --finding spike --json")
         print(explain_rules(policy))
         return
-    explained = explain(policy, finding, Assumed(onset, detected, checkpoint_every, samples_per_step))
+    explained = explain(policy, finding, Assumed(onset, detected, checkpoint_every, samples_per_step), _abilities(trainer))
     print(dumps(explained.document) if as_json else explain_text(explained))
 
 

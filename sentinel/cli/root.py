@@ -13,6 +13,7 @@ import typer
 from sentinel.cli.autopsy import autopsy
 from sentinel.cli.checkpoints import checkpoints_app
 from sentinel.cli.drill import drill
+from sentinel.cli.init import init
 from sentinel.cli.operator import Commands
 from sentinel.cli.operator import register as register_operator
 from sentinel.cli.options import (
@@ -21,6 +22,7 @@ from sentinel.cli.options import (
     POLICIES,
     REHEARSE,
     RUN,
+    TRAINERS,
     Json,
     Listening,
     NamesRows,
@@ -31,10 +33,12 @@ from sentinel.cli.options import (
 )
 from sentinel.cli.page import page_app
 from sentinel.cli.policy import policy_app
+from sentinel.cli.probe import probe
 from sentinel.cli.replay import replay, watch
 from sentinel.cli.report import report
 from sentinel.cli.run import run
 from sentinel.cli.seeing import register as register_seeing
+from sentinel.cli.trainers import trainers_app
 from sentinel.cli.web import web
 from sentinel.errors import PolicyError, SentinelError, UsageError
 
@@ -90,6 +94,20 @@ def status(run_dir: RunDir, as_json: Json = False) -> None:
 
     document = read_status(run_dir)
     print(_dump(document) if as_json else status_text(document))
+
+
+@app.command(rich_help_panel=LOOK)
+def doctor(run_dir: RunDir, as_json: Json = False) -> None:
+    """What is seen of a run and what is not, why, and the remedy of each: rows, receipt, heartbeats, checkpoints, proofs, rungs.
+
+    Exit codes: 0 all fine, 1 something is missing, or not known yet, 2 usage error.
+    """
+    from sentinel.report.doctor.checks import examine
+    from sentinel.report.doctor.telling import doctor_document, doctor_text, exit_code
+
+    checks = examine(run_dir)
+    print(_dump(doctor_document(run_dir, checks)) if as_json else doctor_text(checks))
+    raise typer.Exit(exit_code(checks))
 
 
 @app.command(rich_help_panel=LOOK)
@@ -154,6 +172,8 @@ def hardware(
     raise typer.Exit(code)
 
 
+app.command(rich_help_panel=RUN)(init)
+app.command(rich_help_panel=TRAINERS)(probe)
 register_seeing(app)
 app.command(rich_help_panel=LOOK)(web)
 app.command(cls=RunDirAnywhere, rich_help_panel=LOOK)(report)
@@ -161,6 +181,7 @@ app.add_typer(checkpoints_app, name="checkpoints", rich_help_panel=LOOK)
 register_operator(app)
 app.add_typer(page_app, name="page", rich_help_panel=ANSWER)
 app.add_typer(policy_app, name="policy", rich_help_panel=POLICIES)
+app.add_typer(trainers_app, name="trainers", rich_help_panel=TRAINERS)
 for command in (replay, watch, autopsy, drill):
     app.command(rich_help_panel=REHEARSE)(command)
 

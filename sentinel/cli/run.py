@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -37,6 +38,10 @@ Trainer = Annotated[
         help="Profile of a trainer that knows nothing of sentinel: hf-trainer, FILE:root=DIR.", metavar="NAME"
     ),
 ]
+Config = Annotated[
+    Path | None,
+    typer.Option(help="What to run, from a file; without a command: sentinel.yaml of this folder.", metavar="FILE"),
+]
 ChangedCommand = Annotated[
     bool, typer.Option("--changed-command", help="Go on with the run in --run-dir, under another command than before.")
 ]
@@ -61,6 +66,7 @@ def run(
     time_limit: TimeLimit = None,
     changed_command: ChangedCommand = False,
     trainer: Trainer = None,
+    config: Config = None,
     page: Pages = None,
     listen: Listening = None,
     token_file: TokenFile = None,
@@ -75,16 +81,17 @@ def run(
 
     from sentinel.launcher.registry import parse_options
     from sentinel.supervisor.app import supervise
+    from sentinel.supervisor.config_file import default_run_dir, find_config
     from sentinel.supervisor.deadline import parse_time_limit
     from sentinel.supervisor.run_request import RunRequest, question_about
     from sentinel.terminal.choose import choose_narrator
     from sentinel.web.opening import Listen
 
     words = tuple(command or ())
-    place = run_dir or Path("runs") / (Path(words[0]).stem if words else "run")
+    file = find_config(config, words, run_dir)
     lacks, more = (tuple(word.strip() for word in names.split(",") if word.strip()) for names in (without, with_))
     asked = RunRequest(
-        run_dir=place,
+        run_dir=run_dir or default_run_dir(words),
         policy=policy,
         command=words,
         cwd=os.getcwd(),
@@ -99,9 +106,10 @@ def run(
         launcher_options=parse_options(launcher_option or ()),
         time_limit_s=parse_time_limit(time_limit),
         trainer=trainer,
-        changed_command=changed_command or _says_yes(question_about(place, words)),
     )
-    with closing(choose_narrator(place)) as narrator:
+    asked = asked if file is None else file.lay_under(asked, gave_run_dir=run_dir is not None)
+    asked = replace(asked, changed_command=changed_command or _says_yes(question_about(asked.run_dir, asked.command)))
+    with closing(choose_narrator(asked.run_dir)) as narrator:
         outcome = supervise(asked, narrator)
     raise typer.Exit(outcome)
 

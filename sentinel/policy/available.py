@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 from sentinel.client.settings import SETTINGS
 from sentinel.model.capabilities import MORE
@@ -16,6 +17,17 @@ LIVE = Capability(
     "the trainer cannot change settings while it runs (capability 'live_overrides')",
     "add a rollback or a resume, so that it changes at a relaunch",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What one trainer can do. `settable`: settings that it can be given; None: every one.
+    `has_checkpoints`: whether Sentinel sees any of its checkpoints."""
+
+    trainer: str
+    capabilities: Collection[str]
+    settable: Collection[str] | None = None
+    has_checkpoints: bool = True
 
 
 def lacking(

@@ -8,7 +8,7 @@ An *error* means the policy may not act; a *warning* is a question to its author
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Collection, Iterator
 
 from sentinel.detectors.registry import DETECTORS, MAKER_OF
 from sentinel.detectors.settings import misfits_of
@@ -23,16 +23,19 @@ from sentinel.policy.schema import Budget, Detectors, FindingKind, Policy, Rule,
 
 __all__ = ["Problem", "check_policy"]
 
-def check_policy(policy: Policy, capabilities: Set[str] | None = None) -> tuple[Problem, ...]:
+
+def check_policy(
+    policy: Policy, capabilities: Collection[str] | None = None, settable: Collection[str] | None = None
+) -> tuple[Problem, ...]:
     """Every problem, in the order of the language.
 
     `capabilities` is what the trainer declares to support, such as {"skip", "live_overrides"}; None means not known yet,
-    and then nothing is said about it.
+    and then nothing is said about it. `settable`: settings that the trainer can be given; None: every one.
     """
     spec = policy.spec
     found = [*_check_rules(spec), *_check_detectors(spec)]
     for name, playbook in spec.playbooks.items():
-        found += check_playbook(f"spec.playbooks.{name}", playbook, spec.probation.steps, capabilities)
+        found += check_playbook(f"spec.playbooks.{name}", playbook, spec.probation.steps, capabilities, settable)
     found += [*check_retention(spec), *_check_used(spec), *_check_budget(spec.budget, spec.probation.steps)]
     return (*found, *check_paging(spec))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Collection, Iterator
 
 from sentinel.errors import Problem
 from sentinel.policy.available import lacking
@@ -12,7 +12,11 @@ from sentinel.policy.schema_rungs import WORDS
 
 
 def check_playbook(
-    path: str, playbook: tuple[Rung, ...], probation_steps: int, capabilities: Set[str] | None
+    path: str,
+    playbook: tuple[Rung, ...],
+    probation_steps: int,
+    capabilities: Collection[str] | None,
+    settable: Collection[str] | None = None,
 ) -> Iterator[Problem]:
     """Problems of one playbook, rung by rung; `path` is where it stands in the document."""
     ended_at: int | None = None
@@ -29,7 +33,7 @@ def check_playbook(
         yield from _check_extension(place, rung, playbook[:index])
         yield from _check_skip_window(place, rung)
         yield from _check_until(place, rung, probation_steps)
-        yield from _check_available(place, rung, capabilities)
+        yield from _check_available(place, rung, capabilities, settable)
     yield from _check_last(f"{path}[{len(playbook) - 1}]", playbook)
 
 
@@ -129,7 +133,9 @@ def _check_until(place: str, rung: Rung, probation_steps: int) -> Iterator[Probl
         yield Problem(f"{place}.until", message, "a repair is judged better while it is in force", "warning")
 
 
-def _check_available(place: str, rung: Rung, capabilities: Set[str] | None) -> Iterator[Problem]:
+def _check_available(
+    place: str, rung: Rung, capabilities: Collection[str] | None, settable: Collection[str] | None
+) -> Iterator[Problem]:
     """A rung that is passed over is no error: those behind it are still climbed."""
-    for part, needed in lacking(rung, capabilities) if capabilities is not None else ():
+    for part, needed in lacking(rung, capabilities, settable) if capabilities is not None else ():
         yield Problem(f"{place}.{part}", f"{needed.message}: this rung is passed over", needed.remedy, "warning")

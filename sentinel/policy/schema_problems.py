@@ -5,15 +5,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from sentinel.errors import Problem
 from sentinel.policy.problems import Location, did_you_mean, nearest, path_text
 from sentinel.policy.quantities import Malformed, show
 from sentinel.policy.schema import Policy, Rung
+
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 def validate_policy(data: object) -> tuple[Policy | None, tuple[Problem, ...]]:
@@ -36,6 +38,14 @@ def validate_rung(data: object) -> tuple[Rung | None, tuple[Problem, ...]]:
         return Rung.model_validate(data), ()
     except ValidationError as error:
         return None, problems_of(error, Rung.model_json_schema(by_alias=True))
+
+
+def validate_model(model: type[_Model], data: object) -> tuple[_Model | None, tuple[Problem, ...]]:
+    """The same for any other file that is read with this model."""
+    try:
+        return model.model_validate(data), ()
+    except ValidationError as error:
+        return None, problems_of(error, model.model_json_schema(by_alias=True))
 
 
 def problems_of(error: ValidationError, schema: dict[str, Any]) -> tuple[Problem, ...]:

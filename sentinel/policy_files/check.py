@@ -9,6 +9,7 @@ from typing import Any
 
 from sentinel.errors import PolicyError, Problem, UsageError
 from sentinel.model.capabilities import CAPABILITIES, MORE
+from sentinel.policy.available import Abilities
 from sentinel.policy.problems import did_you_mean
 from sentinel.policy.schema import Policy
 from sentinel.policy_files.loading import read_policy_file, shipped_policy_path
@@ -48,11 +49,17 @@ class CheckReport:
         ]
 
 
-def check_files(files: Sequence[str], capabilities: str | None = None, also: Also | None = None) -> CheckReport:
+def check_files(
+    files: Sequence[str], capabilities: str | None = None, also: Also | None = None, able: Abilities | None = None
+) -> CheckReport:
     """`capabilities`: what the trainer declares, with commas between; None: not known, and nothing is said. `also` judges
-    what a policy names outside itself (a reference run), and raises PolicyError."""
-    declared = None if capabilities is None else _declared(capabilities)
-    return CheckReport(tuple(_check(file, declared, also) for file in files))
+    what a policy names outside itself (a reference run), and raises PolicyError. `able`: what a profile says of
+    the trainer."""
+    if able is not None and capabilities is not None:
+        raise UsageError(f"--capabilities {capabilities}: the profile {able.trainer} says that already; leave one of the two out")
+    if able is None and capabilities is not None:
+        able = Abilities("", _declared(capabilities))
+    return CheckReport(tuple(_check(file, able, also) for file in files))
 
 
 def _declared(text: str) -> frozenset[str]:
@@ -63,10 +70,10 @@ def _declared(text: str) -> frozenset[str]:
     return words
 
 
-def _check(file: str, capabilities: frozenset[str] | None, also: Also | None) -> CheckedFile:
+def _check(file: str, able: Abilities | None, also: Also | None) -> CheckedFile:
     path = shipped_policy_path(file)
     try:
-        read = read_policy_file(path, capabilities)
+        read = read_policy_file(path, able.capabilities if able else None, able.settable if able else None)
         if also is not None:
             also(read.policy, path)
     except PolicyError as error:

@@ -8,7 +8,7 @@ if each had failed. What the run assumes is printed with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,9 +23,11 @@ from sentinel.plan.overrides import draw_data_seed
 from sentinel.plan.remedy import build_treatment
 from sentinel.plan.retention import judge_retention, rule_of
 from sentinel.plan.trust import Trust
+from sentinel.policy.available import Abilities, lacking
 from sentinel.policy.match import Match, match_rule
 from sentinel.policy.problems import did_you_mean
 from sentinel.policy.quantities import show_duration
+from sentinel.policy.rung_words import Capability
 from sentinel.policy.schema import Policy, Route, Rule, Rung
 
 _THEN = {
@@ -49,7 +51,8 @@ class Assumed:
 
 @dataclass(frozen=True, slots=True)
 class PolicyExplanation:
-    """What would happen: sentences before the rungs, (title, sentence) of each rung, sentences after them."""
+    """What would happen: sentences before the rungs, (title, sentence) of each rung, sentences after them. `trainer`: the profile
+    by which rungs are passed over; None: every rung can be carried out. `passed_over`: by the number of a rung, what it lacks."""
 
     finding: str
     policy: str
@@ -58,6 +61,8 @@ class PolicyExplanation:
     after: tuple[str, ...] = ()
     assumed: dict[str, int] = field(default_factory=dict)
     extends: str | None = None
+    trainer: str | None = None
+    passed_over: Mapping[int, tuple[Capability, ...]] = field(default_factory=dict)
 
     @property
     def document(self) -> dict[str, Any]:
@@ -68,17 +73,29 @@ class PolicyExplanation:
             "finding": self.finding,
             "assumed": self.assumed,
             "before": list(self.before),
-            "rungs": [{"rung": title, "what": sentence} for title, sentence in self.rungs],
+            **({} if self.trainer is None else {"trainer": self.trainer}),
+            "rungs": [
+                {"rung": title, "what": sentence, "passed_over": [_plain(one) for one in self.passed_over.get(number, ())]}
+                for number, (title, sentence) in enumerate(self.rungs, start=1)
+            ],
             "after": list(self.after),
         }
 
 
-def explain(policy: Policy, finding: str, assumed: Assumed) -> PolicyExplanation:
-    """`finding`: a kind of finding, or the name of an alert. Raises UsageError for a word that is neither."""
-    return replace(_explained(policy, finding, assumed), extends=policy.extends)
+def _plain(needed: Capability) -> dict[str, str]:
+    return {"needs": needed.name, "message": needed.message, "remedy": needed.remedy}
 
 
-def _explained(policy: Policy, finding: str, assumed: Assumed) -> PolicyExplanation:
+def explain(policy: Policy, finding: str, assumed: Assumed, able: Abilities | None = None) -> PolicyExplanation:
+    """`finding`: a kind of finding, or the name of an alert. `able`: what the trainer can do, where that is known.
+
+    Raises UsageError for a word that is neither.
+    """
+    explained = _explained(policy, finding, assumed, able)
+    return replace(explained, extends=policy.extends, trainer=None if able is None else able.trainer)
+
+
+def _explained(policy: Policy, finding: str, assumed: Assumed, able: Abilities | None) -> PolicyExplanation:
     kind, match = _matched(policy, finding)
     name = policy.metadata.name
     if match is None:
@@ -98,10 +115,23 @@ def _explained(policy: Policy, finding: str, assumed: Assumed) -> PolicyExplanat
         )
     incident = _incident(kind, rule, assumed, detected)
     rungs = policy.spec.playbooks[rule.playbook]
-    explained = {"onset_step": assumed.onset_step, "detected_step": detected, "checkpoint_every": every}
+    has_checkpoints = able is None or able.has_checkpoints
+    explained = {"onset_step": assumed.onset_step, "detected_step": detected, "checkpoint_every": every if has_checkpoints else 0}
     explained["samples_per_step"] = assumed.samples_per_step
-    climbed = tuple(_climb(policy, rungs, incident, every))
-    return PolicyExplanation(finding, name, tuple(before), climbed, tuple(_after(policy, rungs)), explained)
+    lacks = {} if able is None else _lacks(rungs, able)
+    marks = range(every, incident.break_step + 1, every) if has_checkpoints else ()
+    climbed = tuple(_climb(policy, rungs, incident, marks, lacks))
+    after = tuple(_after(policy, [rung for number, rung in enumerate(rungs, start=1) if number not in lacks]))
+    return PolicyExplanation(finding, name, tuple(before), climbed, after, explained, passed_over=lacks)
+
+
+def _lacks(rungs: tuple[Rung, ...], able: Abilities) -> dict[int, tuple[Capability, ...]]:
+    """By the number of a rung, what the trainer lacks for it."""
+    found = {
+        number: tuple(dict.fromkeys(needed for _, needed in lacking(rung, able.capabilities, able.settable)))
+        for number, rung in enumerate(rungs, start=1)
+    }
+    return {number: needed for number, needed in found.items() if needed}
 
 
 def explain_rules(policy: Policy) -> str:
@@ -119,15 +149,19 @@ def explain_rules(policy: Policy) -> str:
 def explain_text(explained: PolicyExplanation) -> str:
     """As a person reads it."""
     name = _with_base(explained.policy, explained.extends)
-    lines = [f"policy {name}, finding {explained.finding}", *(f"  {sentence}" for sentence in explained.before)]
+    under = "" if explained.trainer is None else f", trainer {explained.trainer}"
+    lines = [f"policy {name}, finding {explained.finding}{under}", *(f"  {sentence}" for sentence in explained.before)]
     if explained.rungs:
         assumed = explained.assumed
+        saved = f"a checkpoint every {every} steps" if (every := assumed["checkpoint_every"]) else "no checkpoint"
         lines.append(
-            f"assumed: onset at step {assumed['onset_step']}, believed at step {assumed['detected_step']}, a checkpoint every "
-            f"{assumed['checkpoint_every']} steps, {assumed['samples_per_step']} samples a step; every rung fails"
+            f"assumed: onset at step {assumed['onset_step']}, believed at step {assumed['detected_step']}, {saved}, "
+            f"{assumed['samples_per_step']} samples a step; every rung fails"
         )
         width = max(len(title) for title, _ in explained.rungs)
         lines += [f"  {number}. {title:<{width}}  {what}" for number, (title, what) in enumerate(explained.rungs, start=1)]
+        remedies = dict.fromkeys(needed.remedy for lacks in explained.passed_over.values() for needed in lacks)
+        lines += [f"     to have more of them: {remedy}" for remedy in remedies]
     return "\n".join([*lines, *explained.after])
 
 
@@ -182,14 +216,17 @@ def _incident(kind: Kind, rule: Rule, assumed: Assumed, detected: int) -> Incide
     )
 
 
-def _climb(policy: Policy, rungs: tuple[Rung, ...], incident: Incident, every: int) -> Iterator[tuple[str, str]]:
-    marks = range(every, incident.break_step + 1, every)
+def _climb(
+    policy: Policy, rungs: tuple[Rung, ...], incident: Incident, marks: Iterable[int], lacks: Mapping[int, tuple[Capability, ...]]
+) -> Iterator[tuple[str, str]]:
     per_step = incident.samples.per_step if incident.samples else 1
     every_one = [Checkpoint(step, f"checkpoints/step-{step:08d}", 1, step * per_step) for step in marks]
     checkpoints = _kept(policy, every_one)
     in_force, alive = SettingsInForce(), incident.kind not in _DEAD
     for index, rung in enumerate(rungs):
-        if rung.wait is not None:
+        if index + 1 in lacks:
+            yield rung.title, "passed over: " + "; ".join(needed.message for needed in lacks[index + 1])
+        elif rung.wait is not None:
             heals = rung.wait.unless_above_band_steps
             unless = f", given up after {heals} steps above its band" if heals else ""
             nothing = "" if incident.is_numeric and alive else "; passed over: no step can heal this"
@@ -244,7 +281,7 @@ def _asked(rung: Rung) -> str:
     return f"a person is asked, and without an answer in {show_duration(rung.approval.within_s)} {without}: "
 
 
-def _after(policy: Policy, rungs: tuple[Rung, ...]) -> Iterator[str]:
+def _after(policy: Policy, rungs: Sequence[Rung]) -> Iterator[str]:
     probation, budget, paging = policy.spec.probation, policy.spec.budget, policy.spec.paging
     recovered = probation.recovered_when
     yield (

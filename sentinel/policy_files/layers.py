@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -46,8 +46,10 @@ class SourceFile:
 class Layers:
     """A policy and what it extends, judged as one policy; every problem is shown where somebody wrote what causes it."""
 
-    def __init__(self, files: Sequence[SourceFile], capabilities: Set[str] | None) -> None:
-        self._files, self._capabilities = files, capabilities
+    def __init__(
+        self, files: Sequence[SourceFile], capabilities: Collection[str] | None, settable: Collection[str] | None = None
+    ) -> None:
+        self._files, self._capabilities, self._settable = files, capabilities, settable
         self._documents = [file.document for file in files]
         self._is_alone = len(files) == 1
         is_plain = self._is_alone and "remove" not in files[0].document
@@ -66,7 +68,7 @@ class Layers:
     def _judged(self, value: Any) -> tuple[Policy | None, tuple[Problem, ...]]:
         policy, problems = validate_policy(value)
         if policy is not None:
-            return policy, check_policy(policy, self._capabilities)
+            return policy, check_policy(policy, self._capabilities, self._settable)
         extends = tuple(problem for problem in problems if problem.path == "extends")
         return None, extends or problems  # what a policy lacks whose base is unknown, nobody can say
 
@@ -79,7 +81,7 @@ class Layers:
         beside = f"; it extends '{self._extends}'" if is_whole else ""
         if origin.source == 0 and (not is_whole or self.joined.is_written(origin.path)):
             return replace(found, message=found.message + beside)
-        inner = Layers(self._files[1:], self._capabilities)
+        inner = Layers(self._files[1:], self._capabilities, self._settable)
         policy, problems = inner._judged(inner.joined.value)
         same = next((p for p in problems if _key(inner.joined, p) == _key(self.joined, problem)), None)
         if same is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,11 +60,14 @@ def load_policy(path: str | Path, capabilities: Set[str] | None = None) -> Polic
     return read_policy_file(path, capabilities).policy
 
 
-def read_policy_file(path: str | Path, capabilities: Set[str] | None = None) -> PolicyFile:
-    """As `load_policy`, with digest and warnings. `capabilities` is what the trainer declares; None: not known yet."""
+def read_policy_file(
+    path: str | Path, capabilities: Collection[str] | None = None, settable: Collection[str] | None = None
+) -> PolicyFile:
+    """As `load_policy`, with digest and warnings. `capabilities` is what the trainer declares; None: not known yet. `settable`:
+    settings that it can be given; None: every one."""
     files = _read_files(Path(path))
     text, bases = files[0].text, {file.name: file.text for file in files[1:]}
-    layers = Layers(files, capabilities)
+    layers = Layers(files, capabilities, settable)
     policy, located = layers.judge()
     rank = {file.name: place for place, file in enumerate(files)}
     located.sort(key=lambda problem: (rank[problem.file], problem.line, problem.column))

@@ -22,7 +22,7 @@ def policy_json_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of a policy file, in the words of the file. With `extends`, `spec` holds only what differs."""
     schema = Policy.model_json_schema(by_alias=True)
     definitions = schema["$defs"]
-    _describe(definitions | {"Policy": schema})
+    describe(definitions | {"Policy": schema})
     partial = {name for name in _reached("Spec", definitions, set()) if _asks(name, definitions)}
     changes = {f"{name}Changes": _partial(definitions[name], partial) for name in sorted(partial)}
     schema["$defs"] = definitions | changes
@@ -34,12 +34,16 @@ def policy_json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema
 
 
-def _describe(definitions: dict[str, Any]) -> None:
-    """Give each property the docstring behind its field. Pydantic would read them at every start of the program, at the cost of a
-    tenth of a second; only this command wants them."""
+def describe(definitions: dict[str, Any]) -> None:
+    """Give each property of these definitions, by the names of their models, the docstring behind its field.
+
+    Pydantic would read them at every start of the program, at the cost of a tenth of a second; only this command wants them.
+    """
     texts: dict[ModuleType, dict[str, dict[str, str]]] = {}
     for model in _models(Model):
         properties = definitions.get(model.__name__, {}).get("properties", {})
+        if properties.keys() != {field.alias or name for name, field in model.model_fields.items()}:
+            continue  # a model of another language with the same name
         for owner in reversed(model.__mro__):
             module = inspect.getmodule(owner)
             if module is None or not issubclass(owner, Model):

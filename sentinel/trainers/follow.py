@@ -20,8 +20,9 @@ from sentinel.client.stream import Stream
 from sentinel.model.readings import StepReading
 from sentinel.run_files.stream import read_receipt
 from sentinel.telemetry.lineage import read_own
-from sentinel.trainers.found import find_checkpoints, list_names
+from sentinel.trainers.found import find_checkpoints
 from sentinel.trainers.life import Life
+from sentinel.trainers.mismatch import find_mismatch
 from sentinel.trainers.sealing import drop_old, is_sealed, seal_new
 from sentinel.trainers.sources import open_sources
 from sentinel.trainers.spec import TrainerSpec, read_trainer_spec
@@ -231,10 +232,10 @@ class Sealer:
 def why_nothing_matches(spec: TrainerSpec) -> str:
     """For a person, where checkpoints are expected and none is found; empty where one is, or none is expected."""
     places, root = spec.profile.spec.checkpoints, spec.root
-    if places is None or root is None or find_checkpoints(places, root):
+    if places is None or root is None:
         return ""
-    names = ", ".join(list_names(root)) or "nothing"
-    return f"no file matches {places.pattern} under {root}; there is {names}"
+    mismatch = find_mismatch(places, root)
+    return "" if mismatch is None else mismatch.sentence
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -14,8 +14,9 @@ from typing import Any
 
 from sentinel.errors import PolicyError, Problem, UsageError
 from sentinel.policy.problems import did_you_mean, print_problems
+from sentinel.policy.schema_problems import validate_model
 from sentinel.policy_files.yaml_positions import YamlText, read_yaml
-from sentinel.trainers.profile import TrainerProfile, validate_profile
+from sentinel.trainers.profile import TrainerProfile
 
 SHIPPED = Path(__file__).resolve().parent / "shipped"
 BYTES_MAX = 64 * 1024
@@ -37,6 +38,11 @@ def load_profile(asked: str) -> TrainerProfile:
         UsageError: there is no such profile, or no such option.
         PolicyError: the file is no profile; prints every problem.
     """
+    return load_with_document(asked)[0]
+
+
+def load_with_document(asked: str) -> tuple[TrainerProfile, Mapping[str, Any]]:
+    """As `load_profile`, with its YAML as it is in force: options filled in, and no `options` left. Raises as it does."""
     name, options = _parse(asked)
     path = _find(name)
     text = _read(path)
@@ -50,10 +56,11 @@ def load_profile(asked: str) -> TrainerProfile:
         if option not in every:
             raise UsageError(f"--trainer {asked}: no option '{option}'; {did_you_mean(option, every, 'options')}")
     filled = _fill(document, {**known, **options}) if document else read.value
-    profile, problems = validate_profile(_lay(filled, options))
+    laid = _lay(filled, options)
+    profile, problems = validate_model(TrainerProfile, laid)
     _refuse(path, text, read, problems)
     assert profile is not None, "without problems there is a profile"
-    return profile
+    return profile, {key: value for key, value in laid.items() if key != "options"}
 
 
 def _parse(asked: str) -> tuple[str, dict[str, str]]:

@@ -10,14 +10,12 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from sentinel.client.settings import SETTINGS
-from sentinel.errors import Problem
 from sentinel.policy.problems import did_you_mean
 from sentinel.policy.quantities import Malformed
 from sentinel.policy.schema_fields import Count, Flag, Model, Name, Text
-from sentinel.policy.schema_problems import problems_of
 
 PLACEHOLDER = re.compile(r"\{([A-Za-z_]+)(?:\*([A-Za-z_]+))?(?::(0\d{1,2})d)?\}")
 PATTERN_STEP = re.compile(r"\{step(?::0\d{1,2}d)?\}")
@@ -189,14 +187,6 @@ class TrainerProfile(Model):
     def settings(self) -> tuple[str, ...]:
         """The settings that it can be launched with."""
         return tuple(self.spec.settings)
-
-
-def validate_profile(data: object) -> tuple[TrainerProfile | None, tuple[Problem, ...]]:
-    """The profile, or every problem that keeps it from being one. `data`: what YAML gives."""
-    try:
-        return TrainerProfile.model_validate(data), ()
-    except ValidationError as error:
-        return None, problems_of(error, TrainerProfile.model_json_schema(by_alias=True))
 
 
 def as_document(profile: TrainerProfile) -> dict[str, Any]:

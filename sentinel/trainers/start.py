@@ -18,9 +18,10 @@ import time
 from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
-from sentinel.client.run_layout import attempt_folder, spec_path
+from sentinel.client.run_layout import attempt_folder, rank_file, spec_path
 from sentinel.client.strict_json import dumps, loads
 from sentinel.trainers.found import find_checkpoints
+from sentinel.trainers.mismatch import reason_against_scratch
 from sentinel.trainers.profile import Checkpoints
 from sentinel.trainers.sealing import move_aside, put_back
 from sentinel.trainers.spec import TrainerSpec, read_trainer_spec
@@ -33,7 +34,7 @@ CANNOT_PREPARE = 3  # as a configuration error: no relaunch would help
 
 def prepare(run_dir: Path, attempt: int, spec: TrainerSpec) -> list[str]:
     """Make the trainer's folder such that it goes on from the checkpoint that was chosen and from no other; what was done, a
-    sentence each. Raises OSError, ValueError."""
+    sentence each. Raises OSError, and ValueError where a start from the beginning would lose what was trained."""
     places, root = spec.profile.spec.checkpoints, spec.root
     if places is None or root is None:
         return []
@@ -41,6 +42,8 @@ def prepare(run_dir: Path, attempt: int, spec: TrainerSpec) -> list[str]:
         _note_before(run_dir, places, root)
     others = read_before(run_dir)
     done: list[str] = []
+    if spec.resume_step is None and not spec.is_first and (reason := reason_against_scratch(run_dir, places, root)):
+        raise ValueError(reason)
     if spec.resume_step is not None:
         put_back(run_dir, places, spec.resume_step)
     if not spec.is_first:
@@ -103,6 +106,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"sentinel: {sentence}", file=sys.stderr)
     except (OSError, ValueError) as error:
         print(f"sentinel: the trainer's folder {spec.root} cannot be made ready: {error}", file=sys.stderr)
+        _record_refusal(run_dir, attempt, str(error))
         return CANNOT_PREPARE
     sys.stderr.flush()
     os.environ.update(spec.environment)
@@ -114,6 +118,13 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         print(f"sentinel: {spec.argv[0]!r} cannot be started: {error.strerror}; check the path, or PATH", file=sys.stderr)
         return 127 if isinstance(error, FileNotFoundError) else 126
+
+
+def _record_refusal(run_dir: Path, attempt: int, reason: str) -> None:
+    """As rank 0 would leave it, so that the incident and its page say why and not only that it exited."""
+    with contextlib.suppress(OSError):
+        path = rank_file(attempt_folder(run_dir, attempt) / "exits", 0)
+        write_atomically(path, dumps({"rank": 0, "code": CANNOT_PREPARE, "error": reason}).encode())
 
 
 def own_folder(root: Path, deadline_s: float) -> int:

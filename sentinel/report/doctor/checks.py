@@ -1,0 +1,234 @@
+"""Checks of one run: each looks at one thing and says how it stands. Nothing is changed, and nothing is concluded from silence:
+what may still come is unknown."""
+
+from __future__ import annotations
+
+import glob
+import os
+import shlex
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from sentinel.client.run_layout import attempt_folder, stream_path
+from sentinel.errors import PolicyError, UsageError
+from sentinel.journal.run_file import RunFile, read_run_file
+from sentinel.model.state import Attempt, RunState
+from sentinel.policy.available import lacking
+from sentinel.policy_files.loading import load_policy, shipped_policy_path
+from sentinel.report.reading import is_attempt_alive, read_run, read_supervisor
+from sentinel.run_files.attempt_files import rank_files
+from sentinel.run_files.stream import read_newest_metrics, read_receipt
+from sentinel.trainers.mismatch import find_mismatch
+from sentinel.trainers.probe.judging import WANTED
+from sentinel.trainers.probe.recognise import candidates, printed_format, profiles_of_format
+from sentinel.trainers.probe.text import PRINTED_LINE
+from sentinel.trainers.spec import TrainerSpec, read_trainer_spec
+
+Standing = Literal["fine", "note", "unknown", "missing"]
+YOUNG_S = 600.0  # a large model is loaded and compiled for minutes before its first step
+TAIL_BYTES = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing. `what`: how it stands, a sentence. `remedy`: one line; empty where it is fine. note: it is as it is meant
+    to be, and still worth knowing."""
+
+    topic: str
+    standing: Standing
+    what: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """What the checks look at. `alive`: whether processes of the newest attempt live; None where that cannot be seen."""
+
+    run_dir: Path
+    run: RunFile
+    state: RunState
+    attempt: Attempt | None
+    alive: bool | None
+    now_s: float
+    spec: TrainerSpec | None
+
+    @property
+    def is_young(self) -> bool:
+        """Whether what is not there yet may still come."""
+        return self.attempt is not None and self.alive is not False and self.now_s - self.attempt.launched_s < YOUNG_S
+
+
+def examine(run_dir: Path) -> list[Check]:
+    """Raises UsageError where this is no run's directory, JournalError where its journal is damaged."""
+    run_file = read_run_file(run_dir)
+    fold = read_run(run_dir)
+    attempt = fold.state.attempt
+    spec = None
+    if attempt is not None:
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            spec = read_trainer_spec(run_dir, attempt.attempt)
+    alive = is_attempt_alive(run_dir, fold.state)
+    patient = Patient(run_dir, run_file, fold.state, attempt, alive, fold.now_s, spec)
+    return [check for look in LOOKS for check in look(patient)]
+
+
+def _supervised(one: Patient) -> Iterator[Check]:
+    if one.state.ended:
+        yield Check("supervisor", "fine", f"the run has ended: {one.state.ended}")
+    elif read_supervisor(one.run_dir) == "alive":
+        yield Check("supervisor", "fine", "a supervisor watches the run")
+    else:
+        yield Check("supervisor", "missing", "nobody supervises the run", f"sentinel run --run-dir {one.run_dir}")
+
+
+def _rows(one: Patient) -> Iterator[Check]:
+    if one.attempt is None:
+        yield Check("rows", "unknown", "no attempt was launched yet", "look again when one is")
+        return
+    newest = read_newest_metrics(one.run_dir, one.attempt.attempt)
+    if newest is None:
+        standing: Standing = "unknown" if one.is_young else "missing"
+        yield Check("rows", standing, f"no row in {_stream(one)}: {_why_no_rows(one)}", _remedy_for_rows(one))
+        return
+    step, metrics = newest
+    yield Check("rows", "fine", f"step {step}, with {', '.join(metrics) or 'no metric'}")
+    for name in WANTED:
+        if name not in metrics:
+            standing = "missing" if name == "loss" else "note"
+            yield Check("metrics", standing, f"{name} is not in the newest row", f"print it beside the loss: {PRINTED_LINE}")
+
+
+def _stream(one: Patient) -> str:
+    assert one.attempt is not None
+    return str(stream_path(one.run_dir, one.attempt.attempt).relative_to(one.run_dir))
+
+
+def _why_no_rows(one: Patient) -> str:
+    """As far as it can be seen."""
+    assert one.attempt is not None
+    if one.spec is None:
+        return "nothing writes it; the trainer does not use sentinel.client, or has not come so far, and no profile is named"
+    told = _follower_error(one)
+    if told:
+        return f"the follower says {told}"
+    metrics = one.spec.profile.spec.metrics
+    if metrics.path:
+        places = [os.path.join(one.spec.cwd, path.replace("{root}", str(one.spec.root))) for path in metrics.path]
+        found = [place for place in places if glob.glob(place, recursive=True)]
+        return f"{found[0]} holds no row yet" if found else f"{' and '.join(places)}: nothing is there"
+    return f"nothing that was printed reads as {metrics.format}"
+
+
+def _follower_error(one: Patient) -> str:
+    assert one.attempt is not None
+    path = attempt_folder(one.run_dir, one.attempt.attempt) / "logs" / "follower.err"
+    with suppress(OSError):
+        lines = path.read_bytes()[-TAIL_BYTES:].decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""
+    return ""
+
+
+def _remedy_for_rows(one: Patient) -> str:
+    assert one.attempt is not None
+    logs = attempt_folder(one.run_dir, one.attempt.attempt) / "logs"
+    formats = [found for end in ("out", "err") if (found := printed_format(logs / f"launcher.{end}")) is not None]
+    fitting = [name for format in formats for name in profiles_of_format(format)]
+    fitting += [candidate.profile for candidate in candidates(one.run.command)]
+    own = one.spec.profile.metadata.name if one.spec is not None else ""
+    names = [name for name in dict.fromkeys(fitting) if name != own]
+    if names:
+        command = shlex.join(one.run.command)
+        return f"if this fits, start the run again with --trainer {names[0]}: sentinel probe --trainer {names[0]} -- {command}"
+    return f"print a line for each step ({PRINTED_LINE}) and name a profile (sentinel trainers list), or call sentinel.client"
+
+
+def _receipt(one: Patient) -> Iterator[Check]:
+    if one.attempt is None:
+        return
+    receipt = read_receipt(one.run_dir, one.attempt.attempt)
+    if receipt is not None:
+        yield Check("receipt", "fine", f"attempt {one.attempt.attempt} went on behind step {receipt.resume_step}")
+        return
+    standing: Standing = "unknown" if one.is_young else "missing"
+    under = "the follower writes it with the second row" if one.spec is not None else "the trainer writes it as its first line"
+    yield Check("receipt", standing, f"no receipt: where attempt {one.attempt.attempt} began is not known", under)
+
+
+def _heartbeats(one: Patient) -> Iterator[Check]:
+    if one.attempt is None:
+        return
+    count = 0
+    with suppress(OSError):
+        count = len(rank_files(attempt_folder(one.run_dir, one.attempt.attempt) / "heartbeats"))
+    if count:
+        yield Check("heartbeats", "fine", f"of {count} ranks")
+        return
+    remedy = (
+        "if its ranks run on other machines, let them call sentinel.client" if one.spec is not None else "call sentinel.client"
+    )
+    yield Check("heartbeats", "unknown" if one.is_young else "missing", "none: a hang is seen by missing rows alone", remedy)
+
+
+def _checkpoints(one: Patient) -> Iterator[Check]:
+    good = [checkpoint for checkpoint in one.state.checkpoints if not checkpoint.condemned]
+    if good:
+        yield Check("checkpoints", "fine", f"{len(good)} can be gone back to, the newest of step {good[-1].step}")
+    elif one.state.checkpoints:
+        why = one.state.checkpoints[-1].condemned
+        yield Check("checkpoints", "missing", f"none can be gone back to: {why}", f"sentinel checkpoints list {one.run_dir}")
+    else:
+        yield _no_checkpoint(one)
+    places, root = (one.spec.profile.spec.checkpoints, one.spec.root) if one.spec is not None else (None, None)
+    mismatch = None
+    if places is not None and root is not None:
+        with suppress(OSError):
+            mismatch = find_mismatch(places, root)
+    if mismatch is not None and mismatch.others:
+        yield Check("profile", "missing", mismatch.sentence, f"start the run again with --trainer {mismatch.others[0].profile}")
+
+
+def _no_checkpoint(one: Patient) -> Check:
+    if one.spec is not None and one.spec.profile.spec.checkpoints is None:
+        name = one.spec.profile.metadata.name
+        return Check(
+            "checkpoints", "missing", f"the profile {name} knows none", "name a profile that does: sentinel trainers list"
+        )
+    standing: Standing = "unknown" if one.alive is not False and not one.state.ended else "missing"
+    where = f" in {one.spec.root}" if one.spec is not None else ""
+    return Check("checkpoints", standing, f"none was seen yet{where}", "save more often, or see where the trainer writes them")
+
+
+def _sources(one: Patient) -> Iterator[Check]:
+    for source, reason in one.state.blind.items():
+        yield Check("source", "missing", f"{source} cannot be read: {reason}", "correct that; it is read again by itself")
+
+
+def _proofs(one: Patient) -> Iterator[Check]:
+    for proof in one.attempt.proofs if one.attempt is not None else ():
+        if proof.is_proven:
+            yield Check("proof", "fine", proof.words)
+        elif proof.grade == "asserted":
+            yield Check("proof", "note", proof.words, "let the trainer read it back: effective, in its receipt")
+        else:
+            yield Check("proof", "missing", proof.words, f"see whether the trainer takes it: sentinel logs {one.run_dir}")
+
+
+def _rungs(one: Patient) -> Iterator[Check]:
+    try:
+        policy = load_policy(shipped_policy_path(one.run.policy.path))
+    except (PolicyError, UsageError) as error:
+        what = f"{one.run.policy.path} cannot be used: {error.message.splitlines()[0]}"
+        yield Check("policy", "missing", what, f"sentinel policy check {one.run.policy.path}")
+        return
+    yield Check("policy", "fine", f"{policy.metadata.name}, mode {policy.spec.mode}")
+    for name, playbook in policy.spec.playbooks.items():
+        for number, rung in enumerate(playbook, start=1):
+            needed = next((found for _, found in lacking(rung, one.state.capabilities, one.state.settable)), None)
+            if needed is not None:
+                yield Check("rung", "note", f"rung {number} of playbook {name} is passed over: {needed.message}", needed.remedy)
+
+
+LOOKS = (_supervised, _rows, _receipt, _heartbeats, _checkpoints, _sources, _proofs, _rungs)

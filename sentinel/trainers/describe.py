@@ -1,0 +1,95 @@
+"""What a profile says a trainer can do, for people and programs: `sentinel trainers list` and `show`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from sentinel.client.settings import SETTINGS
+from sentinel.policy.available import Abilities
+from sentinel.trainers.loading import load_profile, shipped_profiles
+from sentinel.trainers.profile import Metrics, TrainerProfile, as_document
+
+
+def abilities(profile: TrainerProfile) -> Abilities:
+    """By which rungs are passed over."""
+    has_checkpoints = profile.spec.checkpoints is not None
+    return Abilities(profile.metadata.name, profile.capabilities, profile.settings, has_checkpoints)
+
+
+def profile_document(profile: TrainerProfile) -> dict[str, Any]:
+    """What can be watched, restarted, rolled back, skipped and set."""
+    spec = profile.spec
+    places = spec.checkpoints
+    return {
+        "name": profile.metadata.name,
+        "description": profile.metadata.description,
+        "metrics": {"from": spec.metrics.from_, "path": list(spec.metrics.path), "format": spec.metrics.format},
+        "checkpoints": None if places is None else {"flags": list(places.root), "path": places.path, "pattern": places.pattern},
+        "restarts": places is not None or "restart" in profile.capabilities,
+        "rolls_back": places is not None and bool(spec.resume.arguments),
+        "skips": spec.skip is not None,
+        "settings": list(profile.settings),
+        "capabilities": list(profile.capabilities),
+        "options": dict(profile.options),
+        "needs_options": unfilled(profile),
+    }
+
+
+def list_documents() -> list[dict[str, Any]]:
+    """Of every shipped profile."""
+    return [profile_document(load_profile(name)) for name in shipped_profiles()]
+
+
+def list_text() -> str:
+    """One profile a paragraph."""
+    lines: list[str] = []
+    for name in shipped_profiles():
+        profile = load_profile(name)
+        lines += [f"{name}: {profile.metadata.description}", *(f"  {line}" for line in what_it_can(profile))]
+    return "\n".join([*lines, "more with: sentinel trainers show NAME"])
+
+
+def what_it_can(profile: TrainerProfile) -> list[str]:
+    """A line for each thing that a profile may say, also where it says nothing of it."""
+    spec = profile.spec
+    places = spec.checkpoints
+    if places is None:
+        kept = "rolled back: no: the profile names no checkpoints; it is started again as it is"
+    else:
+        where = places.path if places.path is not None else " or ".join(places.root)
+        how = "rolled back" if spec.resume.arguments else "started again from the newest, not rolled back"
+        kept = f"{how}: by checkpoints {places.pattern} below {where}"
+    words = ", ".join(SETTINGS[key].label for key in profile.settings)
+    return [
+        f"watched: {_metrics(spec.metrics)}",
+        kept,
+        f"skips data: {'by ' + spec.skip.arguments[0] if spec.skip is not None else 'no'}",
+        f"changed at a launch: {words or 'nothing'}",
+        *(f"needs the option {name}, as in {profile.metadata.name}:{name}=…" for name in unfilled(profile)),
+    ]
+
+
+def unfilled(profile: TrainerProfile) -> list[str]:
+    """Options that still stand in its texts as $option: nobody gave them, and they have no default."""
+
+    def names(value: Any) -> Iterator[str]:
+        if isinstance(value, str):
+            yield from re.findall(r"\$([a-z_]+)", value)
+        elif isinstance(value, (list, dict)):
+            for one in value.values() if isinstance(value, dict) else value:
+                yield from names(one)
+
+    return sorted(set(names(as_document(profile)["spec"])))
+
+
+def _metrics(metrics: Metrics) -> str:
+    source = {
+        "output": "what it prints",
+        "file": f"the file {' or '.join(metrics.path)}",
+        "tensorboard": f"TensorBoard's files in {' or '.join(metrics.path)}",
+        "trainer_state": "trainer_state.json of each checkpoint",
+        "none": "nothing but its end",
+    }[metrics.from_]
+    return source if metrics.format == "auto" or metrics.from_ != "output" else f"{source}, as {metrics.format}"

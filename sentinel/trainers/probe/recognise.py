@@ -1,0 +1,73 @@
+"""Which shipped profile fits a command, by the flags that stand in it, by what it printed and by what it left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sentinel.telemetry.log_formats import UnreadableLog, open_log
+from sentinel.trainers.loading import load_profile, shipped_profiles
+from sentinel.trainers.mismatch import OtherMatch, find_others
+from sentinel.trainers.profile import Spec
+from sentinel.trainers.rendering import flag_value
+
+NOTHING_KNOWN = "exit-only"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A shipped profile and those of its flags that stand in the command."""
+
+    profile: str
+    flags: tuple[str, ...]
+
+
+def candidates(command: Sequence[str]) -> tuple[Candidate, ...]:
+    """The profiles whose folder of checkpoints the command names, those with the most flags in it first."""
+    found = []
+    for name in shipped_profiles():
+        spec = load_profile(name).spec
+        if spec.checkpoints is not None and flag_value(command, spec.checkpoints.root) is not None:
+            stand = tuple(flag for flag in dict.fromkeys(_flags(spec)) if _stands(flag, command))
+            found.append(Candidate(name, stand))
+    return tuple(sorted(found, key=lambda one: (-len(one.flags), one.profile)))
+
+
+def _flags(spec: Spec) -> Iterator[str]:
+    assert spec.checkpoints is not None, "only such are asked"
+    yield from spec.checkpoints.root
+    for flags in spec.flags.values():
+        yield from flags
+    skip = spec.skip.arguments if spec.skip is not None else ()
+    for words in (spec.resume.arguments, skip, *spec.settings.values()):
+        yield from (word.partition("=")[0] for word in words if word.startswith("-"))
+
+
+def _stands(flag: str, command: Sequence[str]) -> bool:
+    return any(word == flag or word.startswith(f"{flag}=") for word in command)
+
+
+def printed_format(log: Path) -> str | None:
+    """The format of what was printed, by its content; None where no step can be read from it."""
+    try:
+        return open_log(log)[0]
+    except (UnreadableLog, OSError):
+        return None
+
+
+def profiles_of_format(format: str) -> tuple[str, ...]:
+    """The shipped profiles that read this format from what is printed."""
+    specs = {name: load_profile(name).spec.metrics for name in shipped_profiles()}
+    return tuple(name for name, metrics in specs.items() if metrics.from_ == "output" and metrics.format == format)
+
+
+def left_behind(folders: Sequence[Path], since_s: float) -> list[tuple[Path, OtherMatch]]:
+    """In each of these folders, the profiles that know a checkpoint which was written since then."""
+    found = []
+    for folder in folders:
+        try:
+            found += [(folder, one) for one in find_others(folder) if any(f.newest_change_s >= since_s for f in one.found)]
+        except OSError:
+            continue
+    return found
