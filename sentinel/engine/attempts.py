@@ -192,6 +192,8 @@ def on_exit(decision: Decision, report: ExitReport) -> None:
     match ended:
         case Finished() if is_unobserved(decision):
             return end_unobserved(decision, reason)
+        case Finished() if _is_untrained(decision, attempt) and decision.state.settable is not None:
+            return end_unobserved(decision, f"{reason}; no row of it was seen")
         case Finished() if _is_untrained(decision, attempt):
             return consider_untrained(decision, reason)
         case Finished():

@@ -38,7 +38,7 @@ class Receipt:
     every attempt the history comes from, None where they differ or do not say. `samples_from_steps`: the samples of a row were
     computed from its step and what was asked, and show nothing. `capabilities`: what the trainer says it can do beside training;
     None where it says nothing about it. `adopted`: nobody named the checkpoint it goes on from; its program says that the first
-    launch takes what is there.
+    launch takes what is there. `profile`: of a trainer that knows nothing of Sentinel; nobody reads its live optimizer.
     """
 
     attempt: int
@@ -55,6 +55,7 @@ class Receipt:
     samples_from_steps: bool = False
     capabilities: tuple[str, ...] | None = None
     adopted: bool = False
+    profile: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

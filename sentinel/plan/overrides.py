@@ -108,7 +108,8 @@ def judge_receipt(asked: SettingsInForce, resume: ResumePoint | None, receipt: R
     """
     wrong: list[str] = []
     resume_step = resume.step if resume else 0
-    adopts = receipt.adopted and resume is None and receipt.attempt == FIRST  # the program's own checkpoints, from before the run
+    # Its own checkpoints: those of before the run; of a trainer that finds them by itself, those of any launch.
+    adopts = receipt.adopted and resume is None and (receipt.attempt == FIRST or receipt.profile is not None)
     if receipt.resume_step > resume_step and not adopts:
         wrong.append(f"resumed at step {receipt.resume_step}, newer than the step {resume_step} asked for")
     digests = (resume.digest if resume else None, receipt.resume_digest)
@@ -118,7 +119,8 @@ def judge_receipt(asked: SettingsInForce, resume: ResumePoint | None, receipt: R
     for key, row in SETTINGS.items():
         want = getattr(asked, key)
         if row.proof is not None and row.is_asked(want):
-            wrong.append(row.difference((repeated if row.proof == "repeated" else receipt.effective).get(key), want))
+            said = repeated if row.proof == "repeated" or receipt.profile is not None else receipt.effective
+            wrong.append(row.difference(said.get(key), want))
     return (*filter(None, wrong), *_judge_skip(asked, repeated, receipt.cursor or 0))
 
 

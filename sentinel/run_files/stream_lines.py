@@ -145,6 +145,7 @@ def _receipt(fields: dict[str, Any], attempt: int) -> Receipt:
         samples_from_steps=fields.get("samples_from_steps") is True,
         capabilities=_known_capabilities(fields.get("capabilities")),
         adopted=fields.get("adopted") is True,
+        profile=_word(fields["trainer"]) if isinstance(fields.get("trainer"), str) else None,
     )
 
 

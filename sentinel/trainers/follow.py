@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
+from collections import deque
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,10 +22,11 @@ from sentinel.client.stream import Stream
 from sentinel.model.readings import StepReading
 from sentinel.run_files.stream import read_receipt
 from sentinel.telemetry.lineage import read_own
-from sentinel.trainers.found import find_checkpoints
+from sentinel.trainers.found import Found, find_checkpoints
 from sentinel.trainers.life import Life
 from sentinel.trainers.mismatch import find_mismatch
-from sentinel.trainers.sealing import drop_old, is_sealed, seal_new
+from sentinel.trainers.profile import Checkpoints
+from sentinel.trainers.sealing import Sealed, drop_old, is_sealed, seal_new
 from sentinel.trainers.sources import open_sources
 from sentinel.trainers.spec import TrainerSpec, read_trainer_spec
 from sentinel.trainers.start import forget_before, read_before
@@ -94,6 +97,7 @@ class Writer:
             cursor=self.resume_step,
             samples_from_steps=self._is_reckoned,
             trainer=self.spec.profile.metadata.name,
+            adopted=self.spec.resume_step is None and (self.spec.is_first or self.spec.profile.spec.checkpoints is None),
         )
         waiting, self.waiting = self.waiting, []
         self._write(waiting)
@@ -189,7 +193,9 @@ class Sealer:
     def __init__(self, run_dir: Path, attempt: int, spec: TrainerSpec) -> None:
         self._run_dir, self._attempt, self._spec = run_dir, attempt, spec
         self._next_s = 0.0
-        self._sealed: set[str] = set()  # keys
+        self._sealed: set[str] | None = None  # keys
+        self._done: deque[Sealed] = deque()
+        self._worker = threading.Thread()
         self._complaint = ""
         self.sees_unfinished = False  # a checkpoint that its trainer is not done with
         self._has_adopted = spec.resume_step is not None or not spec.is_first
@@ -204,24 +210,35 @@ class Sealer:
             forget_before(self._run_dir, root, places, writer.resume_step)
 
     def turn(self, writer: Writer, now_s: float) -> None:
+        """Look for what is new, and seal it beside: a digest takes a second for each gigabyte, and rows must not wait for it."""
         places, root = self._spec.profile.spec.checkpoints, self._spec.root
+        while self._done and writer.stream.is_begun:
+            one = self._done.popleft()
+            writer.stream.event("checkpoint_committed", step=one.step, seconds=one.seconds, blocked_s=0.0, how=one.how)
         if places is None or root is None or now_s < self._next_s:
             return
         try:
             self.adopt(writer)
             there, others = find_checkpoints(places, root), read_before(self._run_dir)
             self.sees_unfinished = any(not one.is_complete(places, time.time()) for one in there)
-            new = [found for found in there if found.key not in self._sealed]
-            for sealed in seal_new(self._run_dir, places, new, self._attempt, others):
-                if writer.stream.is_begun:
-                    writer.stream.event(
-                        "checkpoint_committed", step=sealed.step, seconds=sealed.seconds, blocked_s=0.0, how=sealed.how
-                    )
-            self._sealed = {found.key for found in there if found.key in self._sealed or is_sealed(self._run_dir, found)}
+            if not self._worker.is_alive() and (self._sealed is None or any(found.key not in self._sealed for found in there)):
+                self._worker = threading.Thread(target=self._seal, args=(places, there, others), daemon=True)
+                self._worker.start()
+        except OSError as error:
+            self._complain(f"{root}: checkpoints cannot be found: {error}")
+        self._next_s = time.monotonic() + SEAL_EVERY_S
+
+    def _seal(self, places: Checkpoints, there: list[Found], others: frozenset[str]) -> None:
+        known = self._sealed or set()
+        try:
+            for sealed in seal_new(
+                self._run_dir, places, [found for found in there if found.key not in known], self._attempt, others
+            ):
+                self._done.append(sealed)
             drop_old(self._run_dir, places, there)
         except OSError as error:
-            self._complain(f"{root}: checkpoints cannot be sealed: {error}")
-        self._next_s = time.monotonic() + SEAL_EVERY_S
+            self._complain(f"{self._spec.root}: checkpoints cannot be sealed: {error}")
+        self._sealed = {found.key for found in there if found.key in known or is_sealed(self._run_dir, found)}
 
     def _complain(self, sentence: str) -> None:
         if sentence != self._complaint:

@@ -48,7 +48,8 @@ class Found:
         """Whether its trainer is done with it."""
         if self.missing or not self.signature or not any(size for _, size, _ in self.signature):
             return False
-        if places.complete or places.step_key is not None:  # a file of torch.save shows its step only when its end is written
+        # A file of torch.save shows its step only when its end is written, and a tracker names none that is not whole.
+        if places.complete or places.tracker is not None or places.whole_at_once or places.step_key is not None:
             return True
         return wall_s - self.newest_change_s >= SETTLED_S
 
@@ -98,7 +99,13 @@ def read_signature(path: Path) -> Signature:
     files = _files_below(path)
     out = []
     for name in files:
-        status = os.stat(path / name if name else path)
+        place = path / name if name else path
+        try:
+            status = os.stat(place)
+        except FileNotFoundError:
+            if place.is_symlink():  # it leads nowhere, and holds nothing
+                continue
+            raise
         out.append((name, status.st_size, status.st_mtime_ns))
     return tuple(out)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,12 +14,13 @@ from sentinel.client.run_layout import attempts_folder, stream_path
 from sentinel.client.strict_json import loads
 from sentinel.errors import GiveUp, UsageError
 from sentinel.model.attempts import AttemptSpec, SettingsInForce
+from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.trainers.found import find_checkpoints
 from sentinel.trainers.profile import TrainerProfile
 from sentinel.trainers.rendering import find_root, render
 from sentinel.trainers.sealing import seal_new, sealed_path
 from sentinel.trainers.spec import TrainerSpec
-from sentinel.trainers.start import read_before
+from sentinel.trainers.start import BEFORE_NAME, read_before
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +61,21 @@ class Trained:
         """Seal what the attempt before left complete: nothing writes there now. Raises OSError."""
         places = self.profile.spec.checkpoints
         root = find_root(self.profile.spec, self.command, self.cwd)
-        if places is None or root is None:
-            return
+        if places is None or root is None or not (self.run_dir / BEFORE_NAME).exists():
+            return  # nothing of this run was started yet: what lies there is somebody else's
         names = [path.parent.name for path in attempts_folder(self.run_dir).glob("*/spec.json")]
         newest = max((int(name) for name in names if name.isdecimal()), default=0)
-        far_future_s = float("inf")  # whatever stopped changing is done: its trainer is dead
+        died_s = _died_s(self.run_dir, newest)  # what changed right before that may be half of a checkpoint
         there, others = find_checkpoints(places, Path(root)), read_before(self.run_dir)
-        for _ in seal_new(self.run_dir, places, there, newest, others, lambda: far_future_s):
+        for _ in seal_new(self.run_dir, places, there, newest, others, lambda: died_s):
             pass
+
+
+def _died_s(run_dir: Path, attempt: int) -> float:
+    """When its keeper wrote down the end of the attempt; where it did not, now."""
+    with suppress(OSError):
+        return AttemptFiles.of(run_dir, attempt).exit.stat().st_mtime
+    return time.time()
 
 
 def _path_of(run_dir: Path, step: int) -> str:

@@ -83,8 +83,12 @@ class Checkpoints(Model):
     files: Literal["replaced", "rewritten"] = "replaced"
     """replaced: a file is written under a new name or in a new folder. rewritten: over itself, and a link would change, too."""
     tracker: Tracker | None = None
+    whole_at_once: Flag = False
+    """One appears under its name only when it is whole: it was written aside and renamed."""
     keep: Count = 4
-    """How many Sentinel keeps that the trainer has deleted."""
+    """How many Sentinel keeps at least of those that the trainer has deleted,"""
+    keep_steps: Count = 500
+    """and all that lie no further behind the newest one: a fault is found late, and the rollback goes to before it."""
 
     @model_validator(mode="after")
     def _can_be_told(self) -> Checkpoints:

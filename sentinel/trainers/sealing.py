@@ -2,7 +2,7 @@
 
 A sealed checkpoint is `checkpoints/step-N` with a manifest, as one that was written for Sentinel. Its files are hard links to the
 trainer's where these are replaced and never rewritten, else copies that share blocks where the filesystem can (reflink). The
-trainer's own files are never changed. What it deletes to save room stays here until there are `keep` newer ones.
+trainer's own files are never changed. What it deletes to save room stays here for as long as a rollback may need it.
 """
 
 from __future__ import annotations
@@ -76,13 +76,14 @@ def signature_to_json(found: Found) -> list[list[object]]:
 
 
 def drop_old(run_dir: Path, places: Checkpoints, there: Iterable[Found]) -> list[int]:
-    """Let go of sealed checkpoints that the trainer has deleted and that have `keep` newer ones; their steps. `there`: what the
-    trainer still has."""
+    """Let go of sealed checkpoints that the trainer has deleted, that have `keep` newer ones and lie `keep_steps` behind; their
+    steps. `there`: what the trainer still has."""
     sealed = list_checkpoints(run_dir)
     steps = {found.step for found in there}
     dropped = []
+    newest = sealed[-1].step if sealed else 0
     for one in sealed[: -places.keep]:
-        if one.step not in steps and _is_ours(run_dir / one.path):
+        if one.step not in steps and newest - one.step > places.keep_steps and _is_ours(run_dir / one.path):
             prune_checkpoint(run_dir, one.path, one.step, one.digest)
             dropped.append(one.step)
     return dropped

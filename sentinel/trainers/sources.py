@@ -5,9 +5,12 @@ from __future__ import annotations
 import glob
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
+from sentinel.client.atomic_file import write_atomically
 from sentinel.client.run_layout import attempt_folder
+from sentinel.client.strict_json import dumps, loads
 from sentinel.model.readings import StepReading
 from sentinel.telemetry.log_formats import UnreadableLog, open_log
 from sentinel.telemetry.log_reader import LogReader
@@ -16,18 +19,18 @@ from sentinel.trainers.spec import TrainerSpec
 
 FIND_EVERY_S = 1.0
 MATCHES_MAX = 1000
+COUNTS_NAME = "rows_before.json"  # of files that were there before the attempt
 
 
 class Source:
-    """One place where rows may appear: opened when there is something in it. Rows that stood there before are passed over."""
+    """One place where rows may appear: opened when there is something in it. `passes`: rows that stood there before."""
 
-    def __init__(self, path: Path, format: str, is_old: bool) -> None:
+    def __init__(self, path: Path, format: str, passes: int = 0) -> None:
         self.path = path
+        self._passes = passes
         self._format = format
         self._reader: LogReader | None = None
         self._seen: tuple[int, int] | None = None
-        if is_old:
-            self.poll()
 
     def poll(self) -> list[StepReading]:
         """What is new. Never raises."""
@@ -38,13 +41,18 @@ class Source:
             rows = self._reader.poll(time.monotonic())
             while self._reader.has_more:
                 rows += self._reader.poll(time.monotonic())
-            return rows
+            return self._new(rows)
         except OSError:
             return []
 
     def finish(self) -> list[StepReading]:
         rows = self.poll()
-        return rows if self._reader is None else rows + self._reader.finish()
+        return rows if self._reader is None else rows + self._new(self._reader.finish())
+
+    def _new(self, rows: list[StepReading]) -> list[StepReading]:
+        passed = min(self._passes, len(rows))
+        self._passes -= passed
+        return rows[passed:]
 
     def _open(self) -> bool:
         try:
@@ -61,10 +69,10 @@ class Source:
 class Matching:
     """Files that match a pattern, which may come later: a logger makes a new folder at each launch."""
 
-    def __init__(self, pattern: str, format: str) -> None:
-        self._pattern, self._format = pattern, format
-        self._sources = {path: Source(Path(path), format, is_old=True) for path in self._found()}
-        self._looked_s = time.monotonic()
+    def __init__(self, pattern: str, format: str, before: Mapping[str, int]) -> None:
+        self._pattern, self._format, self._before = pattern, format, before
+        self._sources: dict[str, Source] = {}
+        self._looked_s = float("-inf")
 
     def _found(self) -> list[str]:
         return sorted(glob.glob(self._pattern, recursive=True))[:MATCHES_MAX]
@@ -73,7 +81,7 @@ class Matching:
         if time.monotonic() - self._looked_s >= FIND_EVERY_S:
             self._looked_s = time.monotonic()
             for path in self._found():
-                self._sources.setdefault(path, Source(Path(path), self._format, is_old=False))
+                self._sources.setdefault(path, Source(Path(path), self._format, self._before.get(path, 0)))
         return [row for source in self._sources.values() for row in source.poll()]
 
     def finish(self) -> list[StepReading]:
@@ -97,7 +105,7 @@ class NewestState:
             found = [one for one in find_checkpoints(places, root) if one.step > self._newest]
             rows: list[StepReading] = []
             for one in found:
-                file = Source(one.path / "trainer_state.json", "trainer-state", is_old=False)
+                file = Source(one.path / "trainer_state.json", "trainer-state")
                 rows += [row for row in file.finish() if row.step > self._newest]
                 self._newest = max([self._newest, *(row.step for row in rows)])
             return rows
@@ -113,15 +121,46 @@ def open_sources(run_dir: Path, attempt: int, spec: TrainerSpec) -> list[Source 
     metrics = spec.profile.spec.metrics
     if metrics.from_ == "output":
         logs = attempt_folder(run_dir, attempt) / "logs"
-        return [Source(logs / f"launcher.{end}", metrics.format, is_old=False) for end in ("out", "err")]
+        return [Source(logs / f"launcher.{end}", metrics.format) for end in ("out", "err")]
     if metrics.from_ == "trainer_state":
         return [NewestState(spec)]
     if metrics.from_ == "none":
         return []
-    places = [os.path.join(spec.cwd, path.replace("{root}", str(spec.root))) for path in metrics.path]
-    several = [Matching(place, metrics.format) for place in places if _is_pattern(place)]
-    return [*several, *(Source(Path(place), metrics.format, is_old=True) for place in places if not _is_pattern(place))]
+    before = read_counts(run_dir, attempt)
+    found: list[Source | Matching | NewestState] = []
+    for place in _places(spec):
+        if _is_pattern(place):
+            found.append(Matching(place, metrics.format, before))
+        else:
+            found.append(Source(Path(place), metrics.format, before.get(place, 0)))
+    return found
+
+
+def count_rows(spec: TrainerSpec) -> dict[str, int]:
+    """Of each file that the profile names, the rows that stand in it. Asked before the trainer starts."""
+    metrics = spec.profile.spec.metrics
+    if metrics.from_ not in ("file", "tensorboard"):
+        return {}
+    files = {path for place in _places(spec) for path in (glob.glob(place, recursive=True) if _is_pattern(place) else [place])}
+    return {path: len(Source(Path(path), metrics.format).finish()) for path in sorted(files)[:MATCHES_MAX]}
+
+
+def write_counts(run_dir: Path, attempt: int, counts: Mapping[str, int]) -> None:
+    """Raises OSError."""
+    write_atomically(attempt_folder(run_dir, attempt) / COUNTS_NAME, dumps(dict(counts)).encode())
+
+
+def read_counts(run_dir: Path, attempt: int) -> dict[str, int]:
+    try:
+        return dict(loads((attempt_folder(run_dir, attempt) / COUNTS_NAME).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _places(spec: TrainerSpec) -> list[str]:
+    root = glob.escape(str(spec.root))
+    return [os.path.join(glob.escape(spec.cwd), path.replace("{root}", root)) for path in spec.profile.spec.metrics.path]
 
 
 def _is_pattern(place: str) -> bool:
-    return any(char in place for char in "*?[")
+    return glob.has_magic(place)

@@ -24,6 +24,7 @@ from sentinel.trainers.found import find_checkpoints
 from sentinel.trainers.mismatch import reason_against_scratch
 from sentinel.trainers.profile import Checkpoints
 from sentinel.trainers.sealing import move_aside, put_back
+from sentinel.trainers.sources import count_rows, write_counts
 from sentinel.trainers.spec import TrainerSpec, read_trainer_spec
 
 BEFORE_NAME = "trainer_before.json"  # which checkpoints lay in the trainer's folder before this run began
@@ -102,6 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
     owned = None
     try:
         owned = own_folder(spec.root, time.monotonic() + OWNED_WAIT_S) if spec.root is not None else None
+        write_counts(run_dir, attempt, count_rows(spec))
         for sentence in prepare(run_dir, attempt, spec):
             print(f"sentinel: {sentence}", file=sys.stderr)
     except (OSError, ValueError) as error:

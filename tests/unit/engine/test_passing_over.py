@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from sentinel.model import facts as f
 from sentinel.model.incidents import Outcome
+from sentinel.model.readings import Receipt
 from sentinel.model.state import RunState
 from tests.builders import Bench, build_policy
 
@@ -93,3 +95,15 @@ def test_the_newest_list_counts_and_the_command_keeps_its_own() -> None:
     assert state.abilities == ("skip", "attribution", "exclude")
     assert replace(state, listed=()).abilities == ("exclude",)
     assert replace(state, listed=("attribution",)).abilities == ("attribution", "exclude")
+
+
+def test_an_argument_that_was_passed_is_no_mismatch_where_nobody_can_read_it_back() -> None:
+    clipped = {**ROLLBACK, "clip_norm": 0.5}
+    bench = Bench(build_policy({"numeric": [clipped, PAGE]}), without=("live_overrides",), settable=("clip_norm",))
+    spiked(bench).carry_out()
+    asked = bench.state.overrides
+    receipt = Receipt(2, bench.now_s, 50, None, 1, {"clip_norm": asked.clip_norm}, {}, profile="mine")
+    bench.says(receipt)
+    (only,) = bench.incident.tries
+    assert [(proof.key, proof.grade) for proof in only.proofs] == [("clip_norm", "asserted")]
+    assert len(bench.of(f.IncidentOpened)) == 1, "no override_mismatch"

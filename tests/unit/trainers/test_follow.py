@@ -13,7 +13,7 @@ from sentinel.model.readings import StepReading
 from sentinel.telemetry.progress_lines import ProgressLines
 from sentinel.trainers.follow import Writer
 from sentinel.trainers.loading import load_profile
-from sentinel.trainers.sources import Matching
+from sentinel.trainers.sources import count_rows, open_sources, write_counts
 from sentinel.trainers.spec import TrainerSpec
 
 
@@ -87,8 +87,14 @@ def test_rows_without_a_clock_of_their_own_are_spread_over_the_time_between_two_
 def test_files_that_come_later_are_read_and_those_before_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "version_0").mkdir()
     (tmp_path / "version_0" / "metrics.csv").write_text("step,train_loss\n1,2.0\n2,2.0\n")
-    source = Matching(str(tmp_path / "**" / "metrics.csv"), "auto")
-    assert source.poll() == []
+    profile = load_profile(f"lightning:root={tmp_path}")
+    spec = TrainerSpec(profile, ("t",), {}, "/", tmp_path, {}, None, True)
+    counts = count_rows(spec)
+    (tmp_path / "version_0" / "metrics.csv").write_text("step,train_loss\n1,2.0\n2,2.0\n3,2.0\n")
+    (tmp_path / "attempts" / "0001").mkdir(parents=True)
+    write_counts(tmp_path, 1, counts)
+    source, _ = open_sources(tmp_path, 1, spec)
+    assert [row.step for row in source.poll()] == [3], "which the trainer wrote before anybody looked"
     (tmp_path / "version_1").mkdir()
     (tmp_path / "version_1" / "metrics.csv").write_text("step,train_loss\n3,1.5\n4,1.25\n")
     assert [(row.step, row.metrics["loss"]) for row in source.finish()] == [(3, 1.5), (4, 1.25)]
@@ -130,3 +136,12 @@ def test_a_follower_that_is_started_again_goes_on_where_the_one_before_ended(tmp
     assert [line["kind"] for line in lines] == ["start"] + ["step"] * 7
     assert [line["step"] for line in lines[1:]] == list(range(61, 68))
     assert lines[-1]["samples"] == [[66, 67]]
+
+
+@pytest.mark.parametrize(
+    ("profile", "resume", "adopted"),
+    [("exit-only", None, True), ("megatron:root=/x", None, True), ("megatron:root=/x", 60, False)],
+)
+def test_who_finds_its_checkpoints_by_itself_says_so(tmp_path: Path, profile: str, resume: int | None, adopted: bool) -> None:
+    receipt, *_ = written(tmp_path, profile, [[121], [122]], resume)
+    assert receipt["adopted"] is adopted

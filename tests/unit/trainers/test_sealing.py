@@ -14,7 +14,7 @@ from sentinel.trainers.found import Found, find_checkpoints, read_step_key
 from sentinel.trainers.profile import Checkpoints, Tracker
 from sentinel.trainers.sealing import drop_old, move_aside, put_back, seal_new, sealed_path
 
-FOLDERS = Checkpoints(pattern="checkpoint-{step}", path="out", complete=("trainer_state.json",), keep=2)
+FOLDERS = Checkpoints(pattern="checkpoint-{step}", path="out", complete=("trainer_state.json",), keep=2, keep_steps=30)
 TRACKED = Checkpoints(pattern="iter_{step:07d}", path="out", tracker=Tracker(file="latest", text="step{step}"))
 FAR_S = float("inf")
 
@@ -128,6 +128,8 @@ def test_only_what_the_trainer_deleted_and_newer_ones_replace_is_let_go(run_dir:
     assert drop_old(run_dir, FOLDERS, find_checkpoints(FOLDERS, root)) == []
     for step in (20, 60, 80):
         move_aside(root / f"checkpoint-{step}", root, "gone")
+    far = FOLDERS.model_copy(update={"keep_steps": 500})
+    assert drop_old(run_dir, far, find_checkpoints(far, root)) == [], "a fault is found late"
     assert drop_old(run_dir, FOLDERS, find_checkpoints(FOLDERS, root)) == [20], "40 is still there, 60 and 80 are the newest"
 
 
@@ -175,3 +177,9 @@ def test_of_two_with_the_same_step_the_newest_counts(root: Path) -> None:
         os.utime(path, (1000.0 + number, 1000.0 + number))
     found: list[Found] = find_checkpoints(places, root)
     assert [one.path.parent.name for one in found] == ["version_0"]
+
+
+def test_a_link_that_leads_nowhere_hides_no_checkpoint(run_dir: Path, root: Path) -> None:
+    (write(root, 20) / "base").symlink_to("/nonexistent/base")
+    assert seal(run_dir, FOLDERS, root) == [(20, "link")]
+    assert verify_checkpoint(sealed_path(run_dir, 20)).ok

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sentinel.trainers.found import find_checkpoints
+from sentinel.trainers.launching import Trained
 from sentinel.trainers.loading import load_profile
 from sentinel.trainers.sealing import seal_new
 from sentinel.trainers.spec import TrainerSpec
@@ -116,3 +117,14 @@ def test_a_tracker_that_names_a_missing_step_is_mended(run_dir: Path, root: Path
     (root / "latest_checkpointed_iteration.txt").write_text("999")
     prepare(run_dir, 2, spec(root, 40))
     assert (root / "latest_checkpointed_iteration.txt").read_text() == "40"
+
+
+def test_what_lies_there_before_the_first_start_is_not_sealed(run_dir: Path, root: Path) -> None:
+    write(root, 20, 900)
+    trained = Trained(run_dir, spec(root, None).profile, ("train",), "/")
+    trained.seal()
+    assert not (run_dir / "checkpoints").exists()
+    prepare(run_dir, 1, spec(root, None, is_first=True))
+    write(root, 40)
+    trained.seal()
+    assert [path.name for path in (run_dir / "checkpoints").iterdir()] == ["step-00000040"]

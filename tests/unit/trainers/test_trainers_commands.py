@@ -49,10 +49,6 @@ def test_what_is_shown_is_a_profile_with_its_options_filled_in(tmp_path: Path) -
     assert load_profile(str(file)).spec == load_profile(asked).spec
 
 
-def test_an_option_that_nobody_gave_is_named() -> None:
-    assert "needs the option root, as in lightning:root=…" in told("trainers", "list")
-
-
 def test_a_mistaken_profile_is_refused_with_line_caret_and_remedy(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text(MISTAKEN)
