@@ -59,8 +59,6 @@ def test_a_megatron_that_became_nan_is_rolled_back_before_that(tmp_path: Path) -
     (incident,) = run.incidents()
     assert (incident["kind"], incident["state"], incident["onset_step"]) == ("non_finite", "recovered", 330)
     assert incident["remedies"][-1]["rollback_to_step"] <= 320
-    aside = sorted(path.name for path in (out / ".sentinel-aside").rglob("iter_*"))
-    assert aside, "what came behind is set aside, and not deleted"
     assert (out / "latest_checkpointed_iteration.txt").read_text() == "600"
 
 
