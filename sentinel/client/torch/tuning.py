@@ -31,10 +31,14 @@ class Tuning:
     """Of all optimizers of a run."""
 
     def __init__(self, optimizers: Iterable[Any]) -> None:
-        self._optimizers = tuple(optimizers)
+        self.bind(optimizers)
         self._held: list[tuple[dict[str, Any], dict[str, Any]]] = []  # each group with its values as configured
         self._rates: list[Any] = []  # in force, a group each; None where it is a tensor
         self.lr: Any = None  # in force at the newest step, of the first group
+
+    def bind(self, optimizers: Iterable[Any]) -> None:
+        """These from here on."""
+        self._optimizers = tuple(optimizers)
 
     @property
     def groups(self) -> list[dict[str, Any]]:
