@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -72,7 +72,7 @@ class Feed:
         assert self._expected.popleft() == rows
         return batch
 
-    def _load(self, coming: Iterator[list[int]]) -> Iterable[Any]:
+    def _load(self, coming: Iterator[list[int]]) -> Any:
         own = self._loader
         workers = own.num_workers
         options = {"prefetch_factor": own.prefetch_factor, "timeout": own.timeout} if workers else {}
