@@ -46,10 +46,11 @@ class Tuning:
 
     @property
     def can(self) -> tuple[str, ...]:
-        """What can be changed: the learning rate, and what the groups have."""
+        """What can be changed: the learning rate, what the groups have, and a weight decay where there is one."""
         groups = self.groups
-        own = [key for key in ("weight_decay", "betas", "eps") if any(key in group for group in groups)]
-        return ("lr_scale", *own)
+        own = [key for key in ("betas", "eps") if any(key in group for group in groups)]
+        decays = ["weight_decay"] if any(group.get("weight_decay") for group in groups) else []
+        return ("lr_scale", *decays, *own)
 
     def put(self, values: Mapping[str, Any]) -> None:
         """In force until `put_back`, over whatever the program's schedule has set."""
