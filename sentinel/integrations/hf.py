@@ -144,6 +144,13 @@ class Reporting(TrainerCallback):
         is_due = self._run.is_due(state.global_step)
         own = args.save_strategy in ("epoch", "best")  # the trainer decides, and Sentinel may ask for more
         control.should_save = is_due or (own and control.should_save)
+        self._make_room(args, state, control)
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._make_room(args, state, control)  # it may save the newest step once more
+
+    def _make_room(self, args: Any, state: Any, control: Any) -> None:
+        """The trainer is about to save, perhaps over files that are linked from a checkpoint of the run."""
         if control.should_save:
             self._run.phase("checkpoint")
             if args.should_save:
@@ -158,6 +165,8 @@ class Reporting(TrainerCallback):
     def on_save(self, args: Any, state: Any, _control: Any, **_: Any) -> None:
         """The trainer has saved, on every rank: what lies there becomes a checkpoint of the run."""
         source = self._saved(args, state)
+        if args.world_size > 1:
+            torch.distributed.barrier()  # each rank writes its random numbers, and does not wait for the others
 
         def write(directory: str) -> None:
             if args.should_save:
