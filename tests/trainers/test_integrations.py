@@ -78,3 +78,25 @@ def test_a_person_changes_and_stops_a_transformers_trainer(tmp_path: Path) -> No
     assert (run.run_dir / f"checkpoints/step-{last:08d}/manifest.json").exists()
     assert (tmp_path / f"out/checkpoint-{last}/trainer_state.json").exists()
     assert run.incidents() == []
+
+
+def test_two_ranks_of_a_transformers_trainer_are_repaired(tmp_path: Path) -> None:
+    """DDP over gloo. Both ranks divide the samples; rank 0 writes."""
+    flags = ("--max_steps", STEPS, "--per_device_train_batch_size", 4, "--save_steps", 20, "--ddp_backend", "gloo")
+    more = ("--use_cpu", "true", "--report_to", "none", "--learning_rate", 1e-3, "--disable_tqdm", "true")
+    words = hurt("hf_supervised.py", "--output_dir", tmp_path / "out", *flags, *more, kill=50, poison=POISON)
+    command = [*words[:3], "-m", "torch.distributed.run", "--nproc-per-node", "2", *words[3:]]
+    run = Supervised(tmp_path / "run", command).start()
+    assert run.wait(800) == 0, run.log
+    judge(run, ("crash", "spike"))
+    assert run.lines(1)[0]["world_size"] == 2
+    files = {path.name for path in (run.run_dir / f"checkpoints/step-{STEPS:08d}").iterdir()}
+    assert {"rng_state_0.pth", "rng_state_1.pth", "optimizer.pt", "manifest.json"} <= files
+
+
+def test_what_does_not_work_is_said_and_not_tried_again(tmp_path: Path) -> None:
+    flags = ("--max_steps", 5, "--use_cpu", "true", "--report_to", "none", "--auto_find_batch_size", "true")
+    run = Supervised(tmp_path / "run", hurt("hf_supervised.py", "--output_dir", tmp_path / "out", *flags)).start()
+    assert run.wait(240) != 0
+    assert "auto_find_batch_size: give the batch size that fits" in run.log
+    assert run.attempts() == [1]
