@@ -15,7 +15,7 @@ import torch
 from transformers import Trainer, TrainerCallback
 
 from sentinel.client.torch import AttachError, Run, attach
-from sentinel.integrations.feed import Feed, size_of
+from sentinel.integrations.feed import Feed, known_size, size_of
 from sentinel.integrations.linking import let_go, link_tree
 from sentinel.integrations.stepping import Stepping
 
@@ -43,7 +43,7 @@ class Supervised:
             [],
             total_steps=0,  # known below
             save_every=_interval(args),
-            dataset_size=size_of_data(trainer),
+            dataset_size=known_size(lambda: size_of_data(trainer)),
             data_seed=args.seed if args.data_seed is None else args.data_seed,
             share=(args.process_index, args.world_size),
             resume="newest_existing" if resume_newest else None,

@@ -16,7 +16,7 @@ import torch
 from lightning.pytorch import Callback
 
 from sentinel.client.torch import AttachError, Run, attach
-from sentinel.integrations.feed import Feed, size_of
+from sentinel.integrations.feed import Feed, known_size, size_of
 from sentinel.integrations.stepping import Stepping
 
 SAVED = "lightning.ckpt"  # in a checkpoint of the run
@@ -41,7 +41,7 @@ class SentinelCallback(Callback):
 
         Raises AttachError for a loader over a stream of data, or with a batch sampler of its own.
         """
-        size = size_of(loader)
+        size = known_size(lambda: size_of(loader))
         if loader.batch_size is None:
             raise AttachError(
                 "SentinelCallback(loader): it has a batch_sampler of its own; Sentinel chooses the order, give batch_size"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
+import sys
 
 import pytest
 import torch
 
 from sentinel.client.torch import AttachError, Run, attach
-from sentinel.integrations.feed import Feed, size_of
+from sentinel.integrations.feed import Feed, known_size, size_of
 from sentinel.integrations.linking import let_go, link_tree
 from sentinel.integrations.stepping import Stepping
 from tests.unit.client.attached_kit import ask, lines, supervise
@@ -31,8 +34,12 @@ class Rows(torch.utils.data.Dataset):
 def root(tmp_path, monkeypatch):
     for name in ("RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
+    handler, hook = signal.getsignal(signal.SIGTERM), sys.excepthook
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     supervise(tmp_path, monkeypatch)
-    return tmp_path
+    yield tmp_path
+    signal.signal(signal.SIGTERM, handler)
+    sys.excepthook = hook
 
 
 def attached(total: int = 6, **more) -> Run:
@@ -116,6 +123,15 @@ def test_data_that_comes_as_a_stream_is_refused_with_what_to_do():
         size_of(torch.utils.data.DataLoader(Stream()))
     with pytest.raises(AttachError, match="is empty"):
         size_of(torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.zeros(0)), shuffle=False))
+
+
+def test_what_is_refused_before_the_program_is_attached_is_recorded_as_what_no_relaunch_mends(root, monkeypatch):
+    monkeypatch.setattr(sys, "excepthook", lambda *_: None)
+    with pytest.raises(AttachError) as raised:
+        known_size(lambda: size_of(loader(Rows(0), sampler=[])))
+    sys.excepthook(AttachError, raised.value, None)
+    (record,) = (root / "attempts/0001/exits").iterdir()
+    assert json.loads(record.read_text())["code"] == AttachError.code
 
 
 def test_an_optimizer_that_somebody_else_steps_has_the_settings_in_its_step_alone(root, monkeypatch):
