@@ -49,7 +49,7 @@ class Writer:
     resume_step: int | None = None
     passed: int = -1  # newest step that a follower before this one wrote
     _every: int = 1
-    _wrote_s: float = 0.0  # wall time of the last look that found rows
+    _wrote_s: float = field(default_factory=time.time)  # of the last look that found rows; before the first: the beginning
 
     def recall(self, run_dir: Path, attempt: int) -> None:
         """Go on where a follower of the same attempt ended that died: its rows come again, and are passed over."""
@@ -110,7 +110,7 @@ class Writer:
 
     def _write(self, rows: list[StepReading]) -> None:
         wall_s = time.time()
-        since_s, self._wrote_s = self._wrote_s or wall_s, wall_s
+        since_s, self._wrote_s = self._wrote_s, wall_s
         for number, row in enumerate(rows, start=1):
             at_s = since_s + (wall_s - since_s) * number / len(rows)  # they came since the look before, nobody knows when
             before = self.newest if self.newest >= 0 else (self.resume_step or 0)

@@ -67,6 +67,8 @@ ONE_PLACE = {
     "prometheus_client": ("sentinel/metrics/",),
     "waitress": ("sentinel/web/server.py",),
     "torch": ("sentinel/client/torch/", "sentinel/integrations/"),
+    "transformers": ("sentinel/integrations/hf.py",),
+    "lightning": ("sentinel/integrations/lightning.py",),
 }
 # Rooms of the trainer that must answer at once, and so load no torch (ARCHITECTURE "Who may import what").
 TORCHLESS = (

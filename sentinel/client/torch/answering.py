@@ -25,6 +25,7 @@ REASONS = {
     "precision": "the program chooses its number format itself",
     "loss_scale": "the program keeps its loss scale itself",
 } | dict.fromkeys(OF_GROUPS, "the loop does not step its optimizer inside run.settings, or the optimizer has no such setting")
+REASONS["weight_decay"] += "; a weight decay of 0 stays 0"
 
 
 class Answers:

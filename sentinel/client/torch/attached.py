@@ -158,9 +158,15 @@ class Run:
         `load_fn(directory)` loads what `save`'s function wrote, on every rank; what it raises goes on. Then the settings of the
         launch are put in force.
         """
-        self._is_restored = True
+        place = self.checkpoint_to_load()
+        if place is not None:
+            load_fn(place)
+        return self.restored()
+
+    def checkpoint_to_load(self) -> str | None:
+        """The first half of `restore`, for a loop that loads by itself: the directory to load from, None for the beginning."""
         if self._is_idle or self._root is None:
-            return 1
+            return None
         requested = self._session.spec.resume if self._session is not None else None
         found: Any = None
         if self._ranks.rank == 0:
@@ -170,11 +176,15 @@ class Run:
         if found.error:
             raise NoCheckpoint(found.error)
         if found.path is not None:
-            load_fn(str(found.path))
             self._sampler.restore(found.manifest)
             self.step = found.step
             self._checkpoints.continue_from(found.step, found.path, found.digest)
         self._answers.resumed(found, requested)
+        return str(found.path) if found.path is not None else None
+
+    def restored(self) -> int:
+        """The second half, when everything is loaded: the settings of the launch are put in force; the first step to train."""
+        self._is_restored = True
         if self._session is not None:
             launch = self._session.spec.overrides
             self._answers.launched(launch, self._put(launch))
@@ -189,6 +199,12 @@ class Run:
         if overrides.reset_optimizer:
             self._tuning.reset()
         return self._sampler.skip(overrides.skip)
+
+    def bind(self, model: Any, optimizers: list[Any], *, total_steps: int, clip: float | None) -> None:
+        """What is trained, where that is known only after `attach`; before `restored`."""
+        self._model, self._optimizers, self.total_steps, self._clip = model, optimizers, total_steps, clip
+        self._tuning.bind(optimizers)
+        self._checkpoints.bind(model, optimizers)
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -228,9 +244,13 @@ class Run:
         """This rank's share of the next `global_batch` samples that are not skipped. Any number of times in a step."""
         return self._sampler.take(global_batch)
 
+    def samples_ahead(self, global_batch: int) -> Iterator[list[int]]:
+        """What `next_samples(global_batch)` will give from here on while nobody asks for anything else: for loading ahead."""
+        return self._sampler.ahead(global_batch)
+
     def clip_(self, parameters: Any, norm_type: float = 2.0) -> Any:
         """Clip the gradients at the norm in force; their norm before that, a tensor. As torch.nn.utils.clip_grad_norm_."""
-        limit = self._live.values.get("clip_norm", self._clip)
+        limit = self.clip_norm
         if limit is None:  # clipping at infinity would spread one infinite gradient over all as NaN
             whole = [parameters] if isinstance(parameters, torch.Tensor) else parameters
             norm = torch.nn.utils.get_total_norm([one.grad for one in whole if one.grad is not None], norm_type)
@@ -238,6 +258,20 @@ class Run:
             norm = torch.nn.utils.clip_grad_norm_(parameters, limit, norm_type=norm_type)
         self._answers.clipped = float("inf") if limit is None else limit
         return norm.full_tensor() if hasattr(norm, "full_tensor") else norm
+
+    @property
+    def clip_norm(self) -> float | None:
+        """At which `clip_` clips; None: it only measures."""
+        limit: float | None = self._live.values.get("clip_norm", self._clip)
+        return limit
+
+    def clip_by(self, clip_fn: Callable[[float], Any]) -> Any:
+        """Clip with a function of the program's own: `clip_fn(norm)` clips there, at infinity where nothing is to be clipped, and
+        returns the norm before that."""
+        limit = float("inf") if self.clip_norm is None else self.clip_norm
+        norm = clip_fn(limit)
+        self._answers.clipped = limit
+        return norm
 
     @contextlib.contextmanager
     def settings(self) -> Iterator[None]:
@@ -254,6 +288,11 @@ class Run:
         finally:
             self._tuning.put_back()
         self._answers.tuned = True
+
+    @property
+    def was_tuned(self) -> bool:
+        """This step was inside `settings`."""
+        return self._answers.tuned
 
     def log(self, **metrics: Any) -> None:
         """The step is done. Rank 0's numbers are written; tensors on a device are not waited for. Every rank calls it, once a
@@ -330,14 +369,23 @@ class Run:
         longer.
         """
         self._save_fn = save_fn
+        if not self.is_due(step, now=now):
+            return False
+        self._save(step, save_fn)
+        return True
+
+    def is_due(self, step: int, *, now: bool = False) -> bool:
+        """Whether `save` would save here."""
         if self._is_idle or os.getpid() != self._pid or self._checkpoints.saved_step == step or self._stop in NOT_SAVED:
             return False
         every = self._live.values.get("checkpoint_interval", self._save_every)
         is_asked = now or self._checkpoints.asked_now or self._stop == "stop_after_checkpoint"
-        if not is_asked and step % every and step != self.total_steps:
-            return False
-        self._save(step, save_fn)
-        return True
+        return bool(is_asked or step % every == 0 or step == self.total_steps)
+
+    @property
+    def is_stopping(self) -> bool:
+        """Somebody has asked for the end, or a later attempt holds the run: no further step is begun."""
+        return bool(self._stop)
 
     def _save(self, step: int, save_fn: Callable[[str], Any]) -> None:
         self.phase("checkpoint")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sentinel.client.data_order import Order, Position, Span, permuted, ranges_of
@@ -48,6 +49,17 @@ class Sampler:
             seed = here.data_seed
             return [permuted(index % size, size, seed, index // size) for index in own]
         return [here.sequence_of(index, size) for index in own]
+
+    def ahead(self, count: int) -> Iterator[list[int]]:
+        """What `take(count)` will give, again and again, as things stand now."""
+        future = copy.copy(self)
+
+        def draw() -> Iterator[list[int]]:
+            while True:
+                future.begin_step()
+                yield future.take(count)
+
+        return draw()
 
     def taken(self) -> Sequence[int]:
         """In this step, over all ranks."""

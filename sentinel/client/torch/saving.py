@@ -125,6 +125,10 @@ class Checkpoints:
         self._committer, self._ranks, self._attempt = committer, ranks, attempt
         self._model, self._optimizers = model, optimizers
 
+    def bind(self, model: Any, optimizers: list[Any]) -> None:
+        """What is measured from here on."""
+        self._model, self._optimizers = model, optimizers
+
     @property
     def is_lost(self) -> bool:
         """A later attempt holds the run, as far as this rank knows."""

@@ -31,10 +31,14 @@ class Tuning:
     """Of all optimizers of a run."""
 
     def __init__(self, optimizers: Iterable[Any]) -> None:
-        self._optimizers = tuple(optimizers)
+        self.bind(optimizers)
         self._held: list[tuple[dict[str, Any], dict[str, Any]]] = []  # each group with its values as configured
         self._rates: list[Any] = []  # in force, a group each; None where it is a tensor
         self.lr: Any = None  # in force at the newest step, of the first group
+
+    def bind(self, optimizers: Iterable[Any]) -> None:
+        """These from here on."""
+        self._optimizers = tuple(optimizers)
 
     @property
     def groups(self) -> list[dict[str, Any]]:
@@ -42,10 +46,11 @@ class Tuning:
 
     @property
     def can(self) -> tuple[str, ...]:
-        """What can be changed: the learning rate, and what the groups have."""
+        """What can be changed: the learning rate, what the groups have, and a weight decay where there is one."""
         groups = self.groups
-        own = [key for key in ("weight_decay", "betas", "eps") if any(key in group for group in groups)]
-        return ("lr_scale", *own)
+        own = [key for key in ("betas", "eps") if any(key in group for group in groups)]
+        decays = ["weight_decay"] if any(group.get("weight_decay") for group in groups) else []
+        return ("lr_scale", *decays, *own)
 
     def put(self, values: Mapping[str, Any]) -> None:
         """In force until `put_back`, over whatever the program's schedule has set."""

@@ -282,3 +282,18 @@ def test_an_inspection_is_not_trained(tmp_path: Path, monkeypatch):
     spec.write_text(json.dumps(json.loads(spec.read_text()) | {"inspect": {"samples": [[0, 4]]}}))
     with pytest.raises(AttachError, match="--without attribution"):
         Loop()
+
+
+def test_a_weight_decay_that_is_0_everywhere_is_refused(tmp_path, monkeypatch):
+    """Before, it was neither in force nor refused."""
+    supervise(tmp_path, monkeypatch, weight_decay=0.2)
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.0)
+    run = attach(model, optimizer, total_steps=1)
+    for _ in run.steps(run.restore(lambda place: None)):
+        with run.settings():
+            optimizer.step()
+        run.log(loss=1.0)
+    (refused,) = events(tmp_path, "override_refused")
+    assert refused["keys"] == ["weight_decay"]
+    assert refused["reason"].endswith("a weight decay of 0 stays 0")
