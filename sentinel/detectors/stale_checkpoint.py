@@ -30,7 +30,7 @@ INTERVAL_S_MAX = 3600.0
 LOST_SAVES = 3
 BEGUN_KEPT = 8
 SETTING = "checkpoint_interval"
-SEEN_LATE_S = 10.0  # a commit may be seen so late: it is written behind training, sealed, and listed by another machine
+SEEN_LATE_S = 10.0  # of a trainer under a profile a commit may be seen so late: its checkpoint is found, and then sealed
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,7 @@ class StaleCheckpoint(Detector):
         self._run = run
         self._gaps: deque[tuple[int, float]] = deque(maxlen=GAPS_KEPT)
         self._learned: tuple[int, float] | None = None
+        self._seen_late_s = 0.0
         self.begin(Start(0))
 
     def begin(self, start: Start) -> None:
@@ -72,6 +73,7 @@ class StaleCheckpoint(Detector):
 
     def resume(self, receipt: Receipt, history: tuple[StepReading, ...], now_s: float) -> None:
         self._declare(receipt.effective)
+        self._seen_late_s = SEEN_LATE_S if receipt.profile is not None else 0.0
 
     def _declare(self, effective: Mapping[str, Any]) -> None:
         """What the trainer says is in effect, in its receipt or after a live change."""
@@ -164,7 +166,7 @@ class StaleCheckpoint(Detector):
         if len(lost) >= LOST_SAVES and 2 * (self._step - lost[-1]) > lost[-1] - lost[-2]:
             steps = ", ".join(map(str, lost))
             return f"saves were begun at steps {steps} and never committed; the newest checkpoint is from step {self._base}"
-        late_s = rhythm is None or rhythm[1] is None or self._age_s > max(limit * rhythm[1], SEEN_LATE_S)
+        late_s = rhythm is None or rhythm[1] is None or self._age_s > max(limit * rhythm[1], self._seen_late_s)
         if rhythm is not None and since > limit * rhythm[0] and late_s:
             return f"no checkpoint committed {self._since}; one every {rhythm[0]} steps is this run's rhythm"
         max_age_s = self._settings.max_age_s

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
-from collections import deque
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -22,17 +20,13 @@ from sentinel.client.stream import Stream
 from sentinel.model.readings import StepReading
 from sentinel.run_files.stream import read_receipt
 from sentinel.telemetry.lineage import read_own
-from sentinel.trainers.found import Found, find_checkpoints
 from sentinel.trainers.life import Life
 from sentinel.trainers.mismatch import find_mismatch
-from sentinel.trainers.profile import Checkpoints
-from sentinel.trainers.sealing import Sealed, drop_old, is_sealed, seal_new
+from sentinel.trainers.sealer import Sealer
 from sentinel.trainers.sources import open_sources
 from sentinel.trainers.spec import TrainerSpec, read_trainer_spec
-from sentinel.trainers.start import forget_before, read_before
 
 POLL_S = 0.2
-SEAL_EVERY_S = 1.0
 NEWEST = 2**53
 FIRST_ROW_ALONE_S = 120.0  # after which a receipt is written from one row
 
@@ -172,78 +166,19 @@ def follow(run_dir: Path, attempt: int, trainer_pid: int) -> None:
         now_s = time.monotonic()
         rows = [row for source in sources for row in source.poll()]
         writer.take(rows, now_s)
-        sealer.turn(writer, now_s)
+        sealer.turn(writer.stream, writer.resume_step, now_s)
         if rows:
             life.row(rows[-1].step, now_s)
         life.turn(sealer.sees_unfinished, now_s)
     writer.take([row for source in sources for row in source.finish()], time.monotonic())
     writer.begin()
-    sealer.adopt(writer)
+    sealer.adopt(writer.resume_step)
 
 
 def _is_over(trainer: int, wait_s: float) -> bool:
     import select
 
     return bool(select.select([trainer], [], [], wait_s)[0])
-
-
-class Sealer:
-    """Seals checkpoints while the trainer goes on, and says once why none is found."""
-
-    def __init__(self, run_dir: Path, attempt: int, spec: TrainerSpec) -> None:
-        self._run_dir, self._attempt, self._spec = run_dir, attempt, spec
-        self._next_s = 0.0
-        self._sealed: set[str] | None = None  # keys
-        self._done: deque[Sealed] = deque()
-        self._worker = threading.Thread()
-        self._complaint = ""
-        self.sees_unfinished = False  # a checkpoint that its trainer is not done with
-        self._has_adopted = spec.resume_step is not None or not spec.is_first
-
-    def adopt(self, writer: Writer) -> None:
-        """A trainer that went on by itself from a checkpoint of its own makes that one this run's."""
-        places, root = self._spec.profile.spec.checkpoints, self._spec.root
-        if self._has_adopted or writer.resume_step is None or places is None or root is None:
-            return
-        self._has_adopted = True
-        if writer.resume_step > 0:
-            forget_before(self._run_dir, root, places, writer.resume_step)
-
-    def turn(self, writer: Writer, now_s: float) -> None:
-        """Look for what is new, and seal it beside: a digest takes a second for each gigabyte, and rows must not wait for it."""
-        places, root = self._spec.profile.spec.checkpoints, self._spec.root
-        while self._done and writer.stream.is_begun:
-            one = self._done.popleft()
-            writer.stream.event("checkpoint_committed", step=one.step, seconds=one.seconds, blocked_s=0.0, how=one.how)
-        if places is None or root is None or now_s < self._next_s:
-            return
-        try:
-            self.adopt(writer)
-            there, others = find_checkpoints(places, root), read_before(self._run_dir)
-            self.sees_unfinished = any(not one.is_complete(places, time.time()) for one in there)
-            if not self._worker.is_alive() and (self._sealed is None or any(found.key not in self._sealed for found in there)):
-                self._worker = threading.Thread(target=self._seal, args=(places, there, others), daemon=True)
-                self._worker.start()
-        except OSError as error:
-            self._complain(f"{root}: checkpoints cannot be found: {error}")
-        self._next_s = time.monotonic() + SEAL_EVERY_S
-
-    def _seal(self, places: Checkpoints, there: list[Found], others: frozenset[str]) -> None:
-        known = self._sealed or set()
-        try:
-            for sealed in seal_new(
-                self._run_dir, places, [found for found in there if found.key not in known], self._attempt, others
-            ):
-                self._done.append(sealed)
-            drop_old(self._run_dir, places, there)
-        except OSError as error:
-            self._complain(f"{self._spec.root}: checkpoints cannot be sealed: {error}")
-        self._sealed = {found.key for found in there if found.key in known or is_sealed(self._run_dir, found)}
-
-    def _complain(self, sentence: str) -> None:
-        if sentence != self._complaint:
-            self._complaint = sentence
-            print(sentence, file=sys.stderr, flush=True)
 
 
 def why_nothing_matches(spec: TrainerSpec) -> str:

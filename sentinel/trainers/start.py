@@ -8,12 +8,12 @@ It replaces itself by the trainer's command (exec), so that exit status, signals
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import errno
 import hashlib
 import os
 import select
+import socket
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -131,20 +131,20 @@ def _record_refusal(run_dir: Path, attempt: int, reason: str) -> None:
 
 def own_folder(root: Path, deadline_s: float) -> int:
     """A lock on the trainer's folder for as long as somebody follows it on this machine: two runs in one folder would move each
-    other's checkpoints aside. It lies elsewhere, since some trainers refuse a folder that is not empty.
+    other's checkpoints aside.
 
     Raises OSError: another run has it, and kept it until the deadline.
     """
     name = hashlib.sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:16]
-    lock = os.open(Path(tempfile.gettempdir()) / f"sentinel-{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     while True:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return lock
-        except BlockingIOError:
-            if time.monotonic() >= deadline_s:
-                os.close(lock)
-                raise OSError("another run of Sentinel trains in it; give this one a folder of its own") from None
+            lock.bind(f"\0sentinel-{name}")  # a name in the kernel: it leaves no file, and goes with the last process that has it
+            return lock.detach()
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() >= deadline_s:
+                lock.close()
+                raise OSError("another run of Sentinel trains in it; give this one a folder of its own") from error
             time.sleep(OWNED_LOOK_S)
 
 
