@@ -36,9 +36,9 @@ def test_a_checkpoint_that_transformers_has_deleted_is_gone_back_to(tmp_path: Pa
     flags = ("--max_steps", 400, "--per_device_train_batch_size", 4, "--logging_steps", 1, "--save_steps", 20)
     more = ("--use_cpu", "true", "--report_to", "none", "--save_total_limit", 1)
     run = supervise(
-        tmp_path / "run", "hf-trainer", hurt("hf_script.py", "--output_dir", tmp_path / "out", *flags, *more, nan=230)
+        tmp_path / "run", "hf-trainer", hurt("hf_script.py", "--output_dir", tmp_path / "out", *flags, *more, nan=239)
     )
     first = run.incidents()[0]
     assert (first["kind"], first["state"]) == ("non_finite", "recovered")
-    assert first["remedies"][-1]["rollback_to_step"] <= 210
+    assert first["remedies"][-1]["rollback_to_step"] <= 220, "240 was saved with the NaN, and 220 deleted for it"
     assert [path.name for path in (tmp_path / "out").glob("checkpoint-*")] == ["checkpoint-400"]
