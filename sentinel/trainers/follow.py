@@ -173,6 +173,8 @@ def follow(run_dir: Path, attempt: int, trainer_pid: int) -> None:
     writer.take([row for source in sources for row in source.finish()], time.monotonic())
     writer.begin()
     sealer.adopt(writer.resume_step)
+    if why := why_nothing_matches(spec):  # `sentinel doctor` reads it
+        print(why, file=sys.stderr, flush=True)
 
 
 def _is_over(trainer: int, wait_s: float) -> bool:

@@ -19,7 +19,6 @@ from sentinel.policy.schema_fields import Count, Flag, Model, Name, Text
 
 PLACEHOLDER = re.compile(r"\{([A-Za-z_]+)(?:\*([A-Za-z_]+))?(?::(0\d{1,2})d)?\}")
 PATTERN_STEP = re.compile(r"\{step(?::0\d{1,2}d)?\}")
-ALWAYS = ("root", "step", "checkpoint", "value")
 BATCHES = ("batches", "ranges")
 
 

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from sentinel.cli.root import app, main
 from sentinel.policy_files.schema_json import policy_json_schema_text
+from sentinel.trainers.describe import what_it_can
 from sentinel.trainers.loading import load_profile, shipped_profiles
 
 MISTAKEN = """apiVersion: sentinel/v1
@@ -47,6 +48,13 @@ def test_what_is_shown_is_a_profile_with_its_options_filled_in(tmp_path: Path) -
     file = tmp_path / "mine.yaml"
     file.write_text(shown)
     assert load_profile(str(file)).spec == load_profile(asked).spec
+
+
+def test_an_option_that_nobody_gave_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    head = "apiVersion: sentinel/v1\nkind: TrainerProfile\nmetadata: {name: mine}\n"
+    file.write_text(head + "spec:\n  metrics: {from: file, path: $place/log.csv}\n")
+    assert "needs the option place, as in mine:place=…" in what_it_can(load_profile(str(file)))
 
 
 def test_a_mistaken_profile_is_refused_with_line_caret_and_remedy(tmp_path: Path) -> None:
