@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-# as telemetry/log_formats.py has them
-FORMAT_HELP = "auto, metrics, csv, megatron, tensorboard, trainer-state, json, progress or text."
+from sentinel.telemetry.format_names import FORMATS
+
+FORMAT_HELP = f"auto, {', '.join(FORMATS[:-1])} or {FORMATS[-1]}."
 
 
 def replay(

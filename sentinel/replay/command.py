@@ -18,7 +18,7 @@ from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.replay.findings import Found, ReplayResult
 from sentinel.replay.follow import follow_logs
 from sentinel.replay.many_logs import Log, find_logs, replay_many
-from sentinel.telemetry.log_formats import FORMATS
+from sentinel.telemetry.format_names import FORMATS
 from sentinel.telemetry.reference import load_reference, read_reference
 from sentinel.terminal.replay_table import LogsProgress, count_words, describe_found, print_table, sum_up
 

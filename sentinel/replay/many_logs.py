@@ -1,7 +1,8 @@
 """Several logs in processes of their own, each with the memory and the core of one; answers in the order of the arguments.
 A few small ones are read here, sooner than a process would have started.
 
-Directories are walked: a directory that holds TensorBoard event files is one log; every other file with a log's ending is one.
+Directories are walked: a directory that holds TensorBoard event files, or a run of MLflow or Weights & Biases, is one log;
+every other file with a log's ending is one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from sentinel.detectors.reference import Reference
 from sentinel.policy.schema import Policy
 from sentinel.replay.findings import ReplayResult
 from sentinel.replay.one_log import replay_file
+from sentinel.telemetry.mlflow_log import is_mlflow_run
 from sentinel.telemetry.tensorboard import event_files
+from sentinel.telemetry.wandb_log import wandb_files
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".log", ".out", ".txt")
 DOCUMENTS = ("trainer_state", "golden_values")  # most other files of JSON are settings
@@ -63,6 +66,10 @@ def _walk(root: Path) -> Iterator[Path]:
     for place, folders, names in os.walk(root):
         folders.sort()
         here = Path(place)
+        if is_mlflow_run(here) or wandb_files(here):
+            yield here
+            folders.clear()  # what the run printed lies below, and is no other log
+            continue
         if event_files(here):
             yield here
         for name in sorted(names):

@@ -13,9 +13,11 @@ Two ways lead through a record: the slow one understands any of them; the fast o
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import google_crc32c
+
+from sentinel.telemetry.protobuf import read_fields
 
 Scalar = tuple[int, float, str, float]
 """step, wall time, tag, value"""
@@ -87,13 +89,13 @@ def read_scalars(data: bytes) -> list[Scalar]:
     """Every scalar of an Event message. ValueError or IndexError when it is none."""
     step, wall_s = 0, 0.0
     found: list[tuple[str, float]] = []
-    for number, value in _fields(data):
+    for number, value in read_fields(data):
         if number == 1 and isinstance(value, bytes):
             wall_s = DOUBLE.unpack(value)[0]
         elif number == 2 and isinstance(value, int):
             step = value
         elif number == 5 and isinstance(value, bytes):
-            for inner, part in _fields(value):
+            for inner, part in read_fields(value):
                 if inner == 1 and isinstance(part, bytes):
                     scalar = _value(part)
                     if scalar is not None:
@@ -103,7 +105,7 @@ def read_scalars(data: bytes) -> list[Scalar]:
 
 def _value(data: bytes) -> tuple[str, float] | None:
     tag, value = "", None
-    for number, part in _fields(data):
+    for number, part in read_fields(data):
         if not isinstance(part, bytes):
             continue
         if number == 1:
@@ -118,7 +120,7 @@ def _value(data: bytes) -> tuple[str, float] | None:
 def _tensor(data: bytes) -> float | None:
     """The one number of a tensor that holds one float or double."""
     kind, content = 0, b""
-    for number, part in _fields(data):
+    for number, part in read_fields(data):
         if number == 1 and isinstance(part, int):
             kind = part
         elif number in (4, 5, 6) and isinstance(part, bytes):
@@ -128,35 +130,3 @@ def _tensor(data: bytes) -> float | None:
     if kind == DOUBLE_TYPE and len(content) == 8:
         return float(DOUBLE.unpack(content)[0])
     return None
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Protobuf's wire format: (field number, number or bytes)."""
-    place, end = 0, len(data)
-    while place < end:
-        key, place = _varint(data, place)
-        number, kind = key >> 3, key & 7
-        if kind == 0:
-            value, place = _varint(data, place)
-            yield number, value
-            continue
-        size = 8 if kind == 1 else 4 if kind == 5 else -1
-        if kind == 2:
-            size, place = _varint(data, place)
-        if size < 0 or place + size > end:
-            raise ValueError(f"wire type {kind} at byte {place} of an event")
-        yield number, data[place : place + size]
-        place += size
-
-
-def _varint(data: bytes, place: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[place]
-        value |= (byte & 127) << shift
-        place += 1
-        if byte < 128:
-            return value, place
-        shift += 7
-        if shift > 63:
-            raise ValueError("a number of more than 64 bits")

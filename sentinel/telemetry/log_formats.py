@@ -12,15 +12,18 @@ from pathlib import Path
 from sentinel.errors import UsageError
 from sentinel.telemetry.compressed import CompressedLines, compression_of, open_compressed, read_block
 from sentinel.telemetry.csv_log import CsvLines, named_by_file
+from sentinel.telemetry.format_names import FORMATS
 from sentinel.telemetry.json_document import JsonDocumentLog, rows_of_document
 from sentinel.telemetry.json_log import JsonLines, looks_like_json_lines
 from sentinel.telemetry.log_reader import LineLog, LineParser, LogReader, splits_at_returns
 from sentinel.telemetry.megatron_log import MegatronLines, looks_like_megatron
+from sentinel.telemetry.mlflow_log import MlflowLog, is_mlflow_run
 from sentinel.telemetry.no_log import LFS, why_no_log
 from sentinel.telemetry.printed_log import PrintedLines, looks_like_printed
 from sentinel.telemetry.progress_lines import ProgressLines
 from sentinel.telemetry.tensorboard import EventLog, event_files, looks_like_events
 from sentinel.telemetry.trainer_state import TrainerStateLog, looks_like_trainer_state
+from sentinel.telemetry.wandb_log import WandbLog, looks_like_wandb, wandb_files
 
 LINE_PARSERS: dict[str, Callable[[], LineParser]] = {
     "metrics": JsonLines,
@@ -31,15 +34,17 @@ LINE_PARSERS: dict[str, Callable[[], LineParser]] = {
 }
 DOCUMENTS: dict[str, Callable[[Path], LogReader]] = {
     "tensorboard": EventLog,
+    "wandb": WandbLog,
     "trainer-state": TrainerStateLog,
     "json": JsonDocumentLog,
 }
-FORMATS = ("metrics", "csv", "megatron", "tensorboard", "trainer-state", "json", "progress", "text")
+FOLDERS = ("tensorboard", "wandb", "mlflow")
 HEAD_BYTES = 64 * 1024
 PREAMBLE_BYTES = 8 << 20  # trainers print their arguments and their data sets before the first iteration
 KNOWN = (
     "known are JSON (lines, rows, columns) and CSV with a step in them, Megatron-LM's output, lines that name a step and a loss "
-    "as most trainers print them, TensorBoard event files and trainer_state.json; name the format with --format"
+    "as most trainers print them, TensorBoard event files, runs of Weights & Biases and MLflow, and trainer_state.json; name the "
+    "format with --format"
 )
 
 
@@ -56,7 +61,8 @@ class NoStepYet(UnreadableLog):
 
 
 def open_log(path: Path, format: str = "auto") -> tuple[str, LogReader]:
-    """The format's name and a reader at the start of the log. A directory is a TensorBoard log of several files.
+    """The format's name and a reader at the start of the log. A directory is a TensorBoard log of several files, or a run of
+    Weights & Biases or MLflow.
 
     Raises UnreadableLog for what cannot be a log, and OSError for what cannot be read.
     """
@@ -64,8 +70,7 @@ def open_log(path: Path, format: str = "auto") -> tuple[str, LogReader]:
         raise UnreadableLog(f"{format}: no such format; there are auto, {', '.join(FORMATS)}")
     _ensure_there(path, format)
     if path.is_dir():
-        _refuse_pointers(event_files(path))
-        return "tensorboard", EventLog(path)
+        return _open_folder(path)
     head, kind = _read_head(path, HEAD_BYTES)
     if head.startswith(LFS):
         _refuse_binary(path, head)
@@ -77,6 +82,15 @@ def open_log(path: Path, format: str = "auto") -> tuple[str, LogReader]:
     if kind:
         raise UnreadableLog(f"{path}: a {found} log is not read from {kind} data; unpack a copy and name that")
     return found, DOCUMENTS[found](path)
+
+
+def _open_folder(path: Path) -> tuple[str, LogReader]:
+    if is_mlflow_run(path):
+        return "mlflow", MlflowLog(path)
+    if files := wandb_files(path):
+        return "wandb", WandbLog(files[0])
+    _refuse_pointers(event_files(path))
+    return "tensorboard", EventLog(path)
 
 
 def _read_head(path: Path, size: int) -> tuple[bytes, str | None]:
@@ -104,6 +118,8 @@ def _find_format(path: Path, head: bytes) -> str:
     """Raises UnreadableLog with a sentence when the content is none of ours."""
     if looks_like_events(head) or "tfevents" in path.name:
         return "tensorboard"
+    if looks_like_wandb(head):
+        return "wandb"
     if not head.strip():
         raise EmptyLog(f"{path}: the file is empty; there is nothing to replay")
     _refuse_binary(path, head)
@@ -161,10 +177,12 @@ def _by_any_line(head: bytes) -> str | None:
 def _ensure_there(path: Path, format: str) -> None:
     status = path.stat()  # FileNotFoundError is a sentence by itself
     if stat.S_ISDIR(status.st_mode):
-        if format not in ("auto", "tensorboard"):
-            raise UnreadableLog(f"{path}: a directory; only TensorBoard logs are directories")
-        if not event_files(path):
+        if format not in ("auto", *FOLDERS):
+            raise UnreadableLog(f"{path}: a directory; only logs of TensorBoard, Weights & Biases and MLflow are directories")
+        if not (event_files(path) or is_mlflow_run(path) or wandb_files(path)):
             raise NoStepYet(f"{path}: a directory without a log in it; name the logs, or where they are")
+    elif format == "mlflow":
+        raise UnreadableLog(f"{path}: a file; name the folder of one run of MLflow, mlruns/EXPERIMENT/RUN")
     elif not stat.S_ISREG(status.st_mode):
         raise UnreadableLog(f"{path}: not a regular file; write what comes out of it into a file, and name that")
     elif status.st_size == 0:

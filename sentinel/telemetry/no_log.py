@@ -12,7 +12,6 @@ _TITLE = re.compile(rb"<title[^>]{0,100}>([^<]{1,200})", re.IGNORECASE)
 _ENCODED = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 _PACKED = {b"\x28\xb5\x2f\xfd": "zstd -d", b"PK\x03\x04": "unzip", b"7z\xbc\xaf": "7z x"}
 _BINARY = {
-    b":W&B": "a transaction log of Weights & Biases; export the run as CSV",
     b"PAR1": "a Parquet table; write it as CSV",
     b"SQLite format 3\0": "an SQLite database; export the metrics as CSV, with a column step",
     b"\x89HDF": "an HDF5 file; write its metrics as CSV",

@@ -89,6 +89,8 @@ def _metrics(metrics: Metrics) -> str:
         "output": "what it prints",
         "file": f"the file {' or '.join(metrics.path)}",
         "tensorboard": f"TensorBoard's files in {' or '.join(metrics.path)}",
+        "wandb": f"the files of Weights & Biases in {' or '.join(metrics.path) or 'wandb'}",
+        "mlflow": f"the runs of MLflow in {' or '.join(metrics.path) or 'mlruns'}",
         "trainer_state": "trainer_state.json of each checkpoint",
         "none": "nothing but its end",
     }[metrics.from_]

@@ -134,7 +134,8 @@ def _lay(document: Any, options: Mapping[str, str]) -> Any:
 
 
 def _metrics(value: str) -> dict[str, str]:
-    """`metrics=output`, `metrics=trainer_state`, or a path: of TensorBoard's folder, if it ends with a slash, or of a file."""
-    if value in ("output", "trainer_state", "none"):
+    """`metrics=output` and the other sources that need no path, or a path: of TensorBoard's folder, if it ends with a slash, or
+    of a file."""
+    if value in ("output", "wandb", "mlflow", "trainer_state", "none"):
         return {"from": value}
     return {"from": "tensorboard" if value.endswith("/") else "file", "path": value}

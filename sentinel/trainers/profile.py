@@ -16,6 +16,7 @@ from sentinel.client.settings import SETTINGS
 from sentinel.policy.problems import did_you_mean
 from sentinel.policy.quantities import Malformed
 from sentinel.policy.schema_fields import Count, Flag, Model, Name, Text
+from sentinel.telemetry.format_names import AskedFormat
 
 PLACEHOLDER = re.compile(r"\{([A-Za-z_]+)(?:\*([A-Za-z_]+))?(?::(0\d{1,2})d)?\}")
 PATTERN_STEP = re.compile(r"\{step(?::0\d{1,2}d)?\}")
@@ -38,12 +39,15 @@ FileName = Annotated[str, Field(min_length=1, max_length=300)]
 class Metrics(Model):
     """Where the numbers of each step come from."""
 
-    from_: Literal["output", "file", "tensorboard", "trainer_state", "none"] = Field(default="output", alias="from")
-    """output: what the command prints. trainer_state: the newest trainer_state.json among the checkpoints. none: nowhere."""
+    from_: Literal["output", "file", "tensorboard", "wandb", "mlflow", "trainer_state", "none"] = Field(
+        default="output", alias="from"
+    )
+    """output: what the command prints. wandb, mlflow: what their loggers write, below `path`. trainer_state: the newest
+    trainer_state.json among the checkpoints. none: nowhere."""
     path: Annotated[tuple[FileName, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)] = ()
     """Of files, or of folders of TensorBoard's, relative to where the command is started; {root} is that of the checkpoints. With
-    * or **/ for several, of which some may come later."""
-    format: Literal["auto", "metrics", "csv", "megatron", "tensorboard", "trainer-state", "json", "progress", "text"] = "auto"
+    * or **/ for several, of which some may come later. Of wandb and mlflow the folder that they are given: wandb, mlruns."""
+    format: AskedFormat = "auto"
     first_step: Literal[0, 1] = 1
     """The number that the trainer gives to its first step."""
     merged: Flag = False

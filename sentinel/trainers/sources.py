@@ -1,4 +1,4 @@
-"""Where the rows of a trainer appear that knows nothing of Sentinel: what it prints, files, TensorBoard's, trainer_state.json."""
+"""Where the rows of a trainer appear that knows nothing of Sentinel: what it prints, files of loggers, trainer_state.json."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from sentinel.trainers.spec import TrainerSpec
 
 FIND_EVERY_S = 1.0
 MATCHES_MAX = 1000
+RUNS_OF = {"wandb": "*run-*/run-*.wandb", "mlflow": "*/*"}
+"""Below the folder of a logger: what each launch of a trainer begins anew."""
+DEFAULT_FOLDERS = {"wandb": "wandb", "mlflow": "mlruns"}
 COUNTS_NAME = "rows_before.json"  # of files that were there before the attempt
 
 
@@ -139,7 +142,7 @@ def open_sources(run_dir: Path, attempt: int, spec: TrainerSpec) -> list[Source 
 def count_rows(spec: TrainerSpec) -> dict[str, int]:
     """Of each file that the profile names, the rows that stand in it. Asked before the trainer starts."""
     metrics = spec.profile.spec.metrics
-    if metrics.from_ not in ("file", "tensorboard"):
+    if metrics.from_ in ("output", "trainer_state", "none"):
         return {}
     files = {path for place in _places(spec) for path in (glob.glob(place, recursive=True) if _is_pattern(place) else [place])}
     return {path: len(Source(Path(path), metrics.format).finish()) for path in sorted(files)[:MATCHES_MAX]}
@@ -159,7 +162,10 @@ def read_counts(run_dir: Path, attempt: int) -> dict[str, int]:
 
 def _places(spec: TrainerSpec) -> list[str]:
     root = glob.escape(str(spec.root))
-    return [os.path.join(glob.escape(spec.cwd), path.replace("{root}", root)) for path in spec.profile.spec.metrics.path]
+    metrics = spec.profile.spec.metrics
+    within = RUNS_OF.get(metrics.from_, "")
+    paths = metrics.path or (DEFAULT_FOLDERS[metrics.from_],)
+    return [os.path.join(glob.escape(spec.cwd), path.replace("{root}", root), within).rstrip("/") for path in paths]
 
 
 def _is_pattern(place: str) -> bool:

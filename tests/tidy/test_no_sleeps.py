@@ -17,6 +17,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 LOOPS = (ast.While, ast.For)
 
 ALLOWED = {
+    ("tests/trainers/logged_loop.py", "time.sleep(options.step_s)"): "a stand-in for a trainer: its steps take time",
     ("tests/trainers/megatron_like.py", "time.sleep(args.step_s)"): "a stand-in for a trainer: its steps take time",
     ("tests/trainers/nanogpt_like.py", "time.sleep(float(config['step_s']))"): "so does this one's",
     ("tests/accept/test_hangs_blamed.py", "time.sleep(moment_s)"): "the moment of a step at which a rank is stopped is drawn",

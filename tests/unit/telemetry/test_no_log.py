@@ -26,7 +26,6 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsiz
         ("log.txt", b"/annex/objects/SHA256E-s100--0123456789abcdef.txt\n", ("is a git-annex pointer", "git annex get")),
         ("log.csv", b"<!DOCTYPE html>\n<html><head><title>404 Not\n Found</title>", ("a page of HTML or XML (404 Not Found)",)),
         ("log.csv", b"\n <html lang=en><body>Sign in", ("a page of HTML", "fetch the file itself")),
-        ("run.wandb", b":W&B\x9a\x1e\x00\x00", ("Weights & Biases", "as CSV")),
         ("table.parquet", b"PAR1\x15\x04", ("Parquet", "as CSV")),
         ("paper.pdf", b"%PDF-1.4\n", ("a PDF",)),
         ("state.pkl", b"\x80\x04}q\x01.", ("pickled", "as CSV")),
