@@ -9,6 +9,8 @@ from __future__ import annotations
 import queue
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 SAME_S = 2.0
 """So long after a SIGTERM another is the same: a scheduler that ends a job signals every process of it, and scripts and keepers
@@ -26,6 +28,16 @@ def hold_back() -> None:
 
 def let_through() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Until the end, or an earlier `let_through`. What a caller left blocked, every program that it starts would never hear."""
+    hold_back()
+    try:
+        yield
+    finally:
+        let_through()
 
 
 class WakeOnSignal:

@@ -1,6 +1,10 @@
 """For every test: a property is about values. How long an example takes on a machine that is busy is no finding."""
 
 import gc
+import signal
+from collections.abc import Iterator
+
+import pytest
 
 try:
     from hypothesis import settings
@@ -14,3 +18,12 @@ else:
 def pytest_collection_finish() -> None:
     """What was imported and collected lives as long as the process: the garbage collector need not walk it again and again."""
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """A signal that a test leaves blocked is one that every program of a later test never hears: that one would wait for ever."""
+    yield
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    assert not blocked, f"{item.nodeid} left signals blocked: {blocked}"

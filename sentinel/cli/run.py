@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from sentinel.cli.options import Listening, Pages, TokenFile
-from sentinel.signals import hold_back, let_through
+from sentinel.signals import held_back, hold_back, let_through
 
 Command = Annotated[list[str] | None, typer.Argument(help="The training command, after --.", metavar="-- CMD...")]
 Where = Annotated[Path | None, typer.Option(help="Where the run lives; default runs/<program name>.")]
@@ -52,6 +52,7 @@ PolicyFile = Annotated[
 ]
 
 
+@held_back()  # until `supervise` has its handlers
 def run(
     command: Command = None,
     policy: PolicyFile = None,
@@ -77,8 +78,6 @@ def run(
     policy error, 75 stopped before a deadline or by SIGUSR1 (start it again, and it goes on), 130 stopped, 70 a bug in sentinel
     (training goes on).
     """
-    hold_back()  # until `supervise` has its handlers
-
     from sentinel.launcher.registry import parse_options
     from sentinel.supervisor.app import supervise
     from sentinel.supervisor.config_file import default_run_dir, find_config

@@ -196,8 +196,9 @@ class Hang(Detector):
         return NOTHING
 
     def note(self, note: TrainerNote, now_s: float) -> None:
-        """An event line is progress."""
-        self._progress(now_s)
+        """An event line is progress, but for what somebody says about the trainer: a follower may say it of one that hangs."""
+        if note.event != "remark":
+            self._progress(now_s)
 
     def _progress(self, now_s: float) -> None:
         """A line of the stream."""

@@ -189,7 +189,7 @@ def _choose_again(decision: Decision, plan: PlanInProgress) -> None:
     resume, reason = _next_older(decision, plan.incident, None, start.overrides.data_seed)
     if (resume.path if resume else None) == (start.resume.path if start.resume else None):
         return proceed(decision)
-    return _relaunch_instead(decision, plan, resume, reason, "checkpoints were found that could not be seen before")
+    return _relaunch_instead(decision, plan, resume, reason, "a checkpoint was found that was not known when this was planned")
 
 
 def _relaunch_instead(

@@ -12,23 +12,25 @@ from sentinel.engine.giving_up import fail_run, finish_giving_up
 from sentinel.engine.ladder import consider, take_up_again
 from sentinel.engine.lapsing import on_lapsed_by_trainer
 from sentinel.engine.leaving import end_stopped
-from sentinel.engine.live_settings import mismatch, on_answer
+from sentinel.engine.live_settings import on_answer
 from sentinel.engine.preemption import as_the_policy_knows, outcome_of
 from sentinel.engine.probation import judge_open_incidents, keep_at_stop, settle_at_finish
-from sentinel.engine.proving import begin_observing, observe_settings
+from sentinel.engine.proving import observe_settings
 from sentinel.engine.relaunching import drop_live_plan, relaunch
 from sentinel.engine.retention import prune_next
+from sentinel.engine.sources import write_down
 from sentinel.engine.unobserved import end_unobserved, is_unobserved
 from sentinel.model import facts as f
 from sentinel.model.actions import CompareRecords, KillAttempt, PruneCheckpoint
 from sentinel.model.attempts import Alive, AttemptView, Exited, ExitReport, NotStarted, Orphaned, ResumePoint, Unseen
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import IncidentState
-from sentinel.model.readings import CheckpointReading, Receipt, StepReading, TrainerNote
+from sentinel.model.readings import CheckpointReading, StepReading, TrainerNote
 from sentinel.model.state import Attempt
-from sentinel.plan.overrides import for_relaunch, judge_receipt
-from sentinel.plan.proving import grade_settings
+from sentinel.plan.overrides import for_relaunch
 from sentinel.plan.rollback import choose_newest
+
+REMARK_MAX = 1000  # characters of one, which the journal keeps
 
 
 def launch_first_or_next(decision: Decision, why: str) -> None:
@@ -41,40 +43,6 @@ def launch_first_or_next(decision: Decision, why: str) -> None:
     resume = ResumePoint(choice.checkpoint.step, choice.checkpoint.path, choice.checkpoint.digest) if choice.checkpoint else None
     overrides = for_relaunch(decision.state.overrides, choice.step, None)
     relaunch(decision, None, resume, overrides, 0.0, f"{why}: {choice.reason}" if decision.attempt else why)
-
-
-def on_receipt(decision: Decision, receipt: Receipt) -> None:
-    """The trainer's proof is compared with what was asked; a mismatch is an incident, not a log line."""
-    attempt = decision.attempt
-    if attempt is None or receipt.attempt != attempt.attempt:
-        return
-    begin_observing(decision, receipt)
-    if attempt.receipt_s is not None:
-        return
-    deterministic = receipt.effective.get("deterministic") is True
-    proofs = grade_settings(attempt.overrides, receipt.effective, receipt.overrides)
-    seen = f.ReceiptSeen(receipt.attempt, receipt.resume_step, receipt.world_size, deterministic, proofs, receipt.capabilities)
-    decision.record(seen)
-    asked = attempt.resume.step if attempt.resume else 0
-    if receipt.resume_step < asked:
-        used = next((c for c in decision.state.checkpoints if c.step == receipt.resume_step), None)
-        advice = ""
-        if used is not None and not used.verified:
-            advice = f"; its numbers were not looked at: `sentinel checkpoints verify {used.step} RUN_DIR` does that"
-        decision.note("resume", f"resumed at step {receipt.resume_step}, not {asked}: a newer checkpoint was passed over{advice}")
-        _lost_more(decision, attempt, asked - receipt.resume_step)
-    if receipt.adopted and receipt.resume_step > asked:
-        decision.note("resume", f"the trainer goes on from its own checkpoint of step {receipt.resume_step}, as its program says")
-    wrong = judge_receipt(attempt.overrides, attempt.resume, receipt)
-    if wrong:
-        consider(decision, mismatch(decision, receipt.resume_step, "; ".join(wrong)))
-
-
-def _lost_more(decision: Decision, attempt: Attempt, steps: int) -> None:
-    """The trainer went back further than asked: that, too, is the cost of the incident that launched this attempt."""
-    for incident in decision.state.open_incidents:
-        if incident.last_try is not None and incident.last_try.attempt == attempt.attempt:
-            decision.record(f.StepsLost(incident.id, steps))
 
 
 def on_step(decision: Decision, reading: StepReading, findings: tuple[Finding, ...]) -> None:
@@ -99,6 +67,8 @@ def on_note(decision: Decision, note: TrainerNote) -> None:
         _on_save_reported(decision, attempt, note)
     elif note.event == "resumed_older":
         condemn_refused(decision, note)
+    elif note.event == "remark" and isinstance(reason := note.data.get("reason"), str):
+        write_down(decision, f"trainer: {reason[:REMARK_MAX]}")
     elif note.event == "override_lapsed":
         on_lapsed_by_trainer(decision, note)
     elif note.event in ("override_applied", "override_refused"):

@@ -23,6 +23,7 @@ from sentinel.engine import (
     live_settings,
     operator_requests,
     paging,
+    receipts,
     sample_attribution,
     stopping,
 )
@@ -141,7 +142,7 @@ class Engine:
                 self._tick(decision)
             case Receipt():
                 detectors.receipt(event, now_s)
-                attempts.on_receipt(decision, event)
+                receipts.on_receipt(decision, event)
             case TrainerNote():
                 detectors.note(event, now_s)
                 if (key := live_settings.answered_write(decision, event)) is not None:

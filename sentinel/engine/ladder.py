@@ -221,7 +221,9 @@ def _treatment(decision: Decision, incident: Incident, index: int, is_alive: boo
     seed = draw_data_seed(decision.state.run_id, incident.id, decision.state.next_attempt)
     built = treatment_now(decision, incident, index, is_alive, seed)
     probation = decision.policy.spec.probation
-    effect = predict_effect(built.remedy, incident, decision.newest_step, probation.steps, probation.recovered_when.ratio)
+    steps, ratio = probation.steps, probation.recovered_when.ratio
+    may_find = decision.state.may_lack_checkpoints
+    effect = predict_effect(built.remedy, incident, decision.newest_step, steps, ratio, may_find)
     return replace(built, remedy=replace(built.remedy, effect=effect))
 
 

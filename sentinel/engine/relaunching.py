@@ -57,7 +57,7 @@ def relaunch(
         inspect=inspect,
         exclude_nodes=excluded,
         more=more,
-        finds=(bool(decision.state.unlisted) or decision.state.settable is not None) and not asked,
+        finds=decision.state.may_lack_checkpoints and not asked,
     )
     if decision.is_alive and attempt is not None:
         decision.record(f.AttemptStopping(attempt.attempt, reason))

@@ -17,14 +17,20 @@ def on_hardware(decision: Decision, reading: HardwareReading) -> None:
 
 
 def on_source(decision: Decision, reading: SourceReading) -> None:
-    """Blindness is on record once, and so is its end; a remark once in an attempt, and not without bound: a stream that
-    is rewritten all day must not fill the journal."""
+    """Blindness is on record once, and so is its end; so is a remark: a stream that is rewritten all day must not fill the
+    journal."""
     decision.detectors.source(reading)
     if (reading.source in decision.state.blind) == reading.ok:
         decision.record(f.SourceChanged(reading.source, reading.ok, reading.reason))
         return
-    remark, known = f"{reading.source}: {reading.reason}", decision.state.remarks
-    if not reading.remark or remark in known:
+    if reading.remark:
+        write_down(decision, f"{reading.source}: {reading.reason}")
+
+
+def write_down(decision: Decision, remark: str) -> None:
+    """Once in an attempt, and not without bound."""
+    known = decision.state.remarks
+    if remark in known:
         return
     if len(known) < REMARKS_KEPT:
         decision.note(f.ABOUT_SOURCE, remark)

@@ -1,8 +1,9 @@
 """The keeper's loop over one attempt: notice what ended, decide whether the rest must end too, end it, tell how.
 
 When one rank is lost the others wait for it in a collective, and torchrun waits 30 s for them (measured, torch 2.13): so the rest
-gets a short grace to leave its records, then SIGKILL. The same goes for what a command leaves behind when it ends. The
-loop wakes at once for a signal, a child's end or a rank's end (pidfd), and looks for new files a few times a second.
+gets a short grace to leave its records, then SIGKILL. The same goes for what a command leaves behind when it ends; but the
+follower of a trainer under a profile is waited for, since it has the trainer's last rows still to write. The loop wakes at
+once for a signal, a child's end or a rank's end (pidfd), and looks for new files a few times a second.
 
 SIGTERM from whomever (a machine that shuts down, a container that is stopped) is handed on to the ranks, which save and leave.
 Only what still lives after TERM_GRACE_S, or at a second SIGTERM, is killed. KILL_NOW comes from the launcher.
@@ -23,7 +24,7 @@ from sentinel.launcher.log_cap import LogCap
 from sentinel.launcher.process_tree import find_living, is_marked, read_process, send_signal
 from sentinel.launcher.rank_watch import RankWatch
 from sentinel.model.attempts import ExitReport
-from sentinel.run_files.attempt_files import AttemptFiles
+from sentinel.run_files.attempt_files import FOLLOWER_VARIABLE, AttemptFiles
 
 GRACE_S = 2.0  # survivors of the bundled trainer notice a lost peer and leave within about 1 s; twice that for their records
 LAUNCHER_GRACE_S = 0.5  # for torchrun to print its failure table: 0.15 to 0.4 s after its last worker (measured, two cores)
@@ -31,9 +32,11 @@ LOOK_EVERY_S = 0.2  # for new heartbeat and exit files; deaths wake the loop at 
 ENDING_LOOK_EVERY_S = 0.05
 TERM_GRACE_S = 600.0  # as long as a checkpoint may take (hang.phases); who cannot wait sends SIGKILL next, or a second SIGTERM
 COMMAND_GRACE_S = 30.0  # for the command when all its ranks have left in order: torchrun takes less than a second
+FOLLOWER_GRACE_S = 2.0  # for a trainer's last rows, which say what it died of: a look takes 0.2 s. Less than local.KEEPER_STOP_S
 KILL_NOW = signal.SIGURG  # no scheduler sends it, and a keeper of an older version ignores it: it obeys the SIGTERM behind it
 STUBBORN_AFTER_S = 10.0  # SIGKILL has not helped: uninterruptible sleep; keep trying, but slowly
 STUBBORN_LOOK_EVERY_S = 1.0
+FOLLOWER = {FOLLOWER_VARIABLE: "1"}
 MAX_DEPTH = 64  # of the process tree between a rank and its keeper
 
 
@@ -55,6 +58,7 @@ class Keeper:
         self._killing_since: float | None = None
         self._failed: tuple[int, ...] = ()  # frozen when the killing begins: what dies of it has not failed
         self._killed: set[tuple[int, float]] = set()
+        self._followers: set[int] = set()
         self._stop_signals = stop_signals
         self._told_by: int | None = None  # the signal that ended it, where that is the cause
         self._has_told_ranks = False
@@ -162,9 +166,15 @@ class Keeper:
             self._killing_since = now
             self._failed = self._failures()
         is_table_due = self._ranks.needs_table() and not self._must_kill() and now < self._killing_since + LAUNCHER_GRACE_S
-        for process in find_living(roots=(os.getpid(),), marks=self._files.environment):
+        living = find_living(roots=(os.getpid(),), marks=self._files.environment)
+        if is_follower_due := now < self._killing_since + FOLLOWER_GRACE_S:
+            followers = [process for process in living if is_marked(process.pid, FOLLOWER)]
+            self._followers |= {pid for process in followers for pid in (process.pid, process.parent)}
+        for process in living:
             if process.pid == self._command_pid and is_table_due:
                 continue  # with its workers dead, torchrun says at last what befell the first of them
+            if process.pid in self._followers and is_follower_due:
+                continue  # it ends by itself after its trainer, and so does the process that starts it again when it dies
             if send_signal(process, signal.SIGKILL):
                 self._killed.add((process.pid, process.create_time))
 

@@ -235,6 +235,12 @@ class RunState:
         return self.capabilities if listed is None else tuple(w for w in self.capabilities if w in listed or w in MORE)
 
     @property
+    def may_lack_checkpoints(self) -> bool:
+        """Whether a launch looks for checkpoints that are not known yet: their directory could not be read, or they are those of
+        a trainer under a profile, which count once they are sealed."""
+        return bool(self.unlisted) or self.settable is not None
+
+    @property
     def open_incidents(self) -> tuple[Incident, ...]:
         return tuple(i for i in self.incidents if not i.is_closed)
 

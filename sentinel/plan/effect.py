@@ -9,15 +9,18 @@ from __future__ import annotations
 from sentinel.model.incidents import Incident, Remedy
 
 
-def predict_effect(remedy: Remedy, incident: Incident, newest_step: int, probation_steps: int, ratio: float) -> str:
-    """One sentence. `ratio`: how far above its level before the incident the metric may stand, as 0.02."""
+def predict_effect(
+    remedy: Remedy, incident: Incident, newest_step: int, probation_steps: int, ratio: float, may_find: bool
+) -> str:
+    """One sentence. `ratio`: how far above its level before the incident the metric may stand, as 0.02. `may_find`: a newer
+    checkpoint may be found before the launch."""
     band, past = incident.band, f"for {probation_steps} steps past step {incident.break_step}"
     if incident.is_numeric and band is not None:
         parts = [f"{band.metric} within {ratio:.3g} of {band.median:.4g} {past}"]
     else:
         parts = [f"no other {incident.kind} {past}"]
     if remedy.rollback_to_step is not None and (again := newest_step - remedy.rollback_to_step) > 0:
-        parts.append(f"{again} steps are trained again")
+        parts.append(f"{'at most ' if may_find else ''}{again} steps are trained again")
     if remedy.skip:
         parts.append(f"{sum(span.end - span.start for span in remedy.skip)} samples are not trained on")
     if remedy.live:

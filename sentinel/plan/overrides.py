@@ -104,7 +104,8 @@ def laid_over(
 def judge_receipt(asked: SettingsInForce, resume: ResumePoint | None, receipt: Receipt) -> tuple[str, ...]:
     """Every difference between what was asked and what the trainer says is in force, as sentences; empty is good.
 
-    Resuming older than asked is allowed (a damaged checkpoint is passed over) and is not reported here.
+    Resuming older than asked is allowed (a damaged checkpoint is passed over) and is not reported here, but for a trainer under a
+    profile that `begins_anew`.
     """
     wrong: list[str] = []
     resume_step = resume.step if resume else 0
@@ -112,6 +113,11 @@ def judge_receipt(asked: SettingsInForce, resume: ResumePoint | None, receipt: R
     adopts = receipt.adopted and resume is None and (receipt.attempt == FIRST or receipt.profile is not None)
     if receipt.resume_step > resume_step and not adopts:
         wrong.append(f"resumed at step {receipt.resume_step}, newer than the step {resume_step} asked for")
+    if begins_anew(resume, receipt):
+        wrong.append(
+            f"its steps begin at the beginning, asked to resume from step {resume_step}: it ignores how the profile "
+            f"{receipt.profile} asks for that, or numbers its steps anew after a resume, and then nobody can tell where it is"
+        )
     digests = (resume.digest if resume else None, receipt.resume_digest)
     if receipt.resume_step == resume_step and None not in digests and digests[0] != digests[1]:
         wrong.append(f"resumed from a checkpoint of step {resume_step} with digest {digests[1]}, asked for {digests[0]}")
@@ -122,6 +128,12 @@ def judge_receipt(asked: SettingsInForce, resume: ResumePoint | None, receipt: R
             said = repeated if row.proof == "repeated" or receipt.profile is not None else receipt.effective
             wrong.append(row.difference(said.get(key), want))
     return (*filter(None, wrong), *_judge_skip(asked, repeated, receipt.cursor or 0))
+
+
+def begins_anew(resume: ResumePoint | None, receipt: Receipt) -> bool:
+    """A trainer under a profile shows its first steps where it was to go on from a checkpoint. What it would save now replaces
+    what earlier attempts saved under the same numbers."""
+    return receipt.profile is not None and resume is not None and receipt.resume_step == 0 < resume.step
 
 
 def judge_effective(asked: SettingsInForce, effective: Mapping[str, Any]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Where the files of one attempt lie (PROTOCOL.md 'The files'), and the two variables its processes carry.
+"""Where the files of one attempt lie (PROTOCOL.md 'The files'), and the variables its processes carry.
 
 The run directory is resolved once (`realpath`), so that every spelling of it gives the same mark in the environment.
 """
@@ -15,6 +15,7 @@ from sentinel.client.run_layout import attempt_folder, spec_path
 
 RUN_DIR_VARIABLE = "SENTINEL_RUN_DIR"
 ATTEMPT_VARIABLE = "SENTINEL_ATTEMPT"
+FOLLOWER_VARIABLE = "SENTINEL_FOLLOWER"  # of the process that writes down what the trainer shows
 EXCLUDE_VARIABLE = "SENTINEL_EXCLUDE_NODES"  # only where there are any; no process is found by it
 _RANK_FILE = "rank-"
 

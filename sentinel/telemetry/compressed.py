@@ -30,11 +30,22 @@ def open_compressed(path: Path, kind: str) -> BinaryStream:
 
 
 def read_block(file: BinaryStream, size: int) -> bytes:
-    """The next unpacked bytes, fewer at the end. OSError for what is no such data, EOFError where it breaks off."""
+    """The next `size` bytes unpacked: fewer where the data ends or breaks off, none at its end.
+
+    Raises OSError for what is no such data, and EOFError where it breaks off and all before that was returned.
+    """
+    parts: list[bytes] = []
+    missing = size
     try:
-        return file.read(size)
+        while missing > 0 and (part := file.read1(missing)):  # `read` would drop what it had unpacked before the break
+            parts.append(part)
+            missing -= len(part)
+    except EOFError:
+        if not parts:
+            raise
     except (zlib.error, lzma.LZMAError) as error:
         raise OSError(0, f"damaged compressed data ({error})") from None
+    return b"".join(parts)
 
 
 class CompressedLines:

@@ -21,7 +21,6 @@ from sentinel.model.readings import StepReading
 from sentinel.run_files.stream import read_receipt
 from sentinel.telemetry.lineage import read_own
 from sentinel.trainers.life import Life
-from sentinel.trainers.mismatch import find_mismatch
 from sentinel.trainers.sealer import Sealer
 from sentinel.trainers.sources import open_sources
 from sentinel.trainers.spec import TrainerSpec, read_trainer_spec
@@ -172,24 +171,13 @@ def follow(run_dir: Path, attempt: int, trainer_pid: int) -> None:
         life.turn(sealer.sees_unfinished, now_s)
     writer.take([row for source in sources for row in source.finish()], time.monotonic())
     writer.begin()
-    sealer.adopt(writer.resume_step)
-    if why := why_nothing_matches(spec):  # `sentinel doctor` reads it
-        print(why, file=sys.stderr, flush=True)
+    sealer.finish(writer.stream, writer.resume_step)
 
 
 def _is_over(trainer: int, wait_s: float) -> bool:
     import select
 
     return bool(select.select([trainer], [], [], wait_s)[0])
-
-
-def why_nothing_matches(spec: TrainerSpec) -> str:
-    """For a person, where checkpoints are expected and none is found; empty where one is, or none is expected."""
-    places, root = spec.profile.spec.checkpoints, spec.root
-    if places is None or root is None:
-        return ""
-    mismatch = find_mismatch(places, root)
-    return "" if mismatch is None else mismatch.sentence
 
 
 def main(arguments: list[str] | None = None) -> int:

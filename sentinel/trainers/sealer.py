@@ -10,12 +10,14 @@ from pathlib import Path
 
 from sentinel.client.stream import Stream
 from sentinel.trainers.found import Found, find_checkpoints
+from sentinel.trainers.mismatch import find_mismatch
 from sentinel.trainers.profile import Checkpoints
 from sentinel.trainers.sealing import Sealed, drop_old, is_sealed, seal_new
 from sentinel.trainers.spec import TrainerSpec
 from sentinel.trainers.start import forget_before, read_before
 
 SEAL_EVERY_S = 1.0
+ELSEWHERE_EVERY_S = 60.0  # the patterns of all shipped profiles are tried
 
 
 class Sealer:
@@ -27,7 +29,10 @@ class Sealer:
         self._sealed: set[str] | None = None  # keys
         self._done: deque[Sealed] = deque()
         self._worker = threading.Thread()
-        self._complaint = ""
+        self._complaints: list[str] = []
+        self._sent = 0  # of them
+        self._elsewhere_s = 0.0
+        self._has_said_where = False
         self.sees_unfinished = False  # a checkpoint that its trainer is not done with
         self._has_adopted = spec.resume_step is not None or not spec.is_first
 
@@ -46,11 +51,15 @@ class Sealer:
         while self._done and stream.is_begun:
             one = self._done.popleft()
             stream.event("checkpoint_committed", step=one.step, seconds=one.seconds, blocked_s=0.0, how=one.how)
+        self._send(stream)
         if places is None or root is None or now_s < self._next_s:
             return
         try:
             self.adopt(resume_step)
             there, others = find_checkpoints(places, root), read_before(self._run_dir)
+            if not there and not self._has_said_where and now_s >= self._elsewhere_s:
+                self._elsewhere_s = now_s + ELSEWHERE_EVERY_S
+                self._look_elsewhere(places, root)
             self.sees_unfinished = any(not one.is_complete(places, time.time()) for one in there)
             if not self._worker.is_alive() and (self._sealed is None or any(found.key not in self._sealed for found in there)):
                 self._worker = threading.Thread(target=self._seal, args=(places, there, others), daemon=True)
@@ -71,7 +80,37 @@ class Sealer:
             self._complain(f"{self._spec.root}: checkpoints cannot be sealed: {error}")
         self._sealed = {found.key for found in there if found.key in known or is_sealed(self._run_dir, found)}
 
+    def finish(self, stream: Stream, resume_step: int | None) -> None:
+        """The trainer is gone: what it left is made this run's, and what was expected of it and is not there is said."""
+        self.adopt(resume_step)
+        if not self._has_said_where and (why := why_nothing_matches(self._spec)):
+            self._complain(why)
+        self._send(stream)
+
+    def _look_elsewhere(self, places: Checkpoints, root: Path) -> None:
+        """Nothing lies where the profile expects it. That is usual before the first save, unless another profile knows what is
+        there: a person hears of it while the run can still be started again."""
+        mismatch = find_mismatch(places, root)
+        if mismatch is not None and mismatch.others:
+            self._has_said_where = True
+            self._complain(mismatch.sentence)
+
     def _complain(self, sentence: str) -> None:
-        if sentence != self._complaint:
-            self._complaint = sentence
-            print(sentence, file=sys.stderr, flush=True)
+        if sentence not in self._complaints:
+            self._complaints.append(sentence)
+            print(sentence, file=sys.stderr, flush=True)  # `sentinel doctor` reads it where there is no stream
+
+    def _send(self, stream: Stream) -> None:
+        """To whoever watches the run, once there is a stream."""
+        while stream.is_begun and self._sent < len(self._complaints):
+            stream.event("remark", reason=self._complaints[self._sent])
+            self._sent += 1
+
+
+def why_nothing_matches(spec: TrainerSpec) -> str:
+    """For a person, where checkpoints are expected and none is found; empty where one is, or none is expected."""
+    places, root = spec.profile.spec.checkpoints, spec.root
+    if places is None or root is None:
+        return ""
+    mismatch = find_mismatch(places, root)
+    return "" if mismatch is None else mismatch.sentence

@@ -20,6 +20,7 @@ from pathlib import Path
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.run_layout import attempt_folder, rank_file, spec_path
 from sentinel.client.strict_json import dumps, loads
+from sentinel.run_files.attempt_files import FOLLOWER_VARIABLE
 from sentinel.trainers.found import find_checkpoints
 from sentinel.trainers.mismatch import reason_against_scratch
 from sentinel.trainers.profile import Checkpoints
@@ -160,7 +161,7 @@ def start_follower(run_dir: Path, attempt: int, owned: int | None = None) -> Non
     if os.fork() == 0:
         environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "LOCAL_RANK", "PYTHONPATH")}
         paths = [str(Path(__file__).resolve().parents[2])]
-        environment["PYTHONPATH"] = os.pathsep.join(paths)
+        environment |= {"PYTHONPATH": os.pathsep.join(paths), FOLLOWER_VARIABLE: "1"}
         nothing = os.open(os.devnull, os.O_RDWR)
         log = os.open(attempt_folder(run_dir, attempt) / "logs" / "follower.err", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         for target, source in ((0, nothing), (1, log), (2, log)):

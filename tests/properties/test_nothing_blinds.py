@@ -42,7 +42,7 @@ kinds = pytest.mark.parametrize("kind", list(FAULTS), ids=str)
 seeds = st.integers(0, 500)
 places = st.integers(350, FAULT - 60)
 no_numbers = st.sampled_from([math.nan, math.inf, -math.inf])
-few = settings(max_examples=5, deadline=None, print_blob=True)
+few = settings(max_examples=3, deadline=None, print_blob=True)
 
 
 @lru_cache(maxsize=64)

@@ -8,6 +8,7 @@ from sentinel.model.facts import Noted
 from sentinel.plan.trust import judge_trust
 from sentinel.sim.drill import drill_file
 from sentinel.sim.run import SimulationResult, run_seed
+from sentinel.sim.scenarios import draw_scenario
 from tests.sim.kit import policy_named, simulate
 from tests.sim.test_drills import DRILLS
 
@@ -87,7 +88,7 @@ def test_a_drill_notices_an_engine_that_does_not_look(name: str, monkeypatch: py
 
 
 def test_the_seeds_draw_them() -> None:
-    drawn = [run_seed(seed, policy_named("demo")) for seed in range(20261120, 20261190)]
-    texts = " ".join(str(result.scenario) for result in drawn)
-    assert all(f"{kind}@" in texts for kind in ("bad_numbers", "bad_resume"))
-    assert all(result.ok for result in drawn)
+    for kind in ("bad_numbers", "bad_resume"):
+        drawn = [seed for seed in range(20261120, 20261190) if f"{kind}@" in str(draw_scenario(seed, False))]
+        assert drawn
+        assert all(run_seed(seed, policy_named("demo")).ok for seed in drawn[:10])

@@ -9,7 +9,7 @@ import pytest
 
 from sentinel.model import facts as f
 from sentinel.sim.run import SimulationResult
-from tests.sim.kit import EVERY_THIRD, kinds_and_states, simulate
+from tests.sim.kit import EVERY_SIXTH, kinds_and_states, simulate
 
 DISASTERS = {
     "a kill": ("kill@step=110:rank=1",),
@@ -55,22 +55,22 @@ def check(undisturbed: SimulationResult, disturbed: SimulationResult, point: str
     assert len(disturbed.state.attempts) == len(undisturbed.state.attempts), point
 
 
-@EVERY_THIRD
+@EVERY_SIXTH
 @pytest.mark.parametrize("name", DISASTERS)
 def test_killed_at_any_point_the_supervisor_resumes(name: str, first: int) -> None:
     faults = DISASTERS[name]
     undisturbed = simulate(*faults)
     assert undisturbed.ok, undisturbed.broken
-    for point in list(points(undisturbed, both_sides=name in ("a hang", "poisoned data")))[first::3]:
+    for point in list(points(undisturbed, both_sides=name in ("a hang", "poisoned data")))[first::6]:
         check(undisturbed, simulate(*faults, point), point)
 
 
-@EVERY_THIRD
+@EVERY_SIXTH
 @pytest.mark.parametrize("name", LIVE)
 def test_killed_at_any_point_of_a_live_change(name: str, first: int) -> None:
     undisturbed = simulate(*LIVE[name], policy="live")
     assert undisturbed.ok, undisturbed.broken
-    for point in list(points(undisturbed))[first::3]:
+    for point in list(points(undisturbed))[first::6]:
         disturbed = simulate(*LIVE[name], point, policy="live")
         assert disturbed.ok, f"{point}: {disturbed.broken}"
         assert disturbed.outcome == undisturbed.outcome, point

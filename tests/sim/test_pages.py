@@ -17,7 +17,7 @@ from sentinel.model.paging import IncidentPage
 from sentinel.sim.faults import parse_fault
 from sentinel.sim.run import SimulationResult, run_scenario
 from sentinel.sim.scenarios import Scenario
-from tests.sim.kit import EVERY_THIRD, SHORT, kinds_and_states, policy_named, simulate
+from tests.sim.kit import EVERY_SIXTH, SHORT, kinds_and_states, policy_named, simulate
 
 HOPELESS = "crash@step=100:always"
 REFUSED = ("route@time=0:name=terminal,does=refuses", "route@time=0:name=first,does=refuses")
@@ -129,7 +129,7 @@ KILLED: dict[str, tuple[tuple[str, ...], float]] = {
 }  # fmt: skip
 
 
-@EVERY_THIRD
+@EVERY_SIXTH
 @pytest.mark.parametrize("name", KILLED)
 def test_killed_at_any_point_the_supervisor_pages_as_it_would_have(name: str, first: int) -> None:
     faults, until_s = KILLED[name]
@@ -137,7 +137,7 @@ def test_killed_at_any_point_the_supervisor_pages_as_it_would_have(name: str, fi
     assert page_of(undisturbed)
     places = [("journal", at, "after") for at in range(1, undisturbed.appends + 1)]
     places += [("effect", at, side) for at in range(1, undisturbed.effects + 1) for side in ("before", "after")]
-    for place, at, side in places[first::3]:
+    for place, at, side in places[first::6]:
         killed = simulate(*faults, f"supervisor_kill@{place}={at}:for=1,side={side}", policy="paging", until_s=until_s)
         assert killed.ok, f"{place} {at} {side}: {killed.broken}"
 

@@ -35,12 +35,16 @@ def deleted(result: SimulationResult) -> list[str]:
     return [change.to for change in result.world_changes if change.what == "prune"]
 
 
+DELETING = ("sick-optimizer", "learning-rate-too-high", "supervisor-away", "reseeded-data", "guilty-samples", "slow-drift")
 REACHES = 50  # steps: slow-drift is found at step 310 and dated to 266
 
 
-def test_every_shipped_drill_ends_as_it_expects() -> None:
+@pytest.mark.parametrize(
+    ("drills", "at_least"), [(DELETING, 40), pytest.param(shipped_drills(), 100, marks=pytest.mark.slow)], ids=["a few", "all"]
+)
+def test_shipped_drills_end_as_they_expect(drills: tuple[str, ...], at_least: int) -> None:
     gone = 0
-    for name in shipped_drills():
+    for name in drills:
         place = find_drill(Path(name))
         drill = read_drill(place)
         if drill.not_simulated:
@@ -50,7 +54,7 @@ def test_every_shipped_drill_ends_as_it_expects() -> None:
         assert result.ok, f"{name}: {result.broken}"
         assert differences(drill.expected, result) == (), name
         gone += len(deleted(result))
-    assert gone > 100, "nothing was tried"
+    assert gone > at_least, "nothing was tried"
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -30,7 +30,7 @@ from tests.sim.kit import policy_named
 
 DRILLS = Path(__file__).parents[2] / "policies" / "drills"
 BASE = int(os.environ.get("DRILL_SEED_BASE", "20261120"))
-FEW, MANY = 3, 300
+FEW, MANY = 2, 300
 ENOUGH = 60  # seeds of which one notices a broken engine
 SHAPE = Shape()
 
@@ -99,7 +99,7 @@ def test_a_drill_says_how_well_the_poison_was_judged() -> None:
     assert one.skipped_samples == sum(span.end - span.start for span in report.result.state.incidents[0].tries[-1].remedy.skip)
     assert f"{one.skipped_samples} samples skipped (704 as margins), 400 poisoned" in report.text
     assert report.document["accuracy"][0]["onset_error_steps"] == 0
-    drawn = drill_seeds(DRILLS / "poisoned-data.yaml", BASE, FEW)
+    drawn = drill_seeds(DRILLS / "poisoned-data.yaml", BASE, 3)
     assert "onset error in steps, 4 incidents: median 0, p95 " in drawn.text
     assert drawn.document["accuracy"]["skipped_over_poisoned"]["incidents"] == 4
 

@@ -34,7 +34,7 @@ def main() -> None:
     weights = torch.zeros(64, requires_grad=True)
     optimizer = torch.optim.Adam([weights], lr=float(config["learning_rate"]))
     iteration = 0
-    if config["init_from"] == "resume":
+    if config["init_from"] == "resume" and not asked.get("forgets"):
         checkpoint = torch.load(out / "ckpt.pt")
         weights.data.copy_(checkpoint["model"]["weights"])
         optimizer.load_state_dict(checkpoint["optimizer"])

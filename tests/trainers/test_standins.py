@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
+from sentinel.trainers import loading
+from tests.integration.forked_sentinel import run_sentinel
 from tests.integration.supervised import Supervised, wait_for
 from tests.trainers.kit import hurt, proofs, supervise, told
+
+SHIPPED = Path(loading.__file__).parent / "shipped"
 
 
 def megatron(out: Path, iterations: int, **faults: object) -> list[str]:
@@ -29,6 +35,18 @@ def test_a_killed_megatron_goes_on_from_its_newest_checkpoint(tmp_path: Path) ->
     assert (incident["kind"], incident["state"], incident["steps_lost"]) == ("crash", "recovered", 9)
     assert told(out)[1][-4:] == ["--load", str(out), "--ckpt-step", "60"]
     assert sorted(run.surviving()) == list(range(1, 121)), "every iteration stands in the stream once"
+    reason = json.loads((run.run_dir / "attempts" / "0001" / "exit.json").read_text())["reason"]
+    assert reason == "rank 0 was ended by signal 9 (SIGKILL)", "nobody killed the follower, which had rows still to write"
+
+
+def test_a_profile_that_matches_nothing_is_said_with_the_one_that_would(tmp_path: Path) -> None:
+    out, own = tmp_path / "out", tmp_path / "own.yaml"
+    shipped = (SHIPPED / "megatron.yaml").read_text()
+    own.write_text(shipped.replace("iter_{step:07d}", "ckpt_{step:07d}").replace("name: megatron", "name: own"))
+    run = supervise(tmp_path / "run", str(own), megatron(out, 60))
+    start = re.escape(f"source: trainer: no file matches ckpt_{{step:07d}} under {out}; there are iter_0000020")
+    assert len(re.findall(rf"{start}.*: --trainer megatron\?\n", run.log)) == 1, run.log
+    assert "--trainer megatron?" in run_sentinel("events", str(run.run_dir)).stdout
 
 
 @pytest.mark.slow
@@ -82,6 +100,17 @@ def test_a_loop_as_nanogpts_whose_only_file_is_written_over_survives(tmp_path: P
     (incident,) = run.incidents()
     assert incident["state"] == "recovered"
     assert told(out)[1][-1] == "--init_from=resume"
+
+
+@pytest.mark.slow
+def test_one_that_ignores_the_flag_to_resume_is_stopped_before_it_saves_over_what_it_had(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run = Supervised(tmp_path / "run", nanogpt(out, 500, kill=210, forgets=1), "demo", ["--trainer", "nanogpt"]).start()
+    assert run.wait(240.0) == 1, run.log
+    assert [incident["kind"] for incident in run.incidents()] == ["crash", "override_mismatch"]
+    assert "asked to resume from step 200: it ignores how the profile nanogpt asks for that" in run.log
+    assert len(told(out)) == 2, "not tried again"
+    assert sorted(run.surviving())[-1] < 25, "before its first save"
 
 
 @pytest.mark.slow

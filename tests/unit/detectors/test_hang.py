@@ -161,10 +161,13 @@ def test_without_heartbeats_a_line_is_expected_once_per_logging_interval_and_may
     assert len(ticks(bank, 3901, 3901)) == 1
 
 
-def test_an_event_line_is_progress() -> None:
+def test_an_event_line_is_progress_and_a_remark_about_the_trainer_is_none() -> None:
     bank = training()
     bank.note(TrainerNote(1, "checkpoint_committed", 20, 45.0), 45.0)
     assert ticks(bank, 46, 75) == []
+    bank = training()
+    bank.note(TrainerNote(1, "remark", 20, 45.0), 45.0)
+    assert len(ticks(bank, 46, 75)) == 1
 
 
 def test_after_the_attempt_ended_nothing_hangs_and_the_verdict_is_unknown() -> None:

@@ -24,7 +24,7 @@ from tests.unit.detectors.bank_kit import (
 )
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_hundred_thousand_clean_noisy_steps_raise_no_alarm(seed: int) -> None:
     found = feed(make_bank(), clean_run(100_000, seed))
     assert alarms(found) == []

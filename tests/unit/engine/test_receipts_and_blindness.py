@@ -94,6 +94,13 @@ def test_a_remark_of_a_source_that_sees_is_noted_once_also_by_the_next_superviso
     assert len(remarks_of(bench)) == 2, "another attempt is another stream"
 
 
+def test_what_a_trainer_remarks_is_noted_once_and_cut() -> None:
+    bench = Bench().launched()
+    for reason in ("the disk is nearly full", "the disk is nearly full", 7, None, "x" * 5000):
+        bench.note("remark", None, reason=reason)
+    assert remarks_of(bench) == ["trainer: the disk is nearly full", f"trainer: {'x' * 1000}"]
+
+
 def test_remarks_without_end_fill_no_journal() -> None:
     bench = Bench().launched()
     for size in range(300):

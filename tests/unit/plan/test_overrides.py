@@ -102,6 +102,15 @@ def test_only_a_first_launch_may_adopt_a_checkpoint_that_nobody_named() -> None:
         assert "newer than the step" in wrong
 
 
+def test_a_trainer_under_a_profile_that_shows_its_first_steps_again_did_not_resume() -> None:
+    resume, got = ResumePoint(100, "checkpoints/step-00000100", "d1"), Receipt(2, 0.0, 0, None, 1, {}, {}, profile="mine")
+    (wrong,) = judge_receipt(SettingsInForce(), resume, got)
+    assert "asked to resume from step 100: it ignores how the profile mine asks for that, or numbers its steps anew" in wrong
+    assert not judge_receipt(SettingsInForce(), resume, replace(got, resume_step=50)), "an older checkpoint"
+    assert not judge_receipt(SettingsInForce(), resume, replace(got, profile=None)), "says by itself where it is, and why"
+    assert not judge_receipt(SettingsInForce(), None, got), "was asked to"
+
+
 @pytest.mark.parametrize("skip", [[["a", "b"]], [[1.5, "x"]], [None], [[None, 3]], [5]])
 def test_a_skip_list_that_is_no_list_of_ranges_is_a_difference_and_no_crash(skip: Any) -> None:
     assert judge_receipt(SettingsInForce(skip=(SampleRange(5, 9),)), None, receipt(said={"skip": skip}))

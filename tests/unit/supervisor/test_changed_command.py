@@ -13,6 +13,7 @@ from sentinel.cli import run as cli
 from sentinel.errors import UsageError
 from sentinel.journal.run_file import read_run_file, write_run_file
 from sentinel.model.state import RunState
+from sentinel.signals import held_back
 from sentinel.supervisor import run_request
 from sentinel.supervisor.run_request import RunRequest, describe_run, policy_of, question_about, refuse_while_it_trains
 from tests.builders import Bench, build_policy
@@ -69,8 +70,9 @@ def test_it_is_asked_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch, is_ter
     monkeypatch.setattr(sys.stdin, "isatty", lambda: is_terminal, raising=False)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal, raising=False)
     monkeypatch.setattr(cli.typer, "confirm", lambda *_, **__: answer)
-    assert cli._says_yes("Go on?") is said
-    assert not cli._says_yes("")
+    with held_back():  # as `run` asks it
+        assert cli._says_yes("Go on?") is said
+        assert not cli._says_yes("")
 
 
 @pytest.mark.parametrize("alive", [True, None])

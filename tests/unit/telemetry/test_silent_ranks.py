@@ -86,6 +86,17 @@ def _placeless(one: object) -> object:
     return dataclasses.replace(one, where="") if isinstance(one, SilentRank) else one
 
 
+def test_two_heartbeats_that_are_many_steps_apart_give_a_step_time(tmp_path: Path, child: Child) -> None:
+    """As those of a trainer that writes none itself: they come each second, whatever a step takes."""
+    pids: list[int | None] = [child(tmp_path), child(tmp_path)]
+    ranks = SilentRanks(tmp_path, 1)
+    for step, at_s in ((0, 1.0), (50, 2.0)):
+        assert ranks.poll(at_s, lives(pids, step, at_s)) == []
+    seen = lives(pids, 50, 2.0)
+    assert ranks.poll(3.4, seen) == []
+    assert {one.rank for one in ranks.poll(3.6, seen) if isinstance(one, SilentRank)} == {0, 1}
+
+
 def test_nothing_is_looked_at_while_steps_are_made_or_while_no_step_time_is_known(tmp_path: Path, child: Child) -> None:
     pids: list[int | None] = [child(tmp_path), child(tmp_path)]
     ranks, seen = stepped(tmp_path, pids)

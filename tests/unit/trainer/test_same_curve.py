@@ -16,7 +16,7 @@ WORDS = ("--preset", "micro", "--set", f"schedule.steps={STEPS}", "data.batch_si
 @pytest.mark.parametrize(
     ("settings", "loss_off", "weight_off"),
     [
-        (["numerics.precision=fp32"], 1e-5, 1e-3),
+        pytest.param(["numerics.precision=fp32"], 1e-5, 1e-3, marks=pytest.mark.slow),
         (["numerics.precision=bf16"], 5e-3, 2e-2),
         (["parallel.micro_batch=5", "model.positions=rotary", "model.norm=rmsnorm", "model.activation=swiglu"], 1e-5, 1e-3),
     ],

@@ -10,10 +10,10 @@ import pytest
 
 from sentinel.client.run_layout import spec_path
 from sentinel.trainers import start
-from sentinel.trainers.follow import why_nothing_matches
 from sentinel.trainers.loading import load_profile
 from sentinel.trainers.mismatch import find_mismatch
 from sentinel.trainers.profile import Checkpoints
+from sentinel.trainers.sealer import why_nothing_matches
 from sentinel.trainers.spec import TrainerSpec
 
 
