@@ -11,6 +11,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 SAME_S = 2.0
 """So long after a SIGTERM another is the same: a scheduler that ends a job signals every process of it, and scripts and keepers
@@ -60,3 +61,27 @@ class WakeOnSignal:
         while self._rung.get():
             for event in self.events:
                 event.set()
+
+
+@contextmanager
+def stop_event() -> Iterator[threading.Event]:
+    """An event that SIGINT and SIGTERM set, for a command that goes on until it is interrupted. In another thread than the main
+    one, which hears no signals, only an event."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    waker = WakeOnSignal(stop)
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        waker.ring()
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    waker.start()
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        waker.close()

@@ -61,9 +61,16 @@ def _live_settings() -> str:
     return ", ".join(word for word, row in BY_WORD.items() if row.changes == "live")
 
 
+def _trackers() -> str:
+    from sentinel.trackers.registry import describe_targets
+
+    return describe_targets()
+
+
 # By its word in a help text, what reads the table or registry.
 NAMED: Mapping[str, Callable[[], str]] = {
     "{channels}": _channels, "{launchers}": _launchers, "{launcher_options}": _launcher_options, "{live}": _live_settings,
+    "{trackers}": _trackers,
 }  # fmt: skip
 
 

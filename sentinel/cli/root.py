@@ -144,6 +144,28 @@ def tensorboard(
     print(draw(run_dir, out, format))
 
 
+@app.command(cls=NamesRows, rich_help_panel=LOOK)
+def track(
+    run_dir: RunDir,
+    to: Annotated[str, typer.Option(help="The tracker, and its options: {trackers}.", metavar="NAME[:option=value,…]")],
+    follow: Annotated[bool, typer.Option("--follow", help="Go on until the run has ended, or this is interrupted.")] = False,
+    until_eof: Annotated[bool, typer.Option("--until-eof", hidden=True)] = False,
+) -> None:
+    """Write a run to an experiment tracker: a tracker run for each attempt, in one group, and a fork for each rollback.
+
+    What was written before is not written again: the same command goes on. `sentinel run --track` does it for a living run.
+    Exit codes: 0 all of it is written, 1 the tracker did not take it, 2 usage.
+    """
+    from sentinel.trackers.command import track
+    from sentinel.trackers.contract import TrackerError
+
+    try:
+        track(run_dir, to, follow, until_eof, lambda words: print(words, flush=True))
+    except TrackerError as error:
+        print(f"sentinel: {run_dir}: not written to {to}: {error}; the same command goes on", file=sys.stderr)
+        raise typer.Exit(1) from None
+
+
 @app.command(rich_help_panel=RUN)
 def stop(
     run_dir: RunDir,

@@ -23,6 +23,12 @@ Code = Annotated[
     list[str] | None, typer.Option(help="Source to watch for changes, instead of what the command leads to.", metavar="PATH")
 ]
 Boards = Annotated[bool, typer.Option(help="Keep RUN_DIR/tensorboard: each attempt, and the run that survives.")]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Write every attempt to an experiment tracker, too; may be repeated. {trackers}.", metavar="NAME[:option=value,…]"
+    ),
+]
 LauncherKind = Annotated[str | None, typer.Option(help="What starts and stops the training. {launchers}.", metavar="KIND")]
 LauncherOptions = Annotated[
     list[str] | None,
@@ -62,6 +68,7 @@ def run(
     with_: With = "",
     code: Code = None,
     tensorboard: Boards = True,
+    track: Track = None,
     launcher: LauncherKind = None,
     launcher_option: LauncherOptions = None,
     time_limit: TimeLimit = None,
@@ -99,6 +106,7 @@ def run(
         more=more,
         code=tuple(code or ()),
         tensorboard=tensorboard,
+        track=tuple(track or ()),
         pages=tuple(page or ()),
         listen=Listen(listen, token_file),
         launcher=launcher,

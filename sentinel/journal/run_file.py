@@ -30,7 +30,7 @@ class RunFile:
     the file does not say. `code`: files and directories that are the program's source, in the place of what is found.
     `trainer`: the profile of its trainer, as `--trainer` named it.
     `pages`: routes asked for on the command line beside the policy's, as they were written there. `launcher_options`: settings of
-    the launcher by name, as text."""
+    the launcher by name, as text. `track`: experiment trackers that the run is written to, as `--track` named them."""
 
     id: str
     command: tuple[str, ...]
@@ -43,6 +43,7 @@ class RunFile:
     pages: tuple[str, ...] = ()
     launcher_options: Mapping[str, str] = field(default_factory=dict)
     trainer: str | None = None
+    track: tuple[str, ...] = ()
 
 
 def ensure_run_dir(run_dir: Path) -> Path:
@@ -104,6 +105,7 @@ def find_run_file(run_dir: Path) -> RunFile | None:
         pages=_words(path, plain, "pages") if "pages" in plain else (),
         launcher_options=_texts(path, plain, "launcher_options") if "launcher_options" in plain else {},
         trainer=_field(path, plain, "trainer", str) if plain.get("trainer") is not None else None,
+        track=_words(path, plain, "track") if "track" in plain else (),
     )
 
 

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 
-from sentinel.errors import Problem
+from sentinel.errors import Problem, UsageError
 
 SHOWN_MAX = 20
 LINE_WIDTH_MAX = 110
@@ -46,6 +46,18 @@ def did_you_mean(word: str, known: tuple[str, ...], noun: str) -> str:
     listed = f"{noun}: {', '.join(known)}" if known else ""
     near = nearest(word, known)
     return f"did you mean '{near}'? {listed}" if near else listed
+
+
+def split_options(flag: str, asked: str) -> tuple[str, dict[str, str]]:
+    """`NAME:option=value,option=value` of a command line: the name and its options. Raises UsageError, which names the flag."""
+    name, _, rest = asked.partition(":")
+    options: dict[str, str] = {}
+    for part in rest.split(",") if rest else ():
+        option, equals, value = part.partition("=")
+        if not equals or not option.strip():
+            raise UsageError(f"{flag} {asked}: '{part}' is no option; write NAME:option=value,option=value")
+        options[option.strip()] = value.strip()
+    return name, options
 
 
 def print_problems(file: str, text: str, problems: Sequence[Problem], others: Mapping[str, str] | None = None) -> str:

@@ -9,12 +9,8 @@ wakes nobody, and half a second is less than a step.
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
 from sentinel.clock import Clock
 from sentinel.detectors.reference import Reference
@@ -22,7 +18,7 @@ from sentinel.policy.schema import Policy
 from sentinel.replay.findings import Found, ReplayResult
 from sentinel.replay.many_logs import Log, find_logs
 from sentinel.replay.one_log import Replay
-from sentinel.signals import WakeOnSignal
+from sentinel.signals import stop_event
 from sentinel.telemetry.log_formats import EmptyLog, NoStepYet, UnreadableLog, open_log
 from sentinel.telemetry.log_reader import LogReader
 from sentinel.telemetry.source import describe_os_error
@@ -118,7 +114,7 @@ def follow_logs(
 ) -> tuple[list[ReplayResult], bool]:
     """Until SIGINT or SIGTERM. What was followed, and False when there was nothing that could ever be."""
     followed: dict[Path, Followed] = {}
-    with _stop_signals() as stop:
+    with stop_event() as stop:
         polls = 0
         while not stop.is_set():
             if polls % FIND_LOGS_EVERY_POLLS == 0:
@@ -145,25 +141,3 @@ def _find_new_logs(followed: dict[Path, Followed], paths: tuple[Path, ...], foll
     for log in find_logs(paths):
         if log.path not in followed:
             followed[log.path] = follow(log)
-
-
-@contextmanager
-def _stop_signals() -> Iterator[threading.Event]:
-    stop = threading.Event()
-    waker = WakeOnSignal(stop)
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        waker.ring()
-
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    waker.start()
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        waker.close()

@@ -56,6 +56,8 @@ from sentinel.telemetry.run_telemetry import RunTelemetry
 from sentinel.telemetry.wake import Wake
 from sentinel.tensorboard.keeper import open_boards
 from sentinel.terminal.choose import show_gpus
+from sentinel.trackers.keeper import open_trackers
+from sentinel.trackers.registry import check_targets
 from sentinel.trainers.launching import Trained, check_command
 from sentinel.trainers.loading import load_profile
 from sentinel.trainers.profile import TrainerProfile
@@ -91,6 +93,7 @@ def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignal
     launcher_row = launchers.find_row(run_file.launcher)
     launchers.settings_of(launcher_row, run_file.launcher_options)
     if not request.stop_at_once:
+        check_targets("--track", run_file.track)
         launcher_row.check(run_file.command, run_file.cwd)
         if profile is not None:
             check_command(profile, run_file.command, run_file.cwd)
@@ -151,13 +154,17 @@ def _watch(
         show_gpus(narrator, hardware.gpus)
         boards = open_boards(run_dir, lambda: engine.state, request.tensorboard)
         reports = ReportKeeper(run_dir, lambda: engine.state)
+        trackers = open_trackers(run_dir, () if request.stop_at_once else run_file.track)
         desk = _open_desk(run_dir, engine, clock, session.lease)
-        telemetry = RunTelemetry(run_dir, launcher, hardware, boards, desk)
+        telemetry = RunTelemetry(run_dir, launcher, hardware, boards, trackers, desk)
         trained = None if profile is None else Trained(run_dir, profile, run_file.command, run_file.cwd)
         handlers = build_handlers(run_dir, launcher, session.lease, run_file, desk.courier.send, withheld, trained)
         runner = ThreadRunner(handlers, wake.event)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
-        with closing(wake), closing(hardware), closing(boards), closing(reports), closing(desk), last_act(runner.close):
+        with (
+            closing(wake), closing(hardware), closing(boards), closing(reports), closing(trackers), closing(desk),
+            last_act(runner.close),
+        ):  # fmt: skip
             leaves = any(isinstance(event, StopWanted) for event in stops.events)
             daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request, deadline, leaves, profile))
             outage.begin()

@@ -38,6 +38,8 @@ class RunConfig(Model):
     """Where the run lives."""
     pages: tuple[str, ...] = ()
     """As `--page`: where to page, beside the policy's routes."""
+    track: tuple[str, ...] = ()
+    """As `--track`: experiment trackers that every attempt is written to."""
     launcher: str | None = None
     """What starts and stops the training."""
     launcher_options: Mapping[str, str] = {}
@@ -74,6 +76,7 @@ class ConfigFile:
             trainer=asked.trainer if asked.trainer is not None else self.trainer,
             policy=asked.policy if asked.policy is not None else _beside(config.policy, folder),
             pages=asked.pages or config.pages,
+            track=asked.track or config.track,
             launcher=asked.launcher if asked.launcher is not None else config.launcher,
             launcher_options=asked.launcher_options or dict(config.launcher_options),
             observe_only=asked.observe_only or config.observe_only,

@@ -99,6 +99,10 @@ def config_text(config: RunConfig) -> str:
             _line("pages", list(config.pages)),
         ),
         (
+            "Experiment trackers that every attempt is written to, a run each, as in [\"wandb:project=gpt\"].",
+            _line("track", list(config.track)),
+        ),
+        (
             f"What starts and stops the training: {launchers}; its settings under launcher_options.",
             _line("launcher", config.launcher),
         ),

@@ -47,6 +47,7 @@ class RunRequest:
     launcher_options: Mapping[str, str] = field(default_factory=dict)  # none: those the run already has
     time_limit_s: float | None = None  # how long this supervisor has the machine
     trainer: str | None = None  # a profile; None: the run's own, for a new run none
+    track: tuple[str, ...] = ()  # experiment trackers; none: those the run already has
     changed_command: bool = False  # a person says that the run goes on under another command than its own
 
 
@@ -76,6 +77,7 @@ def describe_run(run_dir: Path, known: RunFile | None, request: RunRequest, poli
             code=request.code,
             launcher_options=request.launcher_options,
             trainer=request.trainer,
+            track=request.track,
         )
     if is_changed(known, request.command) and not request.changed_command:
         raise UsageError(
@@ -95,6 +97,7 @@ def describe_run(run_dir: Path, known: RunFile | None, request: RunRequest, poli
         code=request.code or known.code,
         launcher_options=request.launcher_options or known.launcher_options,
         trainer=known.trainer if request.trainer is None else request.trainer,
+        track=request.track or known.track,
     )
 
 

@@ -39,6 +39,20 @@ class HelperProcess:
         """Whether the process has ended (and is thereby waited for)."""
         return self._process.poll() is not None
 
+    @property
+    def exit_code(self) -> int | None:
+        """As `subprocess` has it; None while it runs."""
+        return self._process.poll()
+
+    def finish(self, wait_s: float) -> bool:
+        """Close its standard input, by which it notices that it shall end, and wait so long; whether it has ended."""
+        if self._process.stdin is not None:
+            with suppress(OSError):
+                self._process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(wait_s)
+        return self.is_over
+
     def read_lines(self) -> list[bytes]:
         """The whole lines written since the last call, a bounded number of bytes. Never waits, never raises."""
         lines: list[bytes] = []

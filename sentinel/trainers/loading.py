@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.errors import PolicyError, Problem, UsageError
-from sentinel.policy.problems import did_you_mean, print_problems
+from sentinel.policy.problems import did_you_mean, print_problems, split_options
 from sentinel.policy.schema_problems import validate_model
 from sentinel.policy_files.yaml_positions import YamlText, read_yaml
 from sentinel.trainers.profile import TrainerProfile
@@ -43,7 +43,7 @@ def load_profile(asked: str) -> TrainerProfile:
 
 def load_with_document(asked: str) -> tuple[TrainerProfile, Mapping[str, Any]]:
     """As `load_profile`, with its YAML as it is in force: options filled in, and no `options` left. Raises as it does."""
-    name, options = _parse(asked)
+    name, options = split_options("--trainer", asked)
     path = _find(name)
     text = _read(path)
     read = read_yaml(text)
@@ -61,17 +61,6 @@ def load_with_document(asked: str) -> tuple[TrainerProfile, Mapping[str, Any]]:
     _refuse(path, text, read, problems)
     assert profile is not None, "without problems there is a profile"
     return profile, {key: value for key, value in laid.items() if key != "options"}
-
-
-def _parse(asked: str) -> tuple[str, dict[str, str]]:
-    name, _, rest = asked.partition(":")
-    options: dict[str, str] = {}
-    for part in rest.split(",") if rest else ():
-        option, equals, value = part.partition("=")
-        if not equals or not option.strip():
-            raise UsageError(f"--trainer {asked}: '{part}' is no option; write NAME:option=value,option=value")
-        options[option.strip()] = value.strip()
-    return name, options
 
 
 def _find(name: str) -> Path:
