@@ -43,10 +43,10 @@ unit: kernels    ## the test suite alone
 accept: kernels  ## the demonstration with faults drawn from five printed seeds, the trainer's exactness, a night that nothing repairs, a real systemd, a wheel that is built and installed, the proof of a repair (about 40 minutes)
 	$(BIN)/python -m pytest -m 'slow and not drill' -s tests/accept tests/integration tests/unit
 
-drills: $(STAMP) ## every shipped drill with its faults drawn from three hundred printed seeds, the crash points that `test` leaves out, four thousand drawn streams (about ten minutes)
+drills: $(STAMP) ## every shipped drill with its faults drawn from three hundred printed seeds, the crash points that `test` leaves out, four thousand drawn streams (about 25 minutes)
 	$(BIN)/python -m pytest -m slow -s tests/sim tests/properties
 
-drills-real: $(STAMP) ## every shipped drill and three more done to the real trainer, two ranks on the CPU (about 15 minutes)
+drills-real: $(STAMP) ## every shipped drill and three more done to the real trainer, two ranks on the CPU (about 10 minutes)
 	$(BIN)/python -m pytest -m 'slow and drill' -s tests/integration
 
 trainers-test: $(STAMP) ## unchanged trainers under their profiles, with the real libraries, which it installs (about 5 minutes)

@@ -19,13 +19,7 @@ from sentinel.engine import Engine
 from sentinel.errors import AlreadySupervised, Fenced, JournalBlocked, JournalError, RetryLater, UsageError
 from sentinel.journal.answering import is_being_answered
 from sentinel.journal.lease import Lease
-from sentinel.journal.run_file import (
-    RunFile,
-    declared_capabilities,
-    ensure_run_dir,
-    find_run_file,
-    write_run_file,
-)
+from sentinel.journal.run_file import RunFile, declared_capabilities, ensure_run_dir, find_run_file, write_run_file
 from sentinel.journal.session import RunSession, refuse_lost_journal, take_run
 from sentinel.launcher import registry as launchers
 from sentinel.launcher.checks import check_code

@@ -99,7 +99,7 @@ def config_text(config: RunConfig) -> str:
             _line("pages", list(config.pages)),
         ),
         (
-            "Experiment trackers that every attempt is written to, a run each, as in [\"wandb:project=gpt\"].",
+            'Experiment trackers that every attempt is written to, a run each, as in ["wandb:project=gpt"].',
             _line("track", list(config.track)),
         ),
         (

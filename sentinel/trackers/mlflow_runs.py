@@ -23,6 +23,10 @@ METRICS_PER_CALL = 1000  # MLflow's own limit for a batch
 PARAMS_PER_CALL = 100  # as well
 VALUE_CHARS_MAX = 5000  # of a tag; MLflow allows 6,000 for a parameter and 8,000 for a tag
 _NOT_IN_NAMES = re.compile(r"[^\w\-. :]")
+QUIETLY = {  # defaults of this process alone; MLflow's own would retry a server that is away for four minutes without a word
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
 STATUS: Mapping[End, str] = {"finished": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
 
 
@@ -105,8 +109,9 @@ class MlflowRuns:
     def _connect(self) -> None:
         if self._client is not None:
             return
-        if self._settings.uri.startswith("file:"):
-            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # MLflow 3 opens one only where somebody says it is meant
+        chosen = QUIETLY | ({"MLFLOW_ALLOW_FILE_STORE": "true"} if self._settings.uri.startswith("file:") else {})
+        for name, value in chosen.items():
+            os.environ.setdefault(name, value)
         mlflow: Any = importlib.import_module("mlflow")
         client = mlflow.MlflowClient(self._settings.uri or None)
         experiment = client.get_experiment_by_name(self._settings.experiment)

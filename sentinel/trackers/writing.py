@@ -92,10 +92,9 @@ class TrackedRun:
         self._journal.catch_up()
         branches = self._journal.lineage.branches()
         for branch in branches:
-            reached = self._reached.get(branch.attempt)
-            if reached is None or not reached.is_over:
+            if not self._is_over(branch.attempt):
                 has_more = self._write(branch)
-                return has_more or (branch is not branches[-1] and bool(branch.outcome))
+                return has_more or self._is_over(branch.attempt)  # then the next attempt, or what is said at the end
         self._tell_all(branches)
         if self.has_ended and self._is_written:
             self._tracker.end(self._key(), ENDS.get(self._journal.state.ended, "failed"))
@@ -107,6 +106,11 @@ class TrackedRun:
             self._tracker.close("going on")
             self._open, self._stream = None, None
         self._remember()
+
+    def _is_over(self, attempt: int) -> bool:
+        """Its run is written to the end."""
+        reached = self._reached.get(attempt)
+        return reached is not None and reached.is_over
 
     def _write(self, branch: Branch) -> bool:
         number, is_over = branch.attempt, bool(branch.outcome)

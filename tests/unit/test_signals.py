@@ -25,8 +25,8 @@ waker.start()
 signal.signal(signal.SIGINT, lambda *_: waker.ring())
 if stop:"""
 WATCH = """
-from sentinel.replay.follow import _stop_signals
-with _stop_signals() as stop:"""
+from sentinel.signals import stop_event
+with stop_event() as stop:"""
 
 
 @pytest.mark.parametrize("setup", [BY_HAND, WATCH], ids=["by hand", "sentinel watch"])

@@ -29,6 +29,7 @@ RUN = RunFile(
     launcher="local",
     created="2026-01-02T03:04:05Z",
     capabilities=("skip", "overrides"),
+    track=("wandb:project=gpt",),
 )
 
 
@@ -37,7 +38,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     write_run_file(tmp_path, RUN)
     assert find_run_file(tmp_path) == read_run_file(tmp_path) == RUN
     keys = ["id", "command", "cwd", "policy", "launcher", "created", "capabilities", "code", "pages", "launcher_options"]
-    assert list(json.loads((tmp_path / "run.json").read_text())) == [*keys, "trainer"]
+    assert list(json.loads((tmp_path / "run.json").read_text())) == [*keys, "trainer", "track"]
 
 
 def test_keys_that_others_wrote_are_kept(tmp_path: Path) -> None:
