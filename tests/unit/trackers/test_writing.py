@@ -209,9 +209,9 @@ def test_follow_says_a_failure_once_and_goes_on(run_dir: Path, memory: Rememberi
     assert len(said) == 2
 
 
-def test_what_is_no_run_and_no_tracker_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_what_is_no_run_and_no_tracker_is_refused_in_a_sentence(tmp_path: Path, memory: Remembering) -> None:
     with pytest.raises(UsageError, match="not the directory of a run"):
-        command.track(tmp_path, "wandb", follow=False, until_eof=False, say=print)
+        command.track(tmp_path, "memory", follow=False, until_eof=False, say=print)
     for asked, words in {
         "wandbb": "did you mean 'wandb'",
         "wandb:projekt=x": "did you mean 'project'",
