@@ -36,20 +36,31 @@ def lacking(
     """Each with the place in the rung that needs it: `skip`, or `skip.only`. `settable`: settings that the trainer can be given;
     None: every one."""
     for word, value in rung.values.items():
-        for needed in WORDS[word].capabilities:
+        under_profile = WORDS[word].under_profile if settable is not None else ""
+        if settable is not None and under_profile and under_profile not in settable:
+            yield word, _unsettable(under_profile)
+        for needed in WORDS[word].capabilities if not under_profile else ():
             is_asked = not needed.part or getattr(value, needed.part) is not None
             if is_asked and needed.name not in capabilities:
                 yield ".".join(part for part in (word, needed.part) if part), needed
         by = WORDS[word].by
         if settable is not None and isinstance(by, Sets):
-            yield from ((word, _unsettable(key)) for key in by.values(value) if key not in settable)
+            asked = by.values(value).items()
+            yield from ((word, _unsettable(key, to, settable)) for key, to in asked if not _can_be_given(key, to, settable))
     live = [word for word in rung.parts if WORDS[word].is_live]
     if live and not rung.does("relaunches") and LIVE.name not in capabilities:
         yield live[0], LIVE
 
 
-def _unsettable(key: str) -> Capability:
+def _can_be_given(key: str, value: object, settable: Collection[str]) -> bool:
+    """`settable` names a setting that takes every value, or single values of one, as in `precision=bf16`."""
+    return key in settable or f"{key}={value}" in settable
+
+
+def _unsettable(key: str, value: object = None, settable: Collection[str] = ()) -> Capability:
     label = SETTINGS[key].label
+    if any(word.startswith(f"{key}=") for word in settable):
+        key, label = f"{key}.{value}", f"{label} {value}"
     remedy = f"give its profile arguments under settings.{key}, or take the word out of the rung"
     return Capability(f"setting {key}", f"the trainer cannot be given the {label}: its profile has no argument for it", remedy)
 

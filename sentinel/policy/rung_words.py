@@ -121,6 +121,7 @@ class Word:
         same_again: more of what failed before cannot help against a structural failure. Of `Sets`, the settings say it.
         company: what contradicts it, or must stand beside it.
         capabilities: what must be declared for it.
+        under_profile: the setting that a trainer under a profile must have arguments for, in the place of `capabilities`.
     """
 
     does: Does
@@ -130,6 +131,7 @@ class Word:
     same_again: bool = False
     company: tuple[Company, ...] = ()
     capabilities: tuple[Capability, ...] = ()
+    under_profile: str = ""
 
     @property
     def settings(self) -> tuple[Setting, ...]:

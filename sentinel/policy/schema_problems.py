@@ -87,7 +87,7 @@ Sentence = Callable[[_Seen], tuple[str, str]]
 
 
 def _problem(item: ErrorDetails, schema: dict[str, Any]) -> Problem:
-    location: Location = tuple(part for part in item["loc"] if part != "[key]")
+    location: Location = tuple(part for part in item["loc"] if not str(part).startswith("["))  # [key], and tags of a union
     raised = item.get("ctx", {}).get("error")
     if isinstance(raised, Malformed):
         return Problem(path_text(location), str(raised), raised.remedy, at=raised.at)

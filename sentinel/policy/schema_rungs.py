@@ -237,6 +237,7 @@ class Rung(_WithSettings):
                     "remove it, or teach the trainer to and declare it",
                 ),
             ),
+            under_profile="data_seed",
         ),
     ] = False
     """A new data order from the resume point on."""

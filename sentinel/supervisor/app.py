@@ -96,7 +96,7 @@ def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignal
     site = open_for_run(request.listen, run_dir, SiteServices(exposition))
     policy = lay_run_url(policy, site.link)
     ensure_run_dir(run_dir)
-    for line in () if request.stop_at_once else passed_over(policy, capabilities, None if profile is None else profile.settings):
+    for line in () if request.stop_at_once else passed_over(policy, capabilities, None if profile is None else profile.settable):
         print(line)
     with closing(site), Notifier.from_environment() as systemd:
         outage = JournalOutage(run_dir, stops, systemd)
@@ -203,7 +203,7 @@ def _started(
         capabilities=run.capabilities or (),
         deadline=deadline,
         leaves=leaves,
-        settable=None if profile is None else profile.settings,
+        settable=None if profile is None else profile.settable,
     )
 
 

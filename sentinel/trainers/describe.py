@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from sentinel.client.settings import SETTINGS
 from sentinel.policy.available import Abilities
-from sentinel.trainers.loading import load_profile, shipped_profiles
+from sentinel.trainers.loading import OPTION, load_profile, shipped_profiles
 from sentinel.trainers.profile import Metrics, TrainerProfile, as_document
 
 
 def abilities(profile: TrainerProfile) -> Abilities:
     """By which rungs are passed over."""
     has_checkpoints = profile.spec.checkpoints is not None
-    return Abilities(profile.metadata.name, profile.capabilities, profile.settings, has_checkpoints)
+    return Abilities(profile.metadata.name, profile.capabilities, profile.settable, has_checkpoints)
 
 
 def profile_document(profile: TrainerProfile) -> dict[str, Any]:
@@ -61,7 +60,7 @@ def what_it_can(profile: TrainerProfile) -> list[str]:
         where = places.path if places.path is not None else " or ".join(places.root)
         how = "rolled back" if spec.resume.arguments else "started again from the newest, not rolled back"
         kept = f"{how}: by checkpoints {places.pattern} below {where}"
-    words = ", ".join(SETTINGS[key].label for key in profile.settings)
+    words = ", ".join(_setting(profile, key) for key in profile.settings)
     return [
         f"watched: {_metrics(spec.metrics)}",
         kept,
@@ -71,12 +70,18 @@ def what_it_can(profile: TrainerProfile) -> list[str]:
     ]
 
 
+def _setting(profile: TrainerProfile, key: str) -> str:
+    """`clip norm`, or `precision (bf16 or fp32)` where it takes no other value."""
+    values = " or ".join(filter(None, profile.spec.templates(key)))
+    return f"{SETTINGS[key].label} ({values})" if values else SETTINGS[key].label
+
+
 def unfilled(profile: TrainerProfile) -> list[str]:
     """Options that still stand in its texts as $option: nobody gave them, and they have no default."""
 
     def names(value: Any) -> Iterator[str]:
         if isinstance(value, str):
-            yield from re.findall(r"\$([a-z_]+)", value)
+            yield from OPTION.findall(value)
         elif isinstance(value, (list, dict)):
             for one in value.values() if isinstance(value, dict) else value:
                 yield from names(one)

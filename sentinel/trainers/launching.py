@@ -87,6 +87,6 @@ def check_command(profile: TrainerProfile, command: Sequence[str], cwd: str) -> 
     """Refuse a command that the profile cannot drive, before anything is started. Raises UsageError."""
     render(profile, command, cwd, SettingsInForce(), None, None, is_first=True)
     for key in profile.settings:
-        if "*" in "".join(profile.spec.settings[key]):
+        if "*" in "".join(profile.spec.templates(key).get("", ())):
             asked = replace(SettingsInForce(), **{key: 1.0})  # type: ignore[arg-type]  # such arguments take a number
             render(profile, command, cwd, asked, None, None, is_first=True)

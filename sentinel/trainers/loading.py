@@ -20,7 +20,7 @@ from sentinel.trainers.profile import TrainerProfile
 
 SHIPPED = Path(__file__).resolve().parent / "shipped"
 BYTES_MAX = 64 * 1024
-_OPTION = re.compile(r"\$([a-z_]+)")
+OPTION = re.compile(r"\$([a-z_][a-z0-9_]*)")
 _EVERYWHERE = ("root", "metrics", "keep", "arguments")  # options of every profile
 _PLACES = {"root": ("checkpoints", "path"), "keep": ("checkpoints", "keep"), "arguments": ("arguments",)}
 
@@ -92,7 +92,7 @@ def _refuse(path: Path, text: str, read: YamlText, problems: tuple[Problem, ...]
 def _fill(value: Any, options: Mapping[str, Any]) -> Any:
     """Every `$option` in a text is replaced. What holds an option that says nothing is left out: a list of words wholly."""
     if isinstance(value, str):
-        return _OPTION.sub(lambda match: str(options.get(match[1], match[0])), value)
+        return OPTION.sub(lambda match: str(options.get(match[1], match[0])), value)
     if isinstance(value, list):
         filled = [_fill(item, options) for item in value]
         return [] if any(item == "" and before != "" for item, before in zip(filled, value, strict=True)) else filled

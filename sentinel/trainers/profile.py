@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
+from sentinel.client.setting_types import Choice
 from sentinel.client.settings import SETTINGS
 from sentinel.policy.problems import did_you_mean
 from sentinel.policy.quantities import Malformed
@@ -32,6 +33,10 @@ def _word(value: str) -> str:
 
 Word = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_word)]
 Words = Annotated[tuple[Word, ...], Field(max_length=32)]
+WordsByValue = Annotated[
+    Annotated[Words, Tag("[words]")] | Annotated[dict[Name, Words], Tag("[by value]")],
+    Discriminator(lambda value: "[by value]" if isinstance(value, dict) else "[words]"),
+]
 FlagName = Annotated[str, Field(pattern=r"^-{0,2}[A-Za-z][A-Za-z0-9_.-]*$", max_length=100)]
 FileName = Annotated[str, Field(min_length=1, max_length=300)]
 
@@ -131,8 +136,9 @@ class Spec(Model):
     """Values that stand in the command, by the name that arguments use, as in {lr*value}."""
     defaults: dict[Name, float] = Field(default={})
     """Their values where the command does not say."""
-    settings: dict[Name, Words] = Field(default={})
-    """For each setting of a policy that can be changed at a launch, its arguments; {value} is what is asked for."""
+    settings: dict[Name, WordsByValue] = Field(default={})
+    """For each setting of a policy that can be changed at a launch, its arguments; {value} is what is asked for. Where each value
+    has arguments of its own, as those of precision: {bf16: [--bf16], fp32: []}."""
     skip: Skip | None = None
     data: Literal["by step", "unknown"] = "unknown"
     """by step: the batch of a step is given by its number, however often the run was started again."""
@@ -146,6 +152,7 @@ class Spec(Model):
         for key in self.settings:
             if key not in SETTINGS or SETTINGS[key].type is None:
                 raise Malformed(f"settings: '{key}' is no setting", did_you_mean(key, tuple(SETTINGS), "settings"))
+            self._check_values(key)
         for words, also in self._templates():
             for word in words:
                 self._check(word, also)
@@ -159,7 +166,28 @@ class Spec(Model):
     def _templates(self) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
         skip = self.skip.arguments if self.skip is not None else ()
         found = [(self.resume.arguments, ("root", "step", "checkpoint")), (self.resume.scratch, ("root",)), (skip, BATCHES)]
-        return found + [(words, ("root", "value")) for words in self.settings.values()]
+        return found + [(words, ("root", "value")) for key in self.settings for words in self.templates(key).values()]
+
+    def templates(self, key: str) -> dict[str, tuple[str, ...]]:
+        """The arguments of a setting by the value they are for; under an empty text, those for every value."""
+        found = self.settings.get(key, {})
+        return dict(found) if isinstance(found, dict) else {"": found}
+
+    def arguments_for(self, key: str, value: object) -> tuple[str, ...] | None:
+        """The arguments that give the setting this value; None where the trainer cannot be given it."""
+        found = self.templates(key)
+        return found.get("", found.get(str(value)))
+
+    def _check_values(self, key: str) -> None:
+        """A value that has arguments of its own is one that the setting takes."""
+        type_ = SETTINGS[key].type
+        known = type_.words if isinstance(type_, Choice) else None
+        for value in self.templates(key):
+            if value and known is None:
+                remedy = f"write {key}: [--FLAG, '{{value}}']"
+                raise Malformed(f"settings: '{key}' takes any value, and not only such as '{value}'", remedy)
+            if value and known is not None and value not in known:
+                raise Malformed(f"settings: '{value}' is no {SETTINGS[key].label}", did_you_mean(value, known, "values"))
 
     def _check(self, word: str, also: tuple[str, ...]) -> None:
         known = (*also, *self.flags)
@@ -193,7 +221,13 @@ class TrainerProfile(Model):
     @property
     def settings(self) -> tuple[str, ...]:
         """The settings that it can be launched with."""
-        return tuple(self.spec.settings)
+        return tuple(key for key in self.spec.settings if self.spec.templates(key))
+
+    @property
+    def settable(self) -> tuple[str, ...]:
+        """As `settings`; of one that can be given some values only, each of them, as in `precision=bf16`."""
+        spec = self.spec
+        return tuple(f"{key}={value}" if value else key for key in spec.settings for value in spec.templates(key))
 
 
 def as_document(profile: TrainerProfile) -> dict[str, Any]:

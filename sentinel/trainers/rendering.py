@@ -54,9 +54,10 @@ def render(
     else:
         added = () if is_first else _fill(spec, command, spec.resume.scratch, values)
     asserted: dict[str, object] = {}
-    for key, words in spec.settings.items():
+    for key in profile.settings:
         value = getattr(overrides, key)
-        if SETTINGS[key].is_asked(value):
+        words = spec.arguments_for(key, value) if SETTINGS[key].is_asked(value) else None
+        if words is not None:
             added += _fill(spec, command, words, values | {"value": value})
             asserted[key] = value
     if spec.skip is not None and overrides.skip:

@@ -44,7 +44,11 @@ def probe_document(trial: Trial, seen: Seen, folder: Path, is_kept: bool) -> dic
             "left_by_others": [{"folder": where, "trainer": profile, "name": name} for where, profile, name in seen.left],
             "resumed": None if back is None else {"from_step": back.asked, "went_on_at": back.began, "grade": resume_grade(seen)},
         },
-        "changed": {key: list(words) for key, words in trial.profile.spec.settings.items()},
+        "changed": {
+            f"{key}={value}" if value else key: list(words)
+            for key in trial.profile.settings
+            for value, words in trial.profile.spec.templates(key).items()
+        },
         "save_interval_asked": seen.saves_every,
         "proved": expected_grades(trial.profile, first),
         "missing": [

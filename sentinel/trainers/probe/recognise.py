@@ -40,7 +40,8 @@ def _flags(spec: Spec) -> Iterator[str]:
     for flags in spec.flags.values():
         yield from flags
     skip = spec.skip.arguments if spec.skip is not None else ()
-    for words in (spec.resume.arguments, skip, *spec.settings.values()):
+    settings = (words for key in spec.settings for words in spec.templates(key).values())
+    for words in (spec.resume.arguments, skip, *settings):
         yield from (word.partition("=")[0] for word in words if word.startswith("-"))
 
 

@@ -133,8 +133,12 @@ def _kept(one: Kept) -> str:
 
 
 def _changed(trial: Trial) -> list[str]:
-    settings = trial.profile.spec.settings
-    lines = [f"{SETTINGS[key].label}: {shlex.join(words)}" for key, words in settings.items()]
+    profile = trial.profile
+    lines = [
+        f"{SETTINGS[key].label}{f' {value}' if value else ''}: {shlex.join(words) or 'without an argument'}"
+        for key in profile.settings
+        for value, words in profile.spec.templates(key).items()
+    ]
     note = ["as the profile says; the probe does not try them, but for the interval of checkpoints"] if lines else []
     return [*lines, *note] or ["nothing: the profile has no arguments for settings"]
 

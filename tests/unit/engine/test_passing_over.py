@@ -107,3 +107,24 @@ def test_an_argument_that_was_passed_is_no_mismatch_where_nobody_can_read_it_bac
     (only,) = bench.incident.tries
     assert [(proof.key, proof.grade) for proof in only.proofs] == [("clip_norm", "asserted")]
     assert len(bench.of(f.IncidentOpened)) == 1, "no override_mismatch"
+
+
+@pytest.mark.parametrize(
+    ("asked", "settable", "taken"),
+    [
+        ({"precision": "fp16"}, ("precision=bf16",), "cannot be given the precision fp16"),
+        ({"precision": "bf16"}, ("precision=bf16",), ""),
+        ({"precision": "fp16"}, ("precision",), ""),
+        ({"reseed_data": True}, ("clip_norm",), "cannot be given the data seed"),
+        ({"reseed_data": True}, ("data_seed",), ""),
+    ],
+)
+def test_under_a_profile_a_value_or_a_new_order_needs_arguments(
+    asked: dict[str, object], settable: tuple[str, ...], taken: str
+) -> None:
+    """And not the capability `skip`, which says that a trainer of Sentinel's own client can change its data order."""
+    rungs = {"numeric": [{**ROLLBACK, **asked}, {**ROLLBACK}, PAGE]}
+    bench = Bench(build_policy(rungs), without=("live_overrides", "skip"), settable=settable)
+    first = spiked(bench).incident.tries[0]
+    assert (first.outcome is Outcome.PASSED_OVER) == bool(taken)
+    assert taken in first.reason

@@ -88,6 +88,7 @@ def test_nothing_is_missing_of_a_megatron_that_goes_on_where_it_was_asked_to(tmp
         "lr_scale": "observed",
         "clip_norm": "asserted",
         "checkpoint_interval": "asserted",
+        "data_seed": "asserted",
         "skip": "observed",
     }
 

@@ -84,3 +84,28 @@ def test_more_batches_than_a_command_line_holds_are_refused() -> None:
 )
 def test_of_a_flag_given_twice_the_last_counts(words: str, value: str | None) -> None:
     assert flag_value(words.split(), ["--a"]) == value
+
+
+@pytest.mark.parametrize(
+    ("trainer", "asked", "added"),
+    [
+        ("nanogpt", {"precision": "bf16"}, "--dtype=bfloat16"),
+        ("hf-trainer", {"precision": "fp32"}, "--bf16 False --fp16 False"),
+        ("torchtitan", {"precision": "fp16"}, ""),
+        ("megatron", {"data_seed": 7}, "--seed 7"),
+        ("hf-trainer", {"data_seed": 0}, "--data_seed 0"),
+    ],
+)
+def test_precision_and_seed_are_arguments_where_the_trainer_has_them(trainer: str, asked: dict[str, object], added: str) -> None:
+    overrides = replace(SettingsInForce(), **asked)  # type: ignore[arg-type]
+    rendered = render(load_profile(f"{trainer}:root=/ck"), ("train",), "/", overrides, None, None, is_first=True)
+    assert rendered.added == tuple(added.split())
+    assert rendered.asserted == (asked if added else {})
+
+
+def test_a_script_without_such_a_flag_is_given_no_value_for_it() -> None:
+    profile = load_profile("hf-trainer:root=/ck,bf16_flag=,seed_flag=")
+    assert profile.settable == ("clip_norm", "checkpoint_interval")
+    profile = load_profile("torchtitan:root=/ck")
+    assert profile.settable[-2:] == ("precision=bf16", "precision=fp32")
+    assert profile.settings[-1] == "precision"

@@ -34,7 +34,7 @@ def test_every_shipped_profile_is_listed_with_what_it_can() -> None:
     assert tuple(sorted(rows)) == shipped_profiles()
     assert rows["megatron"]["skips"]
     assert rows["megatron"]["rolls_back"]
-    assert rows["hf-trainer"]["settings"] == ["clip_norm", "checkpoint_interval"]
+    assert rows["hf-trainer"]["settings"] == ["clip_norm", "checkpoint_interval", "data_seed", "precision"]
     assert not rows["exit-only"]["rolls_back"]
     assert rows["exit-only"]["restarts"]
     text = told("trainers", "list")
