@@ -16,8 +16,8 @@ else:
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected lives as long as the process: the garbage collector need not walk it again and again. And it
-    walks less often: simulated runs make millions of small values that die by themselves (5 % of their time, 2026-11-24)."""
+    """What was imported and collected lives as long as the process: the garbage collector need not walk it again and again. It
+    walks less often, too: simulated runs make millions of small values that die by themselves (5 % of their time, 2026-11-24)."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 100)
 
