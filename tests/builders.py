@@ -133,6 +133,7 @@ class Bench:
         deadline: Deadline | None = None,
         without: tuple[str, ...] = (),
         settable: tuple[str, ...] | None = None,
+        stop_answer_s: float | None = None,
     ) -> None:
         self.policy = policy or build_policy()
         self.capabilities = tuple(word for word in CAPABILITIES if word not in without)
@@ -140,7 +141,7 @@ class Bench:
         self.deadline = deadline
         self.leaves = False  # the next supervisor is asked to stop before it has begun
         self.command = ("train",)
-        self.settable = settable
+        self.settable, self.stop_answer_s = settable, stop_answer_s
         self.observe_only = observe_only
         self.now_s = 1000.0
         self.epoch = 0
@@ -161,7 +162,7 @@ class Bench:
         self.engine.restore(self.entries)
         started = SupervisorStarted(
             self.epoch, "here", self.epoch, "run", self.command, "/", "bench", "0", self.observe_only, self.capabilities,
-            self.deadline, self.leaves, self.settable,
+            self.deadline, self.leaves, self.settable, self.stop_answer_s,
         )  # fmt: skip
         self.tell(started)
         return self

@@ -251,6 +251,7 @@ class Engine:
                 answers=not paging.is_outcome_undelivered(decision.state),
                 capabilities=event.capabilities,
                 settable=event.settable,
+                stop_answer_s=event.stop_answer_s,
                 deadline_s=at_s,
                 deadline_by=by,
             )

@@ -77,6 +77,15 @@ def _is_unresolved(decision: Decision) -> bool:
     return any(i.is_numeric and i.state is IncidentState.OPEN for i in decision.state.incidents)
 
 
+def _answer_s(decision: Decision, step_s: float) -> float:
+    """How long the request waits for an answer. A trainer under a profile that says how it is asked has what that says; one that
+    cannot be asked is not waited for, and neither is one that would have to end without saving, which no signal says."""
+    asked_s = decision.state.stop_answer_s
+    if asked_s is None:
+        return max(ANSWER_S, step_s)
+    return 0.0 if asked_s == 0.0 or _is_unresolved(decision) else max(asked_s, step_s)
+
+
 def on_tick(decision: Decision) -> None:
     """On every tick while a stop is under way: the next harder word once a deadline has passed."""
     attempt = decision.attempt
@@ -87,11 +96,12 @@ def on_tick(decision: Decision) -> None:
         ask_to_stop(decision)  # it waited for a live change, and that was overtaken
         return
     step_s = STEPS_TO_ANSWER * (decision.detectors.step_time_s or 0.0)
+    answer_s = _answer_s(decision, step_s)
     checkpoint_s = decision.policy.spec.detectors.hang.phases.get("checkpoint", 600.0) if decision.live.is_checkpointing else 0.0
     asked_s = attempt.stopping_s if attempt.signalled_s is None else attempt.signalled_s
     waited = decision.now_s - max(asked_s, decision.live.saving_s or 0.0)
     kill = KillAttempt.of(attempt.attempt)
-    if attempt.signalled_s is None and waited > max(ANSWER_S, step_s) + checkpoint_s:
+    if attempt.signalled_s is None and waited > answer_s + checkpoint_s:
         if not _is_unresolved(decision):
             decision.decide(SignalRanks(f"signal/{attempt.attempt}", attempt.attempt))
         elif kill.key not in decision.state.pending:  # a SIGTERM would make the trainer save what may be damaged

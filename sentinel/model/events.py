@@ -39,6 +39,7 @@ class SupervisorStarted:
     deadline: Deadline | None = None
     leaves: bool = False
     settable: tuple[str, ...] | None = None  # settings that the trainer can be given; None: every one
+    stop_answer_s: float | None = None  # as in the state
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ class SupervisorTookOver:
     nobody and is still to be sent: then it is the restart of a supervisor that died, and nobody has decided anything.
     `capabilities`: as given to this session; None in journals that only have it from when the run began.
     `settable`: the settings that the trainer can be given, where not every one of them.
+    `stop_answer_s`: how long a stop waits for the trainer to save and to end; 0 where it cannot be asked; None: not known.
     `deadline_s`: when the machine is taken away from it (supervisor time), as `deadline_by` says; None where nobody does.
     """
 
@@ -59,6 +60,7 @@ class SupervisorTookOver:
     deadline_s: float | None = None
     deadline_by: str = ""
     settable: tuple[str, ...] | None = None
+    stop_answer_s: float | None = None
 
 
 @recorded_as("CommandChanged")

@@ -182,6 +182,7 @@ class RunState:
     observe_only: bool = False
     capabilities: tuple[str, ...] = ()  # as declared
     settable: tuple[str, ...] | None = None  # settings that the trainer can be given; None: every one
+    stop_answer_s: float | None = None  # asked to stop, it saves and ends within this; 0: it cannot be asked; None: not known
     listed: tuple[str, ...] | None = None  # by the trainer itself, in its newest receipt; None where that lists none
     epoch: int = 0
     session_s: float = 0.0  # since when the present supervisor watches

@@ -160,7 +160,7 @@ def _watch(
             last_act(runner.close),
         ):  # fmt: skip
             leaves = any(isinstance(event, StopWanted) for event in stops.events)
-            daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request, deadline, leaves, profile))
+            daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request, deadline, leaves, trained))
             outage.begin()
             show()
             outage.systemd.ready()
@@ -188,7 +188,7 @@ def _started(
     request: RunRequest,
     deadline: Deadline | None,
     leaves: bool,
-    profile: TrainerProfile | None,
+    trained: Trained | None,
 ) -> SupervisorStarted:
     return SupervisorStarted(
         epoch=session.epoch,
@@ -203,7 +203,8 @@ def _started(
         capabilities=run.capabilities or (),
         deadline=deadline,
         leaves=leaves,
-        settable=None if profile is None else profile.settable,
+        settable=None if trained is None else trained.profile.settable,
+        stop_answer_s=None if trained is None else trained.stop_answer_s,
     )
 
 

@@ -69,6 +69,14 @@ def build_handlers(
     def tell(action: a.SignalRanks) -> str:
         return f"SIGTERM sent to {launcher.signal_ranks(action.attempt, signal.SIGTERM)} ranks"
 
+    def ask_to_stop(action: a.RequestStop) -> str:
+        if trained is None:
+            return write_request(run_dir, action)
+        number = trained.stop_signal(action.request)
+        if number is None:
+            return f"its profile has no signal for {action.request}: it is ended as it is"
+        return f"{action.request} requested by {number.name} to {launcher.signal_ranks(action.attempt, number)} ranks"
+
     def save_evidence(action: a.Capture) -> str:
         view = launcher.observe(action.attempt)
         pids = view.pids if isinstance(view, (Alive, Orphaned)) else ()
@@ -78,7 +86,7 @@ def build_handlers(
         a.StartAttempt: start,
         a.KillAttempt: lambda action: recorded_name(type(launcher.ensure_stopped(action.attempt))).lower(),
         a.SignalRanks: tell,
-        a.RequestStop: lambda action: write_request(run_dir, action),
+        a.RequestStop: ask_to_stop,
         a.WriteOverrides: lambda action: write_overrides(run_dir, action),
         a.FindCheckpoints: lambda _: _find(run_dir, trained),
         a.VerifyCheckpoint: lambda action: verify_saved(run_dir, run_dir / action.path),

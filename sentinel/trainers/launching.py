@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -13,11 +14,12 @@ from sentinel.checkpoints.files import MANIFEST
 from sentinel.client.run_layout import attempts_folder, stream_path
 from sentinel.client.strict_json import loads
 from sentinel.errors import GiveUp, UsageError
+from sentinel.model.actions import Request
 from sentinel.model.attempts import AttemptSpec, SettingsInForce
 from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.trainers.found import find_checkpoints
 from sentinel.trainers.profile import TrainerProfile
-from sentinel.trainers.rendering import find_root, render
+from sentinel.trainers.rendering import find_root, render, saves_at
 from sentinel.trainers.sealing import seal_new, sealed_path
 from sentinel.trainers.spec import TrainerSpec
 from sentinel.trainers.start import BEFORE_NAME, read_before
@@ -56,6 +58,17 @@ class Trained:
         )
         words = (sys.executable, "-P", "-m", "sentinel.trainers.start", str(self.run_dir), str(spec.attempt))
         return replace(spec, argv=words, trainer=trainer.to_json())
+
+    @property
+    def stop_answer_s(self) -> float:
+        """How long a stop that is planned waits for the trainer to save and to end; 0 where it cannot be asked for that."""
+        stop = saves_at(self.profile, self.command)
+        return 0.0 if stop is None else stop.within
+
+    def stop_signal(self, request: Request) -> signal.Signals | None:
+        """What asks the trainer for this; None where nothing does. Nothing makes it end without saving."""
+        stop = saves_at(self.profile, self.command)
+        return None if stop is None or request != "stop_after_checkpoint" else signal.Signals[stop.signal]
 
     def seal(self) -> None:
         """Seal what the attempt before left complete: nothing writes there now. Raises OSError."""

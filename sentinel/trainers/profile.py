@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PlainSerializer, Tag, model_validator
 
 from sentinel.client.setting_types import Choice
 from sentinel.client.settings import SETTINGS
 from sentinel.policy.problems import did_you_mean
 from sentinel.policy.quantities import Malformed
-from sentinel.policy.schema_fields import Count, Flag, Model, Name, Text
+from sentinel.policy.schema_fields import Count, Flag, Model, Name, Seconds, Text
 from sentinel.telemetry.format_names import AskedFormat
 
 PLACEHOLDER = re.compile(r"\{([A-Za-z_]+)(?:\*([A-Za-z_]+))?(?::(0\d{1,2})d)?\}")
@@ -117,6 +117,18 @@ class Resume(Model):
     """Arguments for a start from the beginning."""
 
 
+class Stop(Model):
+    """How the trainer is asked to save a checkpoint and to end. Without this a planned stop ends it by SIGTERM, at once, and what
+    it trained since its last checkpoint is trained again."""
+
+    signal: Literal["SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2"] = "SIGTERM"
+    """Sent to every rank, once."""
+    needs: tuple[FlagName, ...] = ()
+    """Flags of which one must stand in the command, and not say false; without it the signal only ends the trainer."""
+    within: Annotated[Seconds, PlainSerializer(lambda seconds: f"{seconds:g}s")] = 600.0
+    """So long it has for it; then it is ended."""
+
+
 class Skip(Model):
     """How data is left out."""
 
@@ -139,6 +151,7 @@ class Spec(Model):
     settings: dict[Name, WordsByValue] = Field(default={})
     """For each setting of a policy that can be changed at a launch, its arguments; {value} is what is asked for. Where each value
     has arguments of its own, as those of precision: {bf16: [--bf16], fp32: []}."""
+    stop: Stop | None = None
     skip: Skip | None = None
     data: Literal["by step", "unknown"] = "unknown"
     """by step: the batch of a step is given by its number, however often the run was started again."""

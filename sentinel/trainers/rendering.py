@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from sentinel.client.settings import SETTINGS
 from sentinel.errors import UsageError
 from sentinel.model.attempts import ResumePoint, SampleRange, SettingsInForce
-from sentinel.trainers.profile import PLACEHOLDER, Skip, Spec, TrainerProfile
+from sentinel.trainers.profile import PLACEHOLDER, Skip, Spec, Stop, TrainerProfile
 
 ARGUMENTS_VARIABLE = "SENTINEL_ARGS"
 BATCHES_MAX = 20_000  # as arguments of one command
@@ -82,6 +82,19 @@ def find_root(spec: Spec, command: Sequence[str], cwd: str) -> str | None:
             "name the folder, as in --trainer NAME:root=DIR"
         )
     return os.path.normpath(os.path.join(cwd, found, places.below))
+
+
+def saves_at(profile: TrainerProfile, command: Sequence[str]) -> Stop | None:
+    """How this command is asked to save and to end; None where it cannot be asked."""
+    stop = profile.spec.stop
+    if stop is None or (stop.needs and not any(_is_set(command, flag) for flag in stop.needs)):
+        return None
+    return stop
+
+
+def _is_set(command: Sequence[str], flag: str) -> bool:
+    stands = any(word == flag or word.startswith(f"{flag}=") for word in command)
+    return stands and (flag_value(command, (flag,)) or "").lower() not in ("false", "0", "no")
 
 
 def flag_value(command: Sequence[str], flags: Sequence[str]) -> str | None:

@@ -29,7 +29,10 @@ def main() -> int:
     parser.add_argument("--clip-grad", type=float, default=1.0)
     parser.add_argument("--override-opt_param-scheduler", action="store_true")
     parser.add_argument("--iterations-to-skip", type=int, nargs="+", default=[])
+    parser.add_argument("--exit-signal-handler", action="store_true")
+    parser.add_argument("--seed", type=int, default=1234)
     parser.add_argument("--step-s", type=float, default=0.01)
+    parser.add_argument("--save-s", type=float, default=0.0)
     args = parser.parse_args()
     save = Path(args.save)
     save.mkdir(parents=True, exist_ok=True)
@@ -40,6 +43,9 @@ def main() -> int:
     iteration, damage = load(args)
     rank, ranks = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     meet = meeting(ranks)
+    asked: list[int] = []
+    if args.exit_signal_handler:
+        signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
     while iteration < args.train_iters:
         iteration += 1
         if iteration in args.iterations_to_skip:
@@ -70,6 +76,12 @@ def main() -> int:
             print(" | ".join(parts), flush=True)
         if iteration % args.save_interval == 0 and rank == 0:
             commit(save, iteration, damage)
+        if asked:  # Megatron's own save takes its time, too
+            time.sleep(args.save_s)
+            if rank == 0:
+                commit(save, iteration, damage)
+            print("exiting program after receiving SIGTERM.", flush=True)
+            return 0
     return 0
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from sentinel.model import facts as f
 from sentinel.trainers import loading
 from tests.integration.forked_sentinel import run_sentinel
 from tests.integration.supervised import Supervised, wait_for
@@ -124,3 +125,40 @@ def test_two_ranks_under_torchrun_survive_and_the_right_one_is_blamed(tmp_path: 
     assert (incident["kind"], incident["state"]) == (kind, "recovered")
     assert incident["blamed_rank"] == 1
     assert sorted(run.surviving()) == list(range(1, 301))
+
+
+@pytest.mark.slow
+def test_a_megatron_that_saves_on_sigterm_is_stopped_without_losing_a_step(tmp_path: Path) -> None:
+    """Its save takes longer than a trainer that says nothing has after a SIGTERM, and nobody kills it."""
+    out = tmp_path / "out"
+    command = [*megatron(out, 400), "--step-s", "0.02", "--save-s", "13", "--exit-signal-handler"]
+    run = Supervised(tmp_path / "run", command, "demo", ["--trainer", "megatron"]).start()
+    wait_for("thirty steps", lambda: len(run.surviving()) >= 30)
+    assert run_sentinel("stop", str(run.run_dir)).returncode == 0
+    assert run.wait() == 130
+    saved = int((out / "latest_checkpointed_iteration.txt").read_text())
+    assert saved % 20, "not one of its own saves"
+    assert max(run.surviving()) == saved
+    reason = json.loads((run.run_dir / "attempts" / "0001" / "exit.json").read_text())["ranks"][0]
+    assert (reason["code"], reason["signal"]) == (0, None)
+    again = Supervised(run.run_dir, command, "demo", ["--trainer", "megatron"]).start()
+    assert again.wait() == 0
+    assert again.status()["state"] == "finished"
+    assert told(out)[1][-4:] == ["--load", str(out), "--ckpt-step", str(saved)]
+    assert sorted(again.surviving()) == list(range(1, 401))
+
+
+@pytest.mark.slow
+def test_one_that_cannot_be_asked_is_ended_at_once_and_goes_on_from_its_newest_checkpoint(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = [*megatron(out, 400), "--step-s", "0.02"]
+    run = Supervised(tmp_path / "run", command, "demo", ["--trainer", "megatron"]).start()
+    wait_for("thirty steps", lambda: len(run.surviving()) >= 30)
+    assert run_sentinel("stop", str(run.run_dir)).returncode == 0
+    assert run.wait() == 130
+    asked = next(entry for entry in run.facts() if isinstance(entry.fact, f.AttemptStopping))
+    ended = next(entry for entry in run.facts() if isinstance(entry.fact, f.AttemptEnded))
+    assert ended.at_s - asked.at_s < 10.0, "nobody waited for an answer that cannot come"
+    again = Supervised(run.run_dir, command, "demo", ["--trainer", "megatron"]).start()
+    assert again.wait() == 0
+    assert told(out)[1][-2] == "--ckpt-step"

@@ -14,8 +14,8 @@ from sentinel.model.incidents import IncidentState
 from tests.builders import Bench, read_step
 
 
-def training() -> Bench:
-    bench = Bench().launched()
+def training(stop_answer_s: float | None = None) -> Bench:
+    bench = Bench(stop_answer_s=stop_answer_s).launched()
     return bench.steps(1, 50).checkpoint(50).steps(51, 60)
 
 
@@ -229,3 +229,33 @@ def test_stopping_a_run_that_is_over_changes_nothing() -> None:
     bench.wants_stop()
     assert bench.state.ended == "finished"
     assert len(bench.of(f.RunEnded)) == 1
+
+
+def test_a_trainer_that_saves_on_a_signal_has_the_time_its_profile_gives_it() -> None:
+    bench = training(stop_answer_s=600.0)
+    bench.wants_stop()
+    assert pressed(bench, 599) == []
+    assert pressed(bench, 2) == ["SignalRanks"]
+    assert pressed(bench, TERM_S + 1) == ["SignalRanks", "KillAttempt"]
+
+
+def test_one_that_cannot_be_asked_is_not_waited_for() -> None:
+    bench = training(stop_answer_s=0.0)
+    bench.wants_stop()
+    assert pressed(bench, 0.2) == ["SignalRanks"]
+    assert pressed(bench, TERM_S + 1) == ["SignalRanks", "KillAttempt"]
+
+
+@pytest.mark.parametrize("stop_answer_s", [0.0, 600.0])
+def test_with_an_onset_unresolved_no_signal_that_could_save_is_sent(stop_answer_s: float) -> None:
+    bench = training(stop_answer_s)
+    bench.steps(61, 70).steps(71, 72, loss=8.0)
+    bench.wants_stop()
+    assert pressed(bench, 0.2) == ["KillAttempt"]
+
+
+def test_the_time_it_has_outlives_its_supervisor() -> None:
+    bench = training(stop_answer_s=600.0)
+    bench.wants_stop()
+    bench.die()
+    assert bench.state.stop_answer_s == 600.0

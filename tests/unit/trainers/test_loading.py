@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from sentinel.errors import PolicyError, UsageError
 from sentinel.trainers.loading import load_profile, shipped_profiles
+from sentinel.trainers.profile import TrainerProfile, as_document
 
 
 def test_every_shipped_profile_loads_under_its_own_name() -> None:
@@ -81,3 +83,9 @@ def test_what_is_no_profile_is_refused_in_a_sentence(tmp_path: Path, text: str) 
     with pytest.raises((PolicyError, UsageError)) as caught:
         load_profile(str(path))
     assert "mine.yaml" in caught.value.message
+
+
+@pytest.mark.parametrize("name", shipped_profiles())
+def test_what_an_attempts_file_keeps_of_a_profile_is_that_profile(name: str) -> None:
+    profile = load_profile(name)
+    assert TrainerProfile.model_validate(json.loads(json.dumps(as_document(profile)))) == profile
