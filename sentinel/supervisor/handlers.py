@@ -69,14 +69,6 @@ def build_handlers(
     def tell(action: a.SignalRanks) -> str:
         return f"SIGTERM sent to {launcher.signal_ranks(action.attempt, signal.SIGTERM)} ranks"
 
-    def ask_to_stop(action: a.RequestStop) -> str:
-        if trained is None:
-            return write_request(run_dir, action)
-        number = trained.stop_signal(action.request)
-        if number is None:
-            return f"its profile has no signal for {action.request}: it is ended as it is"
-        return f"{action.request} requested by {number.name} to {launcher.signal_ranks(action.attempt, number)} ranks"
-
     def save_evidence(action: a.Capture) -> str:
         view = launcher.observe(action.attempt)
         pids = view.pids if isinstance(view, (Alive, Orphaned)) else ()
@@ -86,7 +78,7 @@ def build_handlers(
         a.StartAttempt: start,
         a.KillAttempt: lambda action: recorded_name(type(launcher.ensure_stopped(action.attempt))).lower(),
         a.SignalRanks: tell,
-        a.RequestStop: ask_to_stop,
+        a.RequestStop: lambda action: _ask_to_stop(run_dir, launcher, trained, action),
         a.WriteOverrides: lambda action: write_overrides(run_dir, action),
         a.FindCheckpoints: lambda _: _find(run_dir, trained),
         a.VerifyCheckpoint: lambda action: verify_saved(run_dir, run_dir / action.path),
@@ -99,6 +91,15 @@ def build_handlers(
     }
     assert not (missing := [kind.__qualname__ for kind in a.ACTIONS if kind not in handlers]), f"no handler for {missing}"
     return cast(Mapping[type[a.Action], Handler], handlers)
+
+
+def _ask_to_stop(run_dir: Path, launcher: Launcher, trained: Trained | None, action: a.RequestStop) -> str:
+    if trained is None:
+        return write_request(run_dir, action)
+    number = trained.stop_signal(action.request)
+    if number is None:
+        return f"its profile has no signal for {action.request}: it is ended as it is"
+    return f"{action.request} requested by {number.name} to {launcher.signal_ranks(action.attempt, number)} ranks"
 
 
 def _find(run_dir: Path, trained: Trained | None) -> FoundCheckpoints:
