@@ -9,6 +9,7 @@ from sentinel.client.strict_json import printable
 from sentinel.engine.goodput import account
 from sentinel.model import facts as f
 from sentinel.model.state import RunState
+from sentinel.report.detectors import detector_rows
 from sentinel.report.documents import Outside, incident_document, status_document
 from sentinel.report.events import incident_of
 from sentinel.report.following import RunSnapshot
@@ -47,7 +48,9 @@ def run_document(snapshot: RunSnapshot, schedule: Mapping[str, Any] | None, trou
         senses=snapshot.senses,
         ranks=snapshot.ranks,
     )
-    return status_document(state, snapshot.now_s, outside) | {
+    status = status_document(state, snapshot.now_s, outside)
+    return status | {
+        "detector_rows": detector_rows(status["detectors"], is_watched=snapshot.supervisor == "alive"),
         "schedule": schedule,
         "seq": snapshot.seq,
         "now_s": snapshot.now_s,

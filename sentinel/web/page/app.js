@@ -7,6 +7,7 @@ import { drawBanner } from "./banner.js";
 import { Connection } from "./connection.js";
 import { Curves } from "./curves.js";
 import { byId } from "./dom.js";
+import { drawDetectors } from "./detectors.js";
 import { Events } from "./events.js";
 import { drawHeader } from "./header.js";
 import { drawIncidents } from "./incidents.js";
@@ -139,6 +140,7 @@ function drawAll() {
   drawIncidents(run, known.incidents, events, paged());
   drawLineage(known.lineage, status.step);
   if (known.ledger) drawLedger(known.ledger);
+  drawDetectors(status.detector_rows ?? []);
   events.draw();
   curves.mark(known.incidents);
 }
@@ -151,6 +153,7 @@ listen({
   e: ["events", () => goTo("events")],
   t: ["attempts", () => goTo("lineage")],
   g: ["where the time went", () => goTo("ledger")],
+  d: ["how the detectors stand", () => goTo("detectors")],
   l: ["logarithmic scale", () => curves.toggleLog()],
   z: ["all steps again", () => curves.zoom(null)],
   f: ["freeze the list of events", () => events.toggleFrozen()],

@@ -12,7 +12,7 @@ from tests.unit.web_page.browser import DESK, PHONE, Page
 from tests.unit.web_page.page_server import PageServer
 from tests.unit.web_page.simulated_run import SimulatedRun, remedy
 
-ORDER = ("banner", "incidents", "curves", "lineage", "ledger", "events")  # on a phone
+ORDER = ("banner", "incidents", "curves", "lineage", "ledger", "detectors", "events")  # on a phone
 PLOTS = ["loss", "grad_norm", "activation_norm per layer", "loss_scale", "lr"]
 COUNT_PIXELS = """
 const [title, name] = arguments;
@@ -62,6 +62,15 @@ def test_the_page_asks_nobody_but_its_server_and_complains_of_nothing(page: Page
     assert log.count('"url":"http') >= 10
     assert log.count('"url":"http') == log.count(f'"url":"{server.address}')
     assert page.logs("browser") == []
+
+
+def test_how_the_detectors_stand_is_shown_and_follows(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    see(page, server)
+    page.wait_for_text("#standings tr:last-child", "healthy")
+    page.wait_for_text("#standings tr:last-child", "spike, hang")
+    run.detector_rows = [("breached", "spike: loss 9 <b>high</b>"), ("unknown", "drift: too little history until step 400")]
+    page.wait_for_text("#standings tr.bad", "loss 9 <b>high</b>")
+    page.wait_for_text("#standings tr.warn", "too little history until step 400")
 
 
 def test_curves_are_drawn_in_the_colours_of_their_attempts(page: Page, server: PageServer) -> None:
