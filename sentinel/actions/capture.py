@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import attempt_folder, incident_folder
 
 TAIL_BYTES = 256 * 1024
@@ -58,7 +59,7 @@ def _describe(pid: int) -> str:
 
 
 def _copy_tail(source: Path, target: Path) -> None:
-    with open(source, "rb") as reader, open(target, "wb") as writer:
+    with open(source, "rb", opener=regular) as reader, open(target, "wb") as writer:
         size = os.fstat(reader.fileno()).st_size
         if size > TAIL_BYTES:
             reader.seek(size - TAIL_BYTES)

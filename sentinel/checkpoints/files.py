@@ -20,6 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 
 from sentinel.checkpoints.tensors.counting import Counting
+from sentinel.client.regular_file import NotRegular, regular
 from sentinel.client.run_layout import CHECKPOINTS
 from sentinel.client.strict_json import as_float, loads
 
@@ -98,7 +99,7 @@ def verify_checkpoint(path: Path, counting: Counting | None = None) -> Verificat
     try:
         manifest, digest = _read_manifest(path)
     except OSError as error:
-        if error.errno not in _ABSENT:
+        if not _is_damage(error):
             raise
         return Verification(False, f"{path / MANIFEST}: cannot be read ({error.strerror})", None)
     except ValueError as error:
@@ -123,12 +124,17 @@ def verify_checkpoint(path: Path, counting: Counting | None = None) -> Verificat
     return Verification(True, f"{count} files, {size} bytes match their digests", digest)
 
 
+def _is_damage(error: OSError) -> bool:
+    """Whether it says something about the checkpoint, and not only that it cannot be seen now."""
+    return isinstance(error, NotRegular) or error.errno in _ABSENT
+
+
 def is_there(path: Path) -> bool:
     """As os.path.lexists, but a look that failed is no answer: OSError. A good checkpoint is not moved for a stale handle."""
     try:
         os.lstat(path)
     except OSError as error:
-        if error.errno not in _ABSENT:
+        if not _is_damage(error):
             raise
         return False
     return True
@@ -136,7 +142,7 @@ def is_there(path: Path) -> bool:
 
 def _read_manifest(path: Path) -> tuple[dict[str, Any], str]:
     """The manifest and its sha256. Raises OSError, or ValueError for what is no JSON object."""
-    with open(path / MANIFEST, "rb") as file:
+    with open(path / MANIFEST, "rb", opener=regular) as file:
         data = file.read(MANIFEST_BYTES_MAX)
     manifest = loads(data)
     if not isinstance(manifest, dict):
@@ -165,7 +171,7 @@ def _check_file(path: Path, name: str, size: int, sha256: str, counting: Countin
     terminal takes a command from it."""
     place = str(path / name) if name.isprintable() else f"{path}/{name!r}"
     try:
-        with open(path / name, "rb") as file:
+        with open(path / name, "rb", opener=regular) as file:
             actual = os.fstat(file.fileno()).st_size
             if actual != size:
                 return f"{place}: {actual} bytes, the manifest says {size}"
@@ -173,7 +179,7 @@ def _check_file(path: Path, name: str, size: int, sha256: str, counting: Countin
     except UnicodeEncodeError:
         return f"{place}: is no name of a file"
     except OSError as error:
-        if error.errno not in _ABSENT:
+        if not _is_damage(error):
             raise
         return f"{place}: cannot be read ({error.strerror})"
     return "" if digest == sha256.lower() else f"{place}: sha256 is {digest[:12]}…, the manifest says {sha256[:12]}…"

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from sentinel.checkpoints.quarantine import quarantine_folder
 from sentinel.client.atomic_file import fsync_directory, write_atomically
+from sentinel.client.regular_file import read_regular
 from sentinel.client.run_layout import CHECKPOINTS
 
 POINTERS = ("latest", "latest_checkpointed_iteration.txt")
@@ -68,7 +69,7 @@ def _read(pointer: Path) -> str | None:
             return os.readlink(pointer).rstrip("/")
         if not pointer.is_file() or pointer.stat().st_size > BYTES_MAX:
             return None
-        return pointer.read_text(encoding="utf-8")
+        return read_regular(pointer).decode()
     except (FileNotFoundError, UnicodeDecodeError):
         return None
 
@@ -78,7 +79,7 @@ def _keep(folder: Path, name: str, content: str) -> None:
     for number in range(1, 1000):
         place = folder / (name if number == 1 else f"{name}.{number}")
         try:
-            if place.read_bytes() == content.encode():
+            if read_regular(place) == content.encode():
                 return
         except FileNotFoundError:
             write_atomically(place, content.encode())

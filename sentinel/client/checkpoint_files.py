@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.client.atomic_file import ensure_directory, fsync_directory, write_atomically
+from sentinel.client.regular_file import read_regular, regular
 from sentinel.client.strict_json import dumps, loads
 
 MANIFEST = "manifest.json"
@@ -44,7 +45,7 @@ def list_steps(folder: Path) -> list[int]:
 
 def digest_of(path: Path) -> str:
     """sha256 of a file, read in pieces."""
-    with path.open("rb") as file:
+    with open(path, "rb", opener=regular) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -102,7 +103,7 @@ def commit(here: Path, target: Path, manifest: Mapping[str, Any], may_commit: Ca
 def _move_aside(target: Path) -> None:
     """Make room for a checkpoint of this lineage: move one of an abandoned lineage into quarantine. Nothing is deleted."""
     try:
-        attempt = int(loads((target / MANIFEST).read_bytes())["attempt"])
+        attempt = int(loads(read_regular(target / MANIFEST))["attempt"])
     except (OSError, ValueError, KeyError, TypeError):
         attempt = 0
     try:
@@ -127,7 +128,7 @@ def open_checkpoint(path: Path, step: int, digest: str | None, *, every_byte: bo
     """The manifest of a checkpoint and its sha256. `digest`: what that must be; None: whatever stands there. `every_byte`:
     compare all contents too, and not the sizes alone. Raises NotWhole."""
     try:
-        text = (path / MANIFEST).read_bytes()
+        text = read_regular(path / MANIFEST)
         manifest = loads(text)
     except (OSError, ValueError) as error:
         raise NotWhole(f"{path / MANIFEST}: cannot be read ({error})") from None

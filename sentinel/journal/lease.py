@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.regular_file import read_regular
 from sentinel.client.run_layout import LEASE_NAME, LOCK_NAME
 from sentinel.client.strict_json import as_float, dumps, loads
 from sentinel.errors import AlreadySupervised, Fenced, RetryLater, UsageError
@@ -178,7 +179,7 @@ class Lease:
 def read_lease(run_dir: Path) -> LeaseRecord | None:
     """What stands in lease.json; None when there is none or it cannot be read as one, which proves nothing about anybody."""
     try:
-        return _parse((run_dir / LEASE_NAME).read_bytes())
+        return _parse(read_regular(run_dir / LEASE_NAME))
     except OSError:
         return None
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.regular_file import read_regular
 from sentinel.client.run_layout import RUN_FILE_NAME
 from sentinel.client.strict_json import dumps, loads
 from sentinel.errors import UsageError
@@ -143,7 +144,7 @@ def read_run_file(run_dir: Path) -> RunFile:
 
 def _read_plain(path: Path) -> dict[str, Any] | None:
     try:
-        plain = loads(path.read_bytes())
+        plain = loads(read_regular(path))
     except FileNotFoundError:
         return None
     except NotADirectoryError:

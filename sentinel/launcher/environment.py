@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sentinel.client.regular_file import read_regular
 from sentinel.client.strict_json import loads
 from sentinel.launcher.contract import Launcher
 from sentinel.launcher.interpreter import Interpreter, ask_interpreter, find_interpreter
@@ -115,7 +116,7 @@ def digest_of(named: Named) -> str:
 def read_recorded(files: AttemptFiles) -> Environment | None:
     """What stands in the attempt's spec.json; None when it was not written, or says nothing of it."""
     try:
-        raw = loads(files.spec.read_bytes())
+        raw = loads(read_regular(files.spec))
         recorded = raw["environment"]
         parts = {name: None if recorded[name] is None else _pairs(recorded[name]) for name in PARTS}
         named = recorded["interpreter"]

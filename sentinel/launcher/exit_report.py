@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.regular_file import read_regular, regular
 from sentinel.client.strict_json import dumps, loads, printable
 from sentinel.launcher.torchrun_table import NO_TABLE, TAIL_BYTES, FailureTable, parse_failure_table
 from sentinel.model.attempts import EXIT_FINISHED, EXIT_STOPPED, ExitReport, ExitSource, RankExit
@@ -118,7 +119,7 @@ def read_records(files: AttemptFiles) -> dict[int, Mapping[str, Any]]:
 
 def read_table(files: AttemptFiles) -> FailureTable:
     try:
-        with open(files.launcher_err, "rb") as file:
+        with open(files.launcher_err, "rb", opener=regular) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
             return parse_failure_table(file.read(TAIL_BYTES).decode("utf-8", "replace"))
     except OSError:
@@ -128,7 +129,7 @@ def read_table(files: AttemptFiles) -> FailureTable:
 def read_object(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     """A JSON object from a file; None when it is absent or not (yet) one. Other failures to read are OSErrors."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=regular) as file:
             value = loads(file.read())
     except (FileNotFoundError, ValueError):
         return None
@@ -154,7 +155,7 @@ def write_report(files: AttemptFiles, report: ExitReport, start_failure: StartFa
 def read_report(files: AttemptFiles) -> ExitReport | None:
     """exit.json, None when there is none. Raises OSError, or ValueError naming the file when it is not one of ours."""
     try:
-        value = loads(files.exit.read_bytes())
+        value = loads(read_regular(files.exit))
         return ExitReport(
             command_status=_number(value["command_status"]),
             ranks=tuple(_read_rank(rank) for rank in value["ranks"]),

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from sentinel.client.regular_file import read_regular
 from sentinel.errors import GiveUp, RetryLater
 from sentinel.launcher.attempt_view import KeeperRecord, find_orphans, find_ranks, read_keeper, read_view
 from sentinel.launcher.exit_report import Evidence, build_report, read_records, read_start_failure, read_table, write_report
@@ -96,7 +97,7 @@ class LocalLauncher:
             outcome = f"it left with {starter.wait(START_WAIT_S)}"
         view = read_view(files)
         if isinstance(view, NotStarted):
-            tail = log.read_text("utf-8", "replace")[-_ERROR_TAIL_CHARS:].strip() or "empty"
+            tail = read_regular(log).decode("utf-8", "replace")[-_ERROR_TAIL_CHARS:].strip() or "empty"
             raise RetryLater(f"the keeper of attempt {files.attempt} did not come up: {outcome}; {log}: {tail}", RETRY_IN_S)
         return view
 

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import attempts_folder
 
 CAP_BYTES = 128 << 20
@@ -46,7 +47,7 @@ class LogCap:
                     self._cut(path)
 
     def _cut(self, path: Path) -> None:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=regular) as file:
             size = os.fstat(file.fileno()).st_size
             head, tail = path.with_name(f"{path.name}.head"), path.with_name(f"{path.name}.tail")
             with contextlib.suppress(OSError):  # no room for copies: what matters then is the room

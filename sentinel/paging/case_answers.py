@@ -7,6 +7,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import RUN_FILE_NAME
 from sentinel.client.strict_json import loads
 from sentinel.errors import SentinelError
@@ -76,7 +77,7 @@ def _start_again(run_dir: Path, run: str, state: RunState) -> str:
 def _policy_word(run_dir: Path) -> str:
     """The policy as `--policy` takes it; empty where run.json does not say."""
     try:
-        with (run_dir / RUN_FILE_NAME).open("rb") as file:
+        with open(run_dir / RUN_FILE_NAME, "rb", opener=regular) as file:
             policy = loads(file.read(RUN_FILE_BYTES_MAX))["policy"]
         path, name = str(policy["path"]), str(policy["name"])
     except (OSError, ValueError, KeyError, TypeError):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import STANDINGS_NAME
 from sentinel.client.strict_json import as_float, dumps, loads, printable
 from sentinel.engine import Engine
@@ -87,7 +88,7 @@ NO_STANDINGS = DetectorStandings(missing=f"no supervisor has written {STANDINGS_
 def read_standings(run_dir: Path) -> DetectorStandings:
     """What the supervisor wrote last. `missing` says so of a file that is not there, damaged or of another version."""
     try:
-        with (run_dir / STANDINGS_NAME).open("rb") as file:
+        with open(run_dir / STANDINGS_NAME, "rb", opener=regular) as file:
             raw = loads(file.read(BYTES_MAX))
         if raw["v"] != VERSION:
             why = f"{STANDINGS_NAME} is of version {raw['v']!r}, this sentinel reads version {VERSION}"

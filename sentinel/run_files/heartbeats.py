@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sentinel.client.regular_file import regular
 from sentinel.client.strict_json import loads
 from sentinel.clock import SystemClock
 from sentinel.run_files.attempt_files import AttemptFiles, rank_files
@@ -73,7 +74,7 @@ class RankBeats:
     def _read(self, rank: int, file: os.DirEntry[str], wall_s: float) -> None:
         try:
             written_ns = file.stat().st_mtime_ns  # as it was seen before the content is read: what comes later is read again
-            with open(file.path, "rb") as beat:
+            with open(file.path, "rb", opener=regular) as beat:
                 content = beat.read(BEAT_BYTES_MAX)
             self._known[rank] = (written_ns, _read(rank, content, max(0.0, wall_s - written_ns / 1e9)))
         except (OSError, ValueError):

@@ -14,6 +14,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
+from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import stream_path
 from sentinel.model.readings import Receipt, StepReading
 from sentinel.run_files.stream_lines import parse_line, parse_object
@@ -62,7 +63,7 @@ def read_tokens_per_sample(run_dir: Path, attempt: int) -> float | None:
 
 
 def _first_line(run_dir: Path, attempt: int) -> bytes:
-    with open(stream_path(run_dir, attempt), "rb") as file:
+    with open(stream_path(run_dir, attempt), "rb", opener=regular) as file:
         return file.readline(LINE_BYTES_MAX)
 
 
@@ -101,7 +102,7 @@ def lines_backwards(path: Path, bytes_max: int, block_bytes: int = PIECE_BYTES) 
     """The file's whole lines in blocks of lines, the last block first, of each block the oldest line first; ends early when the
     file cannot be read."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=regular) as file:
             end = file.seek(0, os.SEEK_END)
             rest = b""  # the tail of a line whose beginning lies in the block before
             while end > 0 and bytes_max > 0 and len(rest) <= LINE_BYTES_MAX:
@@ -132,7 +133,7 @@ def read_steps(run_dir: Path, attempt: int, first: int, last: int, wanted: Wante
     """The step lines first..last by rising step, from `first` on as far as `bytes_max` reaches."""
     found: list[Row] = []
     try:
-        with stream_path(run_dir, attempt).open("rb") as file:
+        with open(stream_path(run_dir, attempt), "rb", opener=regular) as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(_offset_of(file, size, first))
             for line in _lines(file, bytes_max):
@@ -151,7 +152,7 @@ def read_thinned(run_dir: Path, attempt: int, wanted: Wanted, bytes_max: int = S
     """The whole attempt, of a long one evenly spaced pieces; and which share of the stream that is."""
     found: list[Row] = []
     try:
-        with stream_path(run_dir, attempt).open("rb") as file:
+        with open(stream_path(run_dir, attempt), "rb", opener=regular) as file:
             size = os.fstat(file.fileno()).st_size
             pieces = PIECES if size > bytes_max else 1
             for piece in range(pieces):
@@ -261,7 +262,7 @@ class StreamPieces:
 
     def _read(self, bytes_max: int) -> tuple[bytes, int, bool]:
         try:
-            with self.path.open("rb") as file:
+            with open(self.path, "rb", opener=regular) as file:
                 size = os.fstat(file.fileno()).st_size
                 is_anew = size < self.taken
                 if is_anew:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
+from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import attempt_folder
 from sentinel.model.readings import Heartbeat, Phase, Reading
 from sentinel.run_files.attempt_files import rank_files
@@ -82,7 +83,7 @@ class Heartbeats:
 
 def _read_whole(path: str) -> bytes:
     """Raises ValueError where a writer was at it between two looks."""
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=regular) as file:
         content = file.read(FILE_BYTES_MAX)
         file.seek(0)
         if file.read(FILE_BYTES_MAX) != content:

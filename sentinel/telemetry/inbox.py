@@ -17,6 +17,7 @@ from typing import Any
 
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.overrides import Overrides, OverridesError
+from sentinel.client.regular_file import NotRegular, regular
 from sentinel.client.run_layout import INBOX
 from sentinel.client.settings import SETTINGS, to_json
 from sentinel.client.strict_json import dumps, loads
@@ -88,6 +89,8 @@ class Inbox:
                 out.append(self._read(path))
             except FileNotFoundError:
                 continue  # withdrawn
+            except NotRegular as error:
+                out += [*self._health.regained(), *self._health.remark(f"{path}: {error.strerror}, and so no request")]
             except OSError as error:
                 self._is_blind = True
                 return [*out, *self._health.lost(describe_os_error(error, path))]
@@ -100,7 +103,7 @@ class Inbox:
         return out
 
     def _read(self, path: Path) -> RequestReading:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=regular) as file:
             raw = loads(file.read(BYTES_MAX))
         if not isinstance(raw, dict) or not all(isinstance(raw.get(key), str) for key in ("id", "by", "ask")):
             raise Unreadable("it has no id, by and ask")

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from sentinel.client.regular_file import read_regular
 from sentinel.client.strict_json import as_float
 from sentinel.errors import UsageError
 from sentinel.model.readings import StepReading
@@ -51,7 +52,7 @@ def rows_of_document(path: Path) -> list[Row] | None:
             "lines of a copy, as in: jq -c '.[]'"
         )
     try:
-        document = json.loads(path.read_bytes())
+        document = json.loads(read_regular(path, DOCUMENT_BYTES_MAX))
     except (ValueError, RecursionError):
         return None
     if isinstance(document, list):

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import CHECKPOINTS, spec_path, stream_path
 from sentinel.model.readings import StepReading
 from sentinel.run_files.stream import lines_backwards, read_receipt
@@ -144,7 +145,7 @@ def _step_of(line: bytes) -> int | None:
 def _read_object(path: Path) -> dict[str, object]:
     """A small JSON file's object; empty when it is missing, damaged or too large to be one of ours."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=regular) as file:
             data = file.read(JSON_FILE_BYTES_MAX)
         return parse_object(data)
     except (OSError, ValueError):

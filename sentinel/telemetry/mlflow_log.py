@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sentinel.client.regular_file import regular
 from sentinel.model.readings import StepReading
 from sentinel.run_files.stream_lines import LARGEST_INT
 from sentinel.telemetry.joined_steps import JoinedSteps
@@ -91,7 +92,7 @@ class MlflowLog(NotedLog):
 
     def _read(self, one: _MetricFile) -> None:
         try:
-            with one.path.open("rb") as file:
+            with open(one.path, "rb", opener=regular) as file:
                 file.seek(one.offset)
                 block = file.read(READ_BYTES)
         except FileNotFoundError:  # deleted by somebody; the others go on

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import samples_path, stream_path
 from sentinel.client.strict_json import as_float
 from sentinel.errors import GiveUp
@@ -31,7 +32,7 @@ def read_samples(run_dir: Path, attempt: int) -> tuple[SampleSeen, ...]:
     path = samples_path(run_dir, attempt)
     found: list[SampleSeen] = []
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=regular) as file:
             for number in range(1, LINES_MAX + 1):
                 line = file.readline(LINE_BYTES_MAX)
                 if not line:

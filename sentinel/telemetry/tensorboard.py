@@ -12,6 +12,7 @@ import os
 import re
 from pathlib import Path
 
+from sentinel.client.regular_file import regular
 from sentinel.model.readings import StepReading
 from sentinel.run_files.stream_lines import LARGEST_INT
 from sentinel.telemetry.event_records import (
@@ -71,7 +72,7 @@ class EventFile:
 
     def poll(self) -> list[Scalar]:
         """The scalars of the next block. OSError when the file cannot be read."""
-        with self.path.open("rb") as file:
+        with open(self.path, "rb", opener=regular) as file:
             size = os.fstat(file.fileno()).st_size
             if size < self._size:
                 self._offset, self._lost = 0, False

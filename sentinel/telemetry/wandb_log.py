@@ -18,6 +18,7 @@ import zlib
 from contextlib import suppress
 from pathlib import Path
 
+from sentinel.client.regular_file import regular
 from sentinel.client.strict_json import as_float
 from sentinel.model.readings import StepReading
 from sentinel.run_files.stream_lines import whole_number
@@ -58,7 +59,7 @@ class WandbLog(NotedLog):
 
     def poll(self, now_s: float) -> list[StepReading]:
         del now_s
-        with self.path.open("rb") as file:
+        with open(self.path, "rb", opener=regular) as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(self._offset)
             data = file.read(READ_BYTES)

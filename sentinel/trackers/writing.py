@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.regular_file import read_regular
 from sentinel.client.run_layout import stream_path
 from sentinel.client.strict_json import dumps, loads
 from sentinel.journal.run_file import find_run_file
@@ -220,7 +221,7 @@ def _incident_line(incident: Incident) -> str:
 def _recall(path: Path) -> dict[int, Reached]:
     """What the file says; nothing where it cannot be read: then everything is written once more, into the same runs."""
     with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-        noted = loads(path.read_bytes())
+        noted = loads(read_regular(path))
         if noted["v"] == VERSION:
             return {
                 int(number): Reached(int(taken), int(step), bool(is_over), str(told))

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from sentinel.client.regular_file import read_regular
 from sentinel.trainers.profile import PATTERN_STEP, Checkpoints
 
 SETTLED_S = 2.0  # a checkpoint without files that tell is complete when nothing of it changed for so long
@@ -78,7 +79,7 @@ def _tracked_step(places: Checkpoints, root: Path) -> int:
     if places.tracker is None:
         return -1
     try:
-        text = (root / places.tracker.file).read_text(encoding="utf-8", errors="replace").strip()
+        text = read_regular(root / places.tracker.file).decode("utf-8", "replace").strip()
     except OSError:
         return -1
     before, _, after = places.tracker.text.partition("{step}")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sentinel.checkpoints.files import MANIFEST
+from sentinel.client.regular_file import read_regular
 from sentinel.client.run_layout import attempts_folder, stream_path
 from sentinel.client.strict_json import loads
 from sentinel.errors import GiveUp, UsageError
@@ -93,7 +94,7 @@ def _died_s(run_dir: Path, attempt: int) -> float:
 
 def _path_of(run_dir: Path, step: int) -> str:
     """Where the trainer finds the sealed checkpoint of this step."""
-    return str(loads((sealed_path(run_dir, step) / MANIFEST).read_bytes())["sealed"]["path"])
+    return str(loads(read_regular(sealed_path(run_dir, step) / MANIFEST))["sealed"]["path"])
 
 
 def check_command(profile: TrainerProfile, command: Sequence[str], cwd: str) -> None:

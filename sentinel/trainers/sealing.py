@@ -20,6 +20,7 @@ from pathlib import Path
 from sentinel.checkpoints.files import MANIFEST, list_checkpoints
 from sentinel.checkpoints.pruning import prune_checkpoint
 from sentinel.client.atomic_file import ensure_directory, fsync_directory, write_atomically
+from sentinel.client.regular_file import read_regular, regular
 from sentinel.client.run_layout import CHECKPOINTS
 from sentinel.client.strict_json import dumps, loads
 from sentinel.trainers.found import ASIDE, Found, read_signature
@@ -61,7 +62,7 @@ def seal_new(
 def is_sealed(run_dir: Path, found: Found) -> bool:
     """Whether this very state of the trainer's files is sealed."""
     try:
-        manifest = loads((sealed_path(run_dir, found.step) / MANIFEST).read_bytes())
+        manifest = loads(read_regular(sealed_path(run_dir, found.step) / MANIFEST))
         return bool(manifest["sealed"]["signature"] == signature_to_json(found))
     except (OSError, ValueError, KeyError, TypeError):
         return False
@@ -91,7 +92,7 @@ def drop_old(run_dir: Path, places: Checkpoints, there: Iterable[Found]) -> list
 
 def _is_ours(path: Path) -> bool:
     try:
-        return "sealed" in loads((path / MANIFEST).read_bytes())
+        return "sealed" in loads(read_regular(path / MANIFEST))
     except (OSError, ValueError, TypeError):
         return False
 
@@ -145,7 +146,7 @@ def _bring(source: Path, target: Path, may_link: bool) -> str:
         except OSError as error:
             if error.errno not in _NO_LINK:
                 raise
-    with open(source, "rb") as here, open(target, "wb") as there:
+    with open(source, "rb", opener=regular) as here, open(target, "wb") as there:
         try:
             fcntl.ioctl(there, _FICLONE, here.fileno())
             how = "reflink"
@@ -163,7 +164,7 @@ def _bring(source: Path, target: Path, may_link: bool) -> str:
 
 def _digest(path: Path) -> str:
     """SHA-256. What was read is dropped from the page cache again: training needs the memory more."""
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=regular) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     return digest
@@ -173,7 +174,7 @@ def put_back(run_dir: Path, places: Checkpoints, step: int) -> Path:
     """Make sure that the trainer finds the checkpoint of this step as it was sealed; its path. What lies in that place and is
     another is moved aside. Raises OSError, or ValueError where nothing of that step is sealed."""
     sealed = sealed_path(run_dir, step)
-    manifest = loads((sealed / MANIFEST).read_bytes())
+    manifest = loads(read_regular(sealed / MANIFEST))
     if not isinstance(manifest, dict) or "sealed" not in manifest:
         raise ValueError(f"{sealed}: not sealed by Sentinel")
     target = Path(manifest["sealed"]["path"])

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.regular_file import read_regular
 from sentinel.client.run_layout import attempt_folder
 from sentinel.client.strict_json import dumps, loads
 from sentinel.model.readings import StepReading
@@ -155,7 +156,7 @@ def write_counts(run_dir: Path, attempt: int, counts: Mapping[str, int]) -> None
 
 def read_counts(run_dir: Path, attempt: int) -> dict[str, int]:
     try:
-        return dict(loads((attempt_folder(run_dir, attempt) / COUNTS_NAME).read_bytes()))
+        return dict(loads(read_regular(attempt_folder(run_dir, attempt) / COUNTS_NAME)))
     except (OSError, ValueError, TypeError):
         return {}
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sentinel.client.regular_file import read_regular
 from sentinel.client.run_layout import spec_path
 from sentinel.client.strict_json import loads
 from sentinel.trainers.profile import TrainerProfile, as_document
@@ -40,7 +41,7 @@ class TrainerSpec:
 
 def read_trainer_spec(run_dir: Path, attempt: int) -> TrainerSpec | None:
     """Of an attempt; None where it was started without a profile. Raises OSError, ValueError."""
-    raw = loads(spec_path(run_dir, attempt).read_bytes())
+    raw = loads(read_regular(spec_path(run_dir, attempt)))
     plain = raw.get("trainer")
     if plain is None:
         return None

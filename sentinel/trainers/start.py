@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.regular_file import read_regular
 from sentinel.client.run_layout import attempt_folder, rank_file, spec_path
 from sentinel.client.strict_json import dumps, loads
 from sentinel.run_files.attempt_files import FOLLOWER_VARIABLE
@@ -66,7 +67,7 @@ def _note_before(run_dir: Path, places: Checkpoints, root: Path) -> None:
 def read_before(run_dir: Path) -> frozenset[str]:
     """Keys of the checkpoints that lay in the trainer's folder before the run began, and are none of this run."""
     try:
-        return frozenset(loads((run_dir / BEFORE_NAME).read_bytes())["checkpoints"])
+        return frozenset(loads(read_regular(run_dir / BEFORE_NAME))["checkpoints"])
     except (OSError, ValueError, KeyError, TypeError):
         return frozenset()
 
@@ -90,7 +91,7 @@ def _mend_tracker(places: Checkpoints, root: Path, step: int | None) -> list[str
         moved = move_aside(tracker, root, "trackers")
         return [f"{tracker.name} was moved to {moved}: the attempt starts from the beginning"]
     text = places.tracker.text.replace("{step}", str(step))
-    if tracker.exists() and tracker.read_text(encoding="utf-8", errors="replace").strip() == text:
+    if tracker.exists() and read_regular(tracker).decode("utf-8", "replace").strip() == text:
         return []
     write_atomically(tracker, text.encode())
     return [f"{tracker.name} now names {text}"]

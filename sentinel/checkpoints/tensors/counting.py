@@ -23,6 +23,7 @@ from sentinel.checkpoints.tensors.safetensors_file import read_safetensors
 from sentinel.checkpoints.tensors.sharded import Layout, read_layout, read_sharded
 from sentinel.checkpoints.tensors.stretches import Count, Stretch, Tally, Unreadable, begin_count, shown
 from sentinel.checkpoints.tensors.torch_zip import read_torch_zip
+from sentinel.client.regular_file import regular
 from sentinel.model.records import BadTensor, SavedValues
 
 METADATA = ".metadata"
@@ -51,7 +52,7 @@ class Counting:
     def begin(self, name: str, size: int) -> Count:
         """Where the numbers of a file lie; an empty count where there are none or where they cannot be found. Never raises."""
         try:
-            with open(self._folder / name, "rb") as file:
+            with open(self._folder / name, "rb", opener=regular) as file:
                 stretches, why = self._stretches(PurePosixPath(name), file, size)
                 count = begin_count(stretches, size)
         except Unreadable as error:
@@ -127,7 +128,7 @@ class Counting:
         if str(name) not in self._names:
             return "the manifest lists no .metadata beside it"
         try:
-            with open(self._folder / name, "rb") as file:
+            with open(self._folder / name, "rb", opener=regular) as file:
                 return read_layout(file.read(PICKLE_BYTES_MAX + 1))
         except Unreadable as error:
             return str(error)

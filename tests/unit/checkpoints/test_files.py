@@ -3,7 +3,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -143,7 +143,7 @@ def test_no_readable_manifest_is_a_reason_and_no_exception(tmp_path: Path, conte
 def test_what_cannot_be_read_now_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, number: int) -> None:
     folder = save(tmp_path, 5)
 
-    def fails(path: Path, mode: str) -> BinaryIO:
+    def fails(path: Path, mode: str, **how: Any) -> BinaryIO:
         if path.name == file:
             raise OSError(number, os.strerror(number), str(path))
         return open(path, "rb")

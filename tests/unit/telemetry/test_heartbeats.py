@@ -116,6 +116,6 @@ def test_a_beat_that_changes_while_it_is_read_is_read_again(world, beats, monkey
         def read(self, *_: object) -> bytes:
             return torn.pop(0) if torn else path.read_bytes()
 
-    monkeypatch.setattr(heartbeats, "open", lambda *_: Torn(), raising=False)
+    monkeypatch.setattr(heartbeats, "open", lambda *_, **how: Torn(), raising=False)
     assert beats.poll(1.0) == []
     assert beats.poll(1.01) == [Heartbeat(1, 0, 3, "forward", 1.0, host="a")]

@@ -1,0 +1,41 @@
+"""Reading files that somebody else put where they lie. Standard library only.
+
+A FIFO, a device or a socket under the name of a file never answers, or never ends: whoever opens it waits for ever, and a
+supervisor that waits repairs nothing. So every file of a run directory or of a checkpoint is opened through here.
+
+    with open(path, "rb", opener=regular) as file: ...
+    text = read_regular(path)
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+READ_BYTES_MAX = 64 << 20  # of a small file that is read whole; what is larger is none
+
+
+class NotRegular(OSError):
+    """It is there, and is no file that could be read."""
+
+
+def regular(path: str, flags: int) -> int:
+    """An `opener` for `open`. Raises NotRegular for what is neither a regular file nor a directory. A link is followed."""
+    handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)  # a regular file is never non-blocking
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return handle
+    os.close(handle)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    raise NotRegular(0, f"is {'a FIFO' if stat.S_ISFIFO(mode) else 'a device'}, not a regular file", path)
+
+
+def read_regular(path: str | os.PathLike[str], bytes_max: int = READ_BYTES_MAX) -> bytes:
+    """The whole file. Raises OSError; NotRegular also for one larger than `bytes_max`."""
+    with open(path, "rb", opener=regular) as file:
+        data = file.read(bytes_max + 1)
+    if len(data) > bytes_max:
+        raise NotRegular(0, f"is larger than {bytes_max} bytes", os.fspath(path))
+    return data
