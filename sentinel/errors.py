@@ -66,6 +66,10 @@ class JournalError(SentinelError):
     """The journal cannot be written or read; names the file and the remedy. Nothing unacknowledged may be acted upon."""
 
 
+class JournalEmpty(JournalError):
+    """The journal's file has no tables: it was never written, or was emptied."""
+
+
 class JournalBlocked(JournalError):
     """The journal cannot be written now (a full disk, a failing server), and may be again when that has passed."""
 

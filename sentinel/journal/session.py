@@ -6,10 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from sentinel.client.run_layout import JOURNAL_NAME, RUN_FILE_NAME
-from sentinel.errors import RetryLater, UsageError
+from sentinel.client.run_layout import JOURNAL_NAME
+from sentinel.errors import JournalEmpty, JournalError, RetryLater, UsageError
 from sentinel.journal.codec import UNKNOWN_FACT
 from sentinel.journal.lease import Lease, RunLock
+from sentinel.journal.lost_history import refuse_lost_end
 from sentinel.journal.store import Journal
 from sentinel.model.facts import Noted
 
@@ -47,14 +48,16 @@ def take_run(run_dir: Path) -> RunSession:
     """Become the supervisor of `run_dir`, which must exist.
 
     Raises:
-        AlreadySupervised, UsageError: see `RunLock.acquire` and `refuse_newer`; nothing was claimed.
+        AlreadySupervised, UsageError: see `RunLock.acquire`, `refuse_newer` and `lost_history`; nothing was claimed.
         JournalError: the journal cannot be opened.
         RetryLater: the lease could not be written.
     """
     lock = RunLock.acquire(run_dir)
     try:
+        _refuse_lost_end_unopened(run_dir)
         journal = Journal.open(run_dir / JOURNAL_NAME)
         try:
+            refuse_lost_end(run_dir, journal)
             refuse_newer(journal)
             return RunSession(lock, journal, Lease.publish(lock, journal.claim_epoch()))
         except BaseException:
@@ -63,6 +66,20 @@ def take_run(run_dir: Path) -> RunSession:
     except BaseException:
         lock.release()
         raise
+
+
+def _refuse_lost_end_unopened(run_dir: Path) -> None:
+    """Look before the journal is opened for writing: that folds sentinel.db-wal and deletes it, and with it what could be saved
+    of a damaged one. What cannot be looked at so (a write that was cut short) is looked at after it was mended."""
+    path = run_dir / JOURNAL_NAME
+    try:
+        with Journal.open(path, read_only=True) as journal:
+            refuse_lost_end(run_dir, journal)
+    except JournalEmpty:
+        refuse_lost_end(run_dir, None)
+    except JournalError:
+        if not path.exists():
+            refuse_lost_end(run_dir, None)
 
 
 def refuse_newer(journal: Journal) -> None:
@@ -76,14 +93,4 @@ def refuse_newer(journal: Journal) -> None:
             f"{journal.path}: {len(unknown)} of its facts cannot be understood, the first is entry {first.seq}: "
             f"{first.fact.reason}. Install the version that wrote them, or a later one, to go on with this run; "
             "`sentinel status` shows what this one can read"
-        )
-
-
-def refuse_lost_journal(run_dir: Path) -> None:
-    """Raises UsageError where a run has lost its journal: a new one would number the attempts anew, and act on checkpoints
-    of which it knows nothing."""
-    if (run_dir / RUN_FILE_NAME).exists() and not (run_dir / JOURNAL_NAME).exists():
-        raise UsageError(
-            f"{run_dir}: holds a run whose journal ({JOURNAL_NAME}) is gone, so what was done to it is unknown; restore it from "
-            "a copy, or choose another --run-dir"
         )

@@ -20,15 +20,18 @@ from pathlib import Path
 from typing import Literal
 
 from sentinel.client.atomic_file import fsync_directory
-from sentinel.errors import Fenced, JournalError
+from sentinel.errors import Fenced, JournalEmpty, JournalError
 from sentinel.filesystem import is_local
 from sentinel.journal.codec import decode_fact, encode_fact
+from sentinel.journal.lost_history import Chain, write_head
 from sentinel.journal.schema import MIGRATIONS, Migration, check_version, migrate
 from sentinel.journal.trouble import damaged, explained_errors
 from sentinel.model.facts import Entry, Fact
 
 _BUSY_S = 5.0  # a reader holds its lock for one page of rows; whoever holds it for seconds is no part of us
 _PAGE_ROWS = 2048
+
+_ROWS = "SELECT seq, at_s, epoch, kind, body FROM facts WHERE seq > ?"
 
 _NO_RIGHTS = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 
@@ -43,6 +46,7 @@ class Journal:
         self._connection = connection
         self._read_only = read_only
         self._file = path.stat()
+        self._chain = Chain()
         self.path = path
 
     @classmethod
@@ -100,8 +104,11 @@ class Journal:
             if stored > epoch:
                 raise Fenced(f"{self.path}: supervisor epoch {stored} took this run over from epoch {epoch}, which must leave")
             assert stored == epoch, f"epoch {epoch} was never claimed, the journal stands at {stored}"
+            self._chain = self._chained_to_end()  # before ours: a supervisor that was taken over may have written since
             sql = "INSERT INTO facts (at_s, epoch, kind, body) VALUES (?, ?, ?, ?)"
             seqs = [connection.execute(sql, row).lastrowid or 0 for row in rows]
+        self._chain = self._chain.extended((seq, *row) for seq, row in zip(seqs, rows, strict=True))
+        write_head(self.path.parent, self._chain)
         return tuple(Entry(seq, at_s, epoch, fact) for seq, fact in zip(seqs, facts, strict=True))
 
     def claim_epoch(self) -> int:
@@ -117,7 +124,7 @@ class Journal:
         Raises:
             JournalError: an entry is damaged; names its number.
         """
-        sql = "SELECT seq, at_s, epoch, kind, body FROM facts WHERE seq > ? ORDER BY seq LIMIT ?"
+        sql = f"{_ROWS} ORDER BY seq LIMIT ?"
         while True:
             with explained_errors(self.path, "read the journal", read_only=self._read_only):
                 rows = self._connection.execute(sql, (after_seq, _PAGE_ROWS)).fetchall()
@@ -138,6 +145,11 @@ class Journal:
         with explained_errors(self.path, "read the journal", read_only=self._read_only):
             return self._epoch()
 
+    def chain(self, up_to: int) -> Chain:
+        """The number and digest of the entries up to number `up_to`, fewer where the journal holds fewer."""
+        with explained_errors(self.path, "read the journal", read_only=self._read_only):
+            return Chain().extended(self._connection.execute(f"{_ROWS} AND seq <= ? ORDER BY seq", (0, up_to)))
+
     def close(self) -> None:
         self._connection.close()
 
@@ -146,6 +158,9 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _chained_to_end(self) -> Chain:
+        return self._chain.extended(self._connection.execute(f"{_ROWS} ORDER BY seq", (self._chain.seq,)))
 
     def _epoch(self) -> int:
         row = self._connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
@@ -201,7 +216,7 @@ def _connect_reader(path: Path, busy_s: float, migrations: tuple[Migration, ...]
         return connection
     connection.close()
     if version == 0:
-        raise JournalError(f"{path}: the journal is still empty; look again when `sentinel run` has started")
+        raise JournalEmpty(f"{path}: the journal is still empty; look again when `sentinel run` has started")
     raise JournalError(
         f"{path}: written by an older sentinel (schema {version}, this one reads {len(migrations)}); "
         "`sentinel run` brings it up to date, or look at it with the version that wrote it"

@@ -24,8 +24,9 @@ from sentinel.clock import SystemClock
 from sentinel.engine import Engine
 from sentinel.errors import PolicyError, SentinelError, UsageError
 from sentinel.journal.answering import answering
+from sentinel.journal.lost_history import refuse_no_journal
 from sentinel.journal.run_file import read_run_file
-from sentinel.journal.session import RunSession, refuse_lost_journal, take_run
+from sentinel.journal.session import RunSession, take_run
 from sentinel.model import operator_requests as w
 from sentinel.model.actions import SendPage
 from sentinel.model.events import ActionFailed, Event
@@ -49,7 +50,7 @@ def answer_unattended(run_dir: Path, by: str, request: w.OperatorRequest, within
         AlreadySupervised: somebody has taken the run since; ask them.
         UsageError, JournalError, RetryLater: the run cannot be taken, or its journal not be written.
     """
-    refuse_lost_journal(run_dir)
+    refuse_no_journal(run_dir)
     with answering(run_dir), take_run(run_dir) as session:
         policy, unread = _load_policy(run_dir)
         engine = Engine(policy)

@@ -19,8 +19,9 @@ from sentinel.engine import Engine
 from sentinel.errors import AlreadySupervised, Fenced, JournalBlocked, JournalError, RetryLater, UsageError
 from sentinel.journal.answering import is_being_answered
 from sentinel.journal.lease import Lease
+from sentinel.journal.lost_history import refuse_no_journal
 from sentinel.journal.run_file import RunFile, declared_capabilities, ensure_run_dir, find_run_file, write_run_file
-from sentinel.journal.session import RunSession, refuse_lost_journal, take_run
+from sentinel.journal.session import RunSession, take_run
 from sentinel.launcher import registry as launchers
 from sentinel.launcher.checks import check_code
 from sentinel.metrics.exposition import exposition
@@ -127,7 +128,7 @@ def _watch(
     """Take the run and stay with it to its end. Raises JournalError when nothing can be written down any more, WasAway when it
     has to begin anew. `show`: called when the run is ours and there is something to show."""
     stops = outage.stops
-    refuse_lost_journal(run_dir)
+    refuse_no_journal(run_dir)
     with take_run(run_dir) as session:
         clock = SystemClock(session.journal.last_at_s())
         engine.restore(session.journal.read_entries())

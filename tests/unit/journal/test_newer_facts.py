@@ -1,6 +1,5 @@
 """Facts of a newer sentinel: who acts refuses a journal it only half understands."""
 
-
 from __future__ import annotations
 
 import sqlite3
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sentinel.client.run_layout import LEASE_NAME
+from sentinel.client.run_layout import HEAD_NAME, LEASE_NAME
 from sentinel.errors import UsageError
 from sentinel.journal.session import take_run
 from sentinel.journal.store import Journal
@@ -23,6 +22,7 @@ def test_an_older_sentinel_does_not_act_on_a_journal_it_only_half_understands(tm
     with sqlite3.connect(path, isolation_level=None) as connection:
         connection.execute("UPDATE facts SET kind = 'MoonPhaseSeen' WHERE seq = 2")
     connection.close()
+    (tmp_path / HEAD_NAME).unlink()  # the newer one would have written it for its own entry
     with pytest.raises(UsageError, match=r"1 of its facts .* entry 2: MoonPhaseSeen: no such fact .* Install the version"):
         take_run(tmp_path)
     with Journal.open(path, read_only=True) as journal:

@@ -26,8 +26,8 @@ from sentinel.errors import (
     UsageError,
     WatchLost,
 )
+from sentinel.journal.lost_history import refuse_no_journal
 from sentinel.journal.run_file import RunFile, write_run_file
-from sentinel.journal.session import refuse_lost_journal
 from sentinel.journal.trouble import explained_errors
 from sentinel.model.actions import KillAttempt
 from sentinel.model.capabilities import CAPABILITIES
@@ -157,12 +157,12 @@ def test_only_what_may_pass_is_waited_for(error: Exception, kind: type[Exception
 
 
 def test_a_run_that_lost_its_journal_is_not_begun_anew(tmp_path: Path) -> None:
-    refuse_lost_journal(tmp_path)
+    refuse_no_journal(tmp_path)
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(UsageError, match=r"whose journal .* is gone"):
-        refuse_lost_journal(tmp_path)
+        refuse_no_journal(tmp_path)
     (tmp_path / "sentinel.db").touch()
-    refuse_lost_journal(tmp_path)
+    refuse_no_journal(tmp_path)
 
 
 def test_who_answered_and_left_between_the_two_looks_is_taken_for_no_supervisor() -> None:

@@ -1,0 +1,152 @@
+"""A journal that has lost its end is refused: by its head, by the lease, by the folders of attempts."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sentinel.client.run_layout import HEAD_NAME, JOURNAL_NAME, LEASE_NAME, attempt_folder
+from sentinel.errors import JournalError, UsageError
+from sentinel.journal.session import take_run
+from sentinel.model.attempts import SettingsInForce
+from sentinel.model.facts import AttemptLaunched, Held
+
+WAL = JOURNAL_NAME + "-wal"
+
+
+def copied_live(run_dir: Path, copy: Path) -> Path:
+    """The directory of a run as a supervisor that was killed leaves it: its entries stand in the -wal file."""
+    run_dir.mkdir()
+    with take_run(run_dir) as session:
+        session.journal.append(1.0, [AttemptLaunched(1, None, SettingsInForce(), "first start")], session.epoch)
+        attempt_folder(run_dir, 1).mkdir(parents=True)
+        for number in range(20):
+            session.journal.append(2.0 + number, [Held(f"reason {number}")], session.epoch)
+        shutil.copytree(run_dir, copy)
+    assert (copy / WAL).stat().st_size > 0
+    return copy
+
+
+def lose_wal(run_dir: Path) -> None:
+    (run_dir / WAL).unlink()
+
+
+def empty_database(run_dir: Path) -> None:
+    (run_dir / JOURNAL_NAME).write_bytes(b"")
+    (run_dir / WAL).unlink()
+
+
+def lose_journal(run_dir: Path) -> None:
+    (run_dir / JOURNAL_NAME).unlink()
+    (run_dir / WAL).unlink()
+
+
+def cut_wal(run_dir: Path) -> None:
+    text = (run_dir / WAL).read_bytes()
+    (run_dir / WAL).write_bytes(text[: len(text) // 2])
+
+
+@pytest.mark.parametrize("damage", [lose_wal, empty_database, lose_journal, cut_wal])
+@pytest.mark.parametrize("kept", [(HEAD_NAME,), (LEASE_NAME,), ("attempts",), (HEAD_NAME, LEASE_NAME, "attempts")], ids=str)
+def test_a_journal_that_lost_its_end_is_refused(tmp_path: Path, damage: Callable[[Path], None], kept: tuple[str, ...]) -> None:
+    run_dir = copied_live(tmp_path / "run", tmp_path / "copy")
+    damage(run_dir)
+    if damage is cut_wal and HEAD_NAME not in kept:
+        pytest.skip("half a -wal still holds the epoch and the attempt: only the head tells")
+    for name in {HEAD_NAME, LEASE_NAME, "attempts"} - {*kept}:
+        shutil.rmtree(run_dir / name) if (run_dir / name).is_dir() else (run_dir / name).unlink()
+    before = {file.name: file.read_bytes() for file in run_dir.iterdir() if file.name in (WAL, LEASE_NAME, JOURNAL_NAME)}
+    with pytest.raises(UsageError, match=r"has lost entries: .* Nothing was touched"):
+        take_run(run_dir)
+    assert {name: (run_dir / name).read_bytes() for name in before} == before, "the evidence is kept"
+
+
+def test_what_was_lost_is_said(tmp_path: Path) -> None:
+    run_dir = copied_live(tmp_path / "run", tmp_path / "copy")
+    lose_wal(run_dir)
+    with pytest.raises(UsageError) as told:
+        take_run(run_dir)
+    for part in ("epoch 1, and the journal knows of none", "counts 21 entries, and the journal holds none", "attempt 1 has a"):
+        assert part in str(told.value)
+
+
+@given(where=st.floats(0, 1, exclude_max=True), mask=st.integers(1, 255))
+def test_a_flipped_byte_loses_nothing_without_a_word(tmp_path_factory: pytest.TempPathFactory, where: float, mask: int) -> None:
+    tmp_path = tmp_path_factory.mktemp("flip")
+    run_dir = copied_live(tmp_path / "run", tmp_path / "copy")
+    text = bytearray((run_dir / WAL).read_bytes())
+    text[int(where * len(text))] ^= mask
+    (run_dir / WAL).write_bytes(text)
+    try:
+        with take_run(run_dir) as session:
+            reasons = [entry.fact.reason for entry in session.journal.read_entries() if isinstance(entry.fact, Held)]
+    except (UsageError, JournalError):
+        return
+    assert reasons == [f"reason {number}" for number in range(20)]
+
+
+def test_a_whole_copy_is_taken_and_the_head_goes_on(tmp_path: Path) -> None:
+    run_dir = copied_live(tmp_path / "run", tmp_path / "copy")
+    for again in range(3):
+        with take_run(run_dir) as session:
+            assert session.epoch == 2 + again
+            session.journal.append(100.0 + again, [Held("again")], session.epoch)
+
+
+def test_a_head_that_lags_is_no_loss(tmp_path: Path) -> None:
+    run_dir = tmp_path
+    with take_run(run_dir) as session:
+        session.journal.append(1.0, [Held("a")], session.epoch)
+        old = (run_dir / HEAD_NAME).read_bytes()
+        session.journal.append(2.0, [Held("b")], session.epoch)
+    (run_dir / HEAD_NAME).write_bytes(old)
+    take_run(run_dir).close()
+
+
+def test_a_run_from_before_there_were_heads_is_taken_and_gets_one(tmp_path: Path) -> None:
+    with take_run(tmp_path) as session:
+        session.journal.append(1.0, [Held("a")], session.epoch)
+    (tmp_path / HEAD_NAME).unlink()
+    with take_run(tmp_path) as session:
+        session.journal.append(2.0, [Held("b")], session.epoch)
+    assert b'"seq"' in (tmp_path / HEAD_NAME).read_bytes()
+    take_run(tmp_path).close()
+
+
+def test_an_entry_that_was_changed_is_seen(tmp_path: Path) -> None:
+    with take_run(tmp_path) as session:
+        session.journal.append(1.0, [Held("a"), Held("b")], session.epoch)
+    with sqlite3.connect(tmp_path / JOURNAL_NAME, isolation_level=None) as connection:
+        connection.execute("UPDATE facts SET at_s = 0.5 WHERE seq = 1")
+    connection.close()
+    with pytest.raises(UsageError, match="entries up to number 2 are others than those"):
+        take_run(tmp_path)
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", b"[]", b"null", b'{"seq": "3", "digest": ""}', b"\xff" * 90])
+def test_a_head_that_cannot_be_read_is_refused_with_the_remedy(tmp_path: Path, text: bytes) -> None:
+    with take_run(tmp_path) as session:
+        session.journal.append(1.0, [Held("a")], session.epoch)
+    (tmp_path / HEAD_NAME).write_bytes(text)
+    with pytest.raises(UsageError, match=r"journal\.head: cannot be read .* delete journal\.head"):
+        take_run(tmp_path)
+    (tmp_path / HEAD_NAME).unlink()
+    take_run(tmp_path).close()
+
+
+def test_a_head_that_cannot_be_written_stops_nobody(tmp_path: Path) -> None:
+    (tmp_path / HEAD_NAME).mkdir()
+    (tmp_path / HEAD_NAME / "x").touch()
+    with pytest.raises(UsageError, match="cannot be read"):
+        take_run(tmp_path)
+    shutil.rmtree(tmp_path / HEAD_NAME)
+    with take_run(tmp_path) as session:
+        (tmp_path / HEAD_NAME).mkdir()
+        (tmp_path / HEAD_NAME / "x").touch()
+        assert session.journal.append(1.0, [Held("a")], session.epoch)
