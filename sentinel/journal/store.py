@@ -23,7 +23,7 @@ from sentinel.client.atomic_file import fsync_directory
 from sentinel.errors import Fenced, JournalEmpty, JournalError
 from sentinel.filesystem import is_local
 from sentinel.journal.codec import decode_fact, encode_fact
-from sentinel.journal.lost_history import Chain, write_head
+from sentinel.journal.head import Chain, write_head
 from sentinel.journal.schema import MIGRATIONS, Migration, check_version, migrate
 from sentinel.journal.trouble import damaged, explained_errors
 from sentinel.model.facts import Entry, Fact
