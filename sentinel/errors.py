@@ -70,6 +70,14 @@ class JournalEmpty(JournalError):
     """The journal's file has no tables: it was never written, or was emptied."""
 
 
+class LostHistory(JournalError):
+    """The run has gone on beyond what its journal holds; nothing was touched. `.missing`: by what that is seen, a line each."""
+
+    def __init__(self, message: str, missing: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.missing = missing
+
+
 class JournalBlocked(JournalError):
     """The journal cannot be written now (a full disk, a failing server), and may be again when that has passed."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,9 +11,9 @@ from sentinel.client.atomic_file import write_atomically
 from sentinel.client.regular_file import read_regular
 from sentinel.client.run_layout import HEAD_NAME, JOURNAL_NAME
 from sentinel.client.strict_json import dumps, loads
-from sentinel.errors import UsageError
+from sentinel.errors import LostHistory
 
-Row = tuple[object, ...]  # seq, at_s, epoch, kind, body
+Row = tuple[int, object, object, object, object]  # seq, at_s, epoch, kind, body: as they stand in the table
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,22 +23,24 @@ class Chain:
     seq: int = 0
     digest: str = ""
 
+    def with_row(self, row: Row) -> Chain:
+        text = f"{self.digest}\n{row!r}".encode("utf-8", "surrogatepass")
+        return Chain(row[0], hashlib.sha256(text).hexdigest())
+
     def extended(self, rows: Iterable[Row]) -> Chain:
-        seq, digest = self.seq, self.digest
+        chain = self
         for row in rows:
-            digest = hashlib.sha256(f"{digest}\n{row!r}".encode("utf-8", "surrogatepass")).hexdigest()
-            seq = row[0] if isinstance(row[0], int) else seq
-        return Chain(seq, digest)
+            chain = chain.with_row(row)
+        return chain
 
 
 def write_head(run_dir: Path, chain: Chain) -> None:
-    """Write journal.head. Where the disk refuses, the head lags until the next entry: that is no loss."""
-    with suppress(OSError):
-        write_atomically(run_dir / HEAD_NAME, dumps({"seq": chain.seq, "digest": chain.digest}).encode() + b"\n")
+    """Write journal.head durably. Raises OSError."""
+    write_atomically(run_dir / HEAD_NAME, dumps({"seq": chain.seq, "digest": chain.digest}).encode() + b"\n")
 
 
 def read_head(run_dir: Path) -> Chain | None:
-    """None where there is none: the run is older than this file, and gets one with its next entry."""
+    """None where there is none. Raises LostHistory for what cannot be read as one."""
     path = run_dir / HEAD_NAME
     try:
         plain = loads(read_regular(path))
@@ -49,8 +50,9 @@ def read_head(run_dir: Path) -> Chain | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(
-            f"{path}: cannot be read ({error}), so whether {JOURNAL_NAME} is whole is unknown; if you know that it is, delete "
-            f"{HEAD_NAME}: the next entry makes a new one"
+        raise LostHistory(
+            f"{path}: cannot be read ({error}), so whether {JOURNAL_NAME} is whole is unknown. Nothing was touched. "
+            f"`sentinel journal verify {run_dir}` says what is whole; `sentinel journal salvage {run_dir}` goes on from there",
+            (f"{HEAD_NAME} cannot be read ({error})",),
         ) from error
     return Chain(seq, digest)

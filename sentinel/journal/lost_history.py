@@ -13,65 +13,87 @@ import os
 from pathlib import Path
 
 from sentinel.client.run_layout import HEAD_NAME, JOURNAL_NAME, RUN_FILE_NAME, attempts_folder
-from sentinel.errors import UsageError
+from sentinel.errors import LostHistory
 from sentinel.journal.head import Chain, read_head
 from sentinel.journal.lease import read_lease
 from sentinel.journal.store import Journal
-from sentinel.model.facts import AttemptLaunched
+from sentinel.model.facts import AttemptLaunched, Fact, InspectionLaunched, JournalSalvaged
 
 
 def refuse_no_journal(run_dir: Path) -> None:
-    """Raises UsageError where the directory holds a run and no journal. Call it before a journal is opened, which makes one."""
+    """Raises LostHistory where the directory holds a run and no journal. Call it before a journal is opened, which makes one."""
     if (run_dir / RUN_FILE_NAME).exists() and not (run_dir / JOURNAL_NAME).exists():
-        raise UsageError(
+        raise LostHistory(
             f"{run_dir}: holds a run whose journal ({JOURNAL_NAME}) is gone, so what was done to it is unknown; restore it from "
-            "a copy, or choose another --run-dir"
+            f"a copy (`sentinel journal salvage {run_dir} --from COPY`), or choose another --run-dir",
+            (f"{JOURNAL_NAME} is gone",),
         )
 
 
 def refuse_lost_end(run_dir: Path, journal: Journal | None) -> None:
-    """Raises UsageError where the run has gone on beyond its journal, and says by what that is seen. `journal` None: its file
-    holds no table yet."""
-    missing = [*_beyond_epoch(run_dir, journal), *_beyond_head(run_dir, journal), *_beyond_attempts(run_dir, journal)]
+    """Raises LostHistory where the run has gone on beyond its journal, or an entry is not what was written, and says by what that
+    is seen. `journal` None: its file holds no table yet. Reads the whole journal."""
+    missing = find_changed(journal) or find_missing(run_dir, journal)
     if missing:
-        raise UsageError(
-            f"{run_dir}: its journal ({JOURNAL_NAME}) has lost entries: {'; '.join(missing)}. Nothing was touched: training and "
-            f"checkpoints are left as they are. Keep a copy of {JOURNAL_NAME} and {JOURNAL_NAME}-wal; then restore both from a "
-            "copy that was made together, or go on in another --run-dir"
+        raise LostHistory(
+            f"{run_dir}: its journal ({JOURNAL_NAME}) is not whole: {'; '.join(missing)}. Nothing was touched: training and "
+            f"checkpoints are left as they are. `sentinel journal verify {run_dir}` says what is whole; "
+            f"`sentinel journal salvage {run_dir}` keeps what is damaged aside and goes on from there",
+            tuple(missing),
         )
 
 
-def _beyond_epoch(run_dir: Path, journal: Journal | None) -> list[str]:
-    lease, known = read_lease(run_dir), journal.epoch() if journal else 0
-    if lease is None or lease.epoch <= known:
+def find_missing(run_dir: Path, journal: Journal | None) -> list[str]:
+    """By what it is seen that the run has gone on beyond its journal. Without reading every entry; right beside a living writer,
+    too: what may only lag is read first."""
+    lease, head, begun = read_lease(run_dir), read_head(run_dir), newest_attempt_folder(run_dir)
+    epoch = lease.epoch if lease is not None else 0
+    return [*_beyond_epoch(epoch, journal), *_beyond_head(head, journal), *_beyond_attempts(begun, journal)]
+
+
+def find_changed(journal: Journal | None) -> list[str]:
+    """The first entry that is not what was written. Reads every entry."""
+    first = journal.first_unchained() if journal is not None else None
+    return [] if first is None else [f"entry {first} is not the one that was written there"]
+
+
+def _beyond_epoch(epoch: int, journal: Journal | None) -> list[str]:
+    known = journal.epoch() if journal else 0
+    if epoch <= known:
         return []
-    return [f"lease.json was written by supervisor epoch {lease.epoch}, and the journal knows of {known or 'none'}"]
+    return [f"lease.json was written by supervisor epoch {epoch}, and the journal knows of {known or 'none'}"]
 
 
-def _beyond_head(run_dir: Path, journal: Journal | None) -> list[str]:
-    head = read_head(run_dir)
+def _beyond_head(head: Chain | None, journal: Journal | None) -> list[str]:
+    known = journal.end().seq if journal else 0
     if head is None:
-        return []
-    known = journal.chain(up_to=head.seq) if journal else Chain()
-    if known.seq < head.seq:
-        return [f"{HEAD_NAME} counts {head.seq} entries, and the journal holds {known.seq or 'none'}"]
-    if known.digest != head.digest:
+        is_lost = known > 0 and journal is not None and journal.is_chained
+        return [f"{HEAD_NAME} is gone, which says how many entries there were; the journal holds {known}"] if is_lost else []
+    if known < head.seq:
+        return [f"{HEAD_NAME} counts {head.seq} entries, and the journal holds {known or 'none'}"]
+    if journal is not None and journal.digest_of(head.seq) != head.digest:
         return [f"its entries up to number {head.seq} are others than those that {HEAD_NAME} was written for"]
     return []
 
 
-def _beyond_attempts(run_dir: Path, journal: Journal | None) -> list[str]:
-    begun = _newest_attempt_folder(run_dir)
+def _beyond_attempts(begun: int, journal: Journal | None) -> list[str]:
     if begun == 0:
         return []
-    facts = (entry.fact for entry in journal.read_entries()) if journal else ()
-    known = max((fact.attempt for fact in facts if isinstance(fact, AttemptLaunched)), default=0)
+    known = max((_used_up(entry.fact) for entry in journal.read_entries()), default=0) if journal else 0
     if begun <= known:
         return []
     return [f"attempt {begun} has a folder, and the newest that the journal knows is {known or 'none'}"]
 
 
-def _newest_attempt_folder(run_dir: Path) -> int:
+def _used_up(fact: Fact) -> int:
+    """The number of the newest attempt that there is, as far as the fact says; 0 where it says nothing of it."""
+    if isinstance(fact, AttemptLaunched | InspectionLaunched):
+        return fact.attempt
+    return fact.newest_attempt if isinstance(fact, JournalSalvaged) else 0
+
+
+def newest_attempt_folder(run_dir: Path) -> int:
+    """The highest number that a folder under attempts/ has, 0 without one."""
     try:
         names = os.listdir(attempts_folder(run_dir))
     except OSError:

@@ -3,17 +3,33 @@
 `MIGRATIONS[n]` leads from schema version n to n + 1; the version is SQLite's own `user_version`, so a step and its number
 are committed together and a supervisor killed between two steps continues where it stopped. A step that has shipped is
 never edited: append the next one. Version 0 is a file without tables (killed before its first step).
+
+Since version 2 the entries are a chain: `digest` is SHA-256 of the digest before and the entry (`head.Chain`).
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 
 from sentinel.errors import JournalError
+from sentinel.journal.head import Chain
 
 APPLICATION_ID = 0x53454E54  # "SENT": tells our file from any other SQLite database
 
-Migration = tuple[str, ...]
+ROWS = "SELECT seq, at_s, epoch, kind, body FROM facts WHERE seq > ? ORDER BY seq"
+READABLE = 1  # the oldest version whose entries are read as they are
+CHAINED = 2  # the version from which on entries are chained, and journal.head stands beside the file
+
+Migration = tuple[str | Callable[[sqlite3.Connection], None], ...]
+
+
+def _chain_what_is_there(connection: sqlite3.Connection) -> None:
+    chain = Chain()
+    for row in connection.execute(ROWS, (0,)).fetchall():
+        chain = chain.with_row(row)
+        connection.execute("UPDATE facts SET digest = ? WHERE seq = ?", (chain.digest, chain.seq))
+
 
 MIGRATIONS: tuple[Migration, ...] = (
     (
@@ -27,6 +43,7 @@ MIGRATIONS: tuple[Migration, ...] = (
         "INSERT INTO meta VALUES ('epoch', 0)",
         f"PRAGMA application_id = {APPLICATION_ID}",
     ),
+    ("ALTER TABLE facts ADD COLUMN digest TEXT NOT NULL DEFAULT ''", _chain_what_is_there),
 )
 
 
@@ -58,7 +75,7 @@ def migrate(connection: sqlite3.Connection, file: str, migrations: tuple[Migrati
         try:
             version = check_version(connection, file, migrations)  # somebody else may have been faster
             for statement in migrations[version] if version < len(migrations) else ():
-                connection.execute(statement)
+                connection.execute(statement) if isinstance(statement, str) else statement(connection)
             if version < len(migrations):
                 connection.execute(f"PRAGMA user_version = {version + 1}")
             connection.execute("COMMIT")

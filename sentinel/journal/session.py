@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sentinel.client.run_layout import JOURNAL_NAME
-from sentinel.errors import JournalEmpty, JournalError, RetryLater, UsageError
+from sentinel.errors import JournalEmpty, JournalError, LostHistory, RetryLater, UsageError
 from sentinel.journal.codec import UNKNOWN_FACT
 from sentinel.journal.lease import Lease, RunLock
 from sentinel.journal.lost_history import refuse_lost_end
 from sentinel.journal.store import Journal
-from sentinel.model.facts import Noted
+from sentinel.model.facts import JournalAdopted, Noted
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,8 @@ def take_run(run_dir: Path) -> RunSession:
     """Become the supervisor of `run_dir`, which must exist.
 
     Raises:
-        AlreadySupervised, UsageError: see `RunLock.acquire`, `refuse_newer` and `lost_history`; nothing was claimed.
+        AlreadySupervised, UsageError: see `RunLock.acquire` and `refuse_newer`; nothing was claimed.
+        LostHistory: see `lost_history`; nothing was claimed.
         JournalError: the journal cannot be opened.
         RetryLater: the lease could not be written.
     """
@@ -59,7 +60,10 @@ def take_run(run_dir: Path) -> RunSession:
         try:
             refuse_lost_end(run_dir, journal)
             refuse_newer(journal)
-            return RunSession(lock, journal, Lease.publish(lock, journal.claim_epoch()))
+            epoch = journal.claim_epoch()
+            if journal.adopted is not None:
+                journal.append(journal.last_at_s(), [JournalAdopted(journal.adopted.seq, journal.adopted.digest)], epoch)
+            return RunSession(lock, journal, Lease.publish(lock, epoch))
         except BaseException:
             journal.close()
             raise
@@ -77,6 +81,8 @@ def _refuse_lost_end_unopened(run_dir: Path) -> None:
             refuse_lost_end(run_dir, journal)
     except JournalEmpty:
         refuse_lost_end(run_dir, None)
+    except LostHistory:
+        raise
     except JournalError:
         if not path.exists():
             refuse_lost_end(run_dir, None)

@@ -15,7 +15,7 @@ import math
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -23,15 +23,17 @@ from sentinel.client.atomic_file import fsync_directory
 from sentinel.errors import Fenced, JournalEmpty, JournalError
 from sentinel.filesystem import is_local
 from sentinel.journal.codec import decode_fact, encode_fact
-from sentinel.journal.head import Chain, write_head
-from sentinel.journal.schema import MIGRATIONS, Migration, check_version, migrate
+from sentinel.journal.head import Chain, Row, read_head, write_head
+from sentinel.journal.schema import CHAINED, MIGRATIONS, READABLE, ROWS, Migration, check_version, migrate
 from sentinel.journal.trouble import damaged, explained_errors
 from sentinel.model.facts import Entry, Fact
 
 _BUSY_S = 5.0  # a reader holds its lock for one page of rows; whoever holds it for seconds is no part of us
 _PAGE_ROWS = 2048
+QUIET_S = 1.0  # facts come in bursts of milliseconds; between two bursts of a healthy run lie minutes
 
-_ROWS = "SELECT seq, at_s, epoch, kind, body FROM facts WHERE seq > ?"
+_INSERT = "INSERT INTO facts (seq, at_s, epoch, kind, body, digest) VALUES (?, ?, ?, ?, ?, ?)"
+_CHAINED_ROWS = "SELECT seq, at_s, epoch, kind, body, digest FROM facts WHERE seq > ? ORDER BY seq LIMIT ?"
 
 _NO_RIGHTS = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 
@@ -42,12 +44,14 @@ _SYNC = {"wal": "FULL", "delete": "EXTRA"}
 class Journal:
     """Open with `Journal.open`. Every method raises JournalError, with file and remedy, when the file cannot serve."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, read_only: bool) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, read_only: bool, adopted: Chain | None = None) -> None:
         self._connection = connection
         self._read_only = read_only
+        self._folded = read_only
         self._file = path.stat()
-        self._chain = Chain()
+        self._last_s = -math.inf
         self.path = path
+        self.adopted = adopted  # the entries that stood there, where they became a chain just now
 
     @classmethod
     def open(
@@ -72,15 +76,16 @@ class Journal:
                 verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
                 if verdict != "ok":
                     raise damaged(path, verdict)
-                check_version(connection, str(path), migrations)
+                version = check_version(connection, str(path), migrations)
                 connection.execute(f"PRAGMA journal_mode={mode}")
                 connection.execute(f"PRAGMA synchronous={_SYNC[mode]}")
+                before = _lay_first_head(connection, path, version) if version < CHAINED <= len(migrations) else None
                 migrate(connection, str(path), migrations)
                 fsync_directory(path.parent)
             except BaseException:
                 connection.close()
                 raise
-        return cls(connection, path, False)
+        return cls(connection, path, False, adopted=before if before is not None and before.seq else None)
 
     def append(self, at_s: float, facts: Sequence[Fact], epoch: int) -> tuple[Entry, ...]:
         """Write the facts as one batch; they are on disk when this returns.
@@ -104,12 +109,15 @@ class Journal:
             if stored > epoch:
                 raise Fenced(f"{self.path}: supervisor epoch {stored} took this run over from epoch {epoch}, which must leave")
             assert stored == epoch, f"epoch {epoch} was never claimed, the journal stands at {stored}"
-            self._chain = self._chained_to_end()  # before ours: a supervisor that was taken over may have written since
-            sql = "INSERT INTO facts (at_s, epoch, kind, body) VALUES (?, ?, ?, ?)"
-            seqs = [connection.execute(sql, row).lastrowid or 0 for row in rows]
-        self._chain = self._chain.extended((seq, *row) for seq, row in zip(seqs, rows, strict=True))
-        write_head(self.path.parent, self._chain)
-        return tuple(Entry(seq, at_s, epoch, fact) for seq, fact in zip(seqs, facts, strict=True))
+            chain = self._end()
+            first = chain.seq + 1
+            for seq, row in enumerate(rows, first):
+                chain = chain.with_row((seq, *row))
+                connection.execute(_INSERT, (seq, *row, chain.digest))
+        self._folded, self._last_s = False, at_s
+        with suppress(OSError):  # the disk refuses: the head lags until the next entry, and that is no loss
+            write_head(self.path.parent, chain)
+        return tuple(Entry(seq, at_s, epoch, fact) for seq, fact in enumerate(facts, first))
 
     def claim_epoch(self) -> int:
         """Raise the epoch by one and return it: from now on every earlier supervisor is fenced off."""
@@ -124,7 +132,7 @@ class Journal:
         Raises:
             JournalError: an entry is damaged; names its number.
         """
-        sql = f"{_ROWS} ORDER BY seq LIMIT ?"
+        sql = f"{ROWS} LIMIT ?"
         while True:
             with explained_errors(self.path, "read the journal", read_only=self._read_only):
                 rows = self._connection.execute(sql, (after_seq, _PAGE_ROWS)).fetchall()
@@ -145,10 +153,86 @@ class Journal:
         with explained_errors(self.path, "read the journal", read_only=self._read_only):
             return self._epoch()
 
-    def chain(self, up_to: int) -> Chain:
-        """The number and digest of the entries up to number `up_to`, fewer where the journal holds fewer."""
+    @property
+    def is_chained(self) -> bool:
+        """False for a file of an older version, which `open` for writing makes a chain."""
         with explained_errors(self.path, "read the journal", read_only=self._read_only):
-            return Chain().extended(self._connection.execute(f"{_ROWS} AND seq <= ? ORDER BY seq", (0, up_to)))
+            return bool(self._connection.execute("PRAGMA user_version").fetchone()[0] >= CHAINED)
+
+    def end(self) -> Chain:
+        """The number of the last entry and its digest, as they stand there. Of a file without a chain they are computed."""
+        with explained_errors(self.path, "read the journal", read_only=self._read_only):
+            return self._end() if self.is_chained else Chain().extended(self._connection.execute(ROWS, (0,)))
+
+    def digest_of(self, seq: int) -> str | None:
+        """As it stands there; None where there is no such entry, "" for number 0. Of a file without a chain it is computed."""
+        if seq == 0:
+            return ""
+        with explained_errors(self.path, "read the journal", read_only=self._read_only):
+            if self.is_chained:
+                row = self._connection.execute("SELECT digest FROM facts WHERE seq = ?", (seq,)).fetchone()
+                return row[0] if row else None
+            rows = [row for row in self._connection.execute(ROWS, (0,)) if row[0] <= seq]
+        return Chain().extended(rows).digest if rows and rows[-1][0] == seq else None
+
+    def read_chain(self) -> Iterator[tuple[Row, str]]:
+        """Every row with the digest that stands with it, oldest first.
+
+        Raises:
+            JournalError: the next row cannot be read.
+        """
+        after = 0
+        while True:
+            with explained_errors(self.path, "read the journal", read_only=self._read_only):
+                rows = self._connection.execute(_CHAINED_ROWS, (after, _PAGE_ROWS)).fetchall()
+            for *row, digest in rows:
+                yield (row[0], row[1], row[2], row[3], row[4]), digest
+            if len(rows) < _PAGE_ROWS:
+                return
+            after = rows[-1][0]
+
+    def first_unchained(self) -> int | None:
+        """The number of the first entry that is another than was written there, or that is missing before a later one; None: all
+        are whole, or nothing says what they were (a file without a chain)."""
+        if not self.is_chained:
+            return None
+        chain = Chain()
+        for row, digest in self.read_chain():
+            if row[0] != chain.seq + 1:
+                return chain.seq + 1
+            chain = chain.with_row(row)
+            if chain.digest != digest:
+                return row[0]
+        return None
+
+    def fold_when_quiet(self, now_s: float, quiet_s: float = QUIET_S) -> None:
+        """Bring sentinel.db-wal into sentinel.db and empty it, once nothing was written for `quiet_s` seconds: then a -wal that
+        is lost or damaged costs nothing. Never waits: while a reader is in the way it is tried again with the next call."""
+        if self._folded or now_s - self._last_s < quiet_s:
+            return
+        with explained_errors(self.path, "fold the journal"):
+            self._connection.execute("PRAGMA busy_timeout=0")
+            try:
+                # Not PASSIVE: it leaves folded frames in the -wal; if that is damaged later, its older frames hide newer pages.
+                is_busy, *_ = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                    raise
+                is_busy = 1
+            finally:
+                self._connection.execute(f"PRAGMA busy_timeout={round(_BUSY_S * 1000)}")
+        self._folded = not is_busy
+
+    def fill(self, rows: Sequence[Row], epoch: int) -> None:
+        """Write rows of another journal, as they stood there, into this empty one, and its epoch."""
+        assert self.end().seq == 0, f"{self.path} holds entries"
+        chain = Chain()
+        with self._transaction("write a new journal") as connection:
+            for row in rows:
+                chain = chain.with_row(row)
+                connection.execute(_INSERT, (*row, chain.digest))
+            connection.execute("UPDATE meta SET value = ? WHERE key = 'epoch'", (epoch,))
+        write_head(self.path.parent, chain)
 
     def close(self) -> None:
         self._connection.close()
@@ -159,8 +243,9 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _chained_to_end(self) -> Chain:
-        return self._chain.extended(self._connection.execute(f"{_ROWS} ORDER BY seq", (self._chain.seq,)))
+    def _end(self) -> Chain:
+        row = self._connection.execute("SELECT seq, digest FROM facts ORDER BY seq DESC LIMIT 1").fetchone()
+        return Chain(seq=row[0], digest=row[1]) if row else Chain()
 
     def _epoch(self) -> int:
         row = self._connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
@@ -192,6 +277,17 @@ class Journal:
             raise damaged(self.path, f"entry {seq}: {error}") from error
 
 
+def _lay_first_head(connection: sqlite3.Connection, path: Path, version: int) -> Chain:
+    """Write journal.head before the entries become a chain: a chain without a head has lost it. Returns what the chain will be.
+
+    A head that stands there already was written by a supervisor that was killed here, or shows what is lost: it is left as it is.
+    """
+    chain = Chain().extended(connection.execute(ROWS, (0,))) if version else Chain()
+    if read_head(path.parent) is None:
+        write_head(path.parent, chain)
+    return chain
+
+
 def _connect_reader(path: Path, busy_s: float, migrations: tuple[Migration, ...]) -> sqlite3.Connection:
     if not path.exists():
         raise JournalError(f"{path}: there is no journal; is {path.parent} the directory of a run?")
@@ -212,15 +308,10 @@ def _connect_reader(path: Path, busy_s: float, migrations: tuple[Migration, ...]
         except BaseException:
             connection.close()
             raise
-    if version == len(migrations):
+    if version >= READABLE:
         return connection
     connection.close()
-    if version == 0:
-        raise JournalEmpty(f"{path}: the journal is still empty; look again when `sentinel run` has started")
-    raise JournalError(
-        f"{path}: written by an older sentinel (schema {version}, this one reads {len(migrations)}); "
-        "`sentinel run` brings it up to date, or look at it with the version that wrote it"
-    )
+    raise JournalEmpty(f"{path}: the journal is still empty; look again when `sentinel run` has started")
 
 
 def _uri(path: Path, mode: str) -> str:

@@ -142,6 +142,29 @@ def about_incident(number: int) -> str:
     return f"{_INCIDENT} {number}"
 
 
+@recorded_as("JournalAdopted")
+@dataclass(frozen=True, slots=True)
+class JournalAdopted:
+    """The journal was written before its entries were a chain, and is one from here on. `digest`: of its `entries` entries."""
+
+    entries: int
+    digest: str
+
+
+@recorded_as("JournalSalvaged")
+@dataclass(frozen=True, slots=True)
+class JournalSalvaged:
+    """A person let the run go on from a damaged journal. The entries before this one are those that were whole.
+
+    `lost`: how many more the run is known to have had; None where that is unknown. `kept_in`: the folder, relative to the run's,
+    that holds the damaged files. `newest_attempt`: no attempt is launched under its number or a lower one again.
+    """
+
+    lost: int | None
+    kept_in: str
+    newest_attempt: int
+
+
 @recorded_as("Held")
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -577,6 +600,8 @@ Fact = (
     | PageResolved
     | CommandChanged
     | ProbationKept
+    | JournalAdopted
+    | JournalSalvaged
 )
 
 

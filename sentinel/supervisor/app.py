@@ -244,6 +244,7 @@ def _each_turn(
             handled += 1
             daemon.want(stops.events[handled - 1])
         standings.keep(now_s, engine)
+        session.journal.fold_when_quiet(now_s)
         desk.turned()
 
     return keep

@@ -15,10 +15,12 @@ from sentinel.actions.runner import Found, Handler
 from sentinel.checkpoints.pointers import fix_pointers
 from sentinel.checkpoints.pruning import prune_checkpoint
 from sentinel.checkpoints.quarantine import quarantine_above
+from sentinel.errors import GiveUp
 from sentinel.journal.lease import Lease
 from sentinel.journal.run_file import RunFile
 from sentinel.launcher.contract import Launcher
 from sentinel.launcher.environment import start_recorded
+from sentinel.launcher.living import living_attempts
 from sentinel.model import actions as a
 from sentinel.model.attempts import Alive, AttemptSpec, Orphaned
 from sentinel.model.environment import Environment
@@ -82,7 +84,7 @@ def build_handlers(
         a.WriteOverrides: lambda action: write_overrides(run_dir, action),
         a.FindCheckpoints: lambda _: _find(run_dir, trained),
         a.VerifyCheckpoint: lambda action: verify_saved(run_dir, run_dir / action.path),
-        a.Quarantine: lambda action: _quarantine(run_dir, action),
+        a.Quarantine: lambda action: _quarantine(run_dir, launcher, action),
         a.PruneCheckpoint: lambda action: prune_checkpoint(run_dir, action.path, action.step, action.digest),
         a.Capture: save_evidence,
         a.SendPage: send_page,
@@ -108,7 +110,9 @@ def _find(run_dir: Path, trained: Trained | None) -> FoundCheckpoints:
     return FoundCheckpoints(read_all(run_dir))
 
 
-def _quarantine(run_dir: Path, action: a.Quarantine) -> str:
+def _quarantine(run_dir: Path, launcher: Launcher, action: a.Quarantine) -> str:
+    for number, pids in living_attempts(run_dir, launcher).items():
+        raise GiveUp(f"no checkpoint is moved while attempt {number} is alive (processes {', '.join(map(str, pids[:8]))})")
     moved = quarantine_above(run_dir, action.above_step, action.attempt)
     fixed = fix_pointers(run_dir, action.above_step, action.attempt)
     return "; ".join([f"{len(moved)} moved to quarantine", *fixed])

@@ -35,7 +35,7 @@ class Line(NamedTuple):
 def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
     """The line for a fact at session time `at_s`; None for what only the journal needs. `state` is as of now, not of then."""
     match fact:
-        case f.RunCreated() | f.SupervisorTookOver() | f.RunEnded() | f.Held() | f.StopAsked():
+        case f.RunCreated() | f.SupervisorTookOver() | f.RunEnded() | f.Held() | f.StopAsked() | f.JournalSalvaged():
             return _of_run(fact, state)
         case f.AttemptLaunched() | f.ReceiptSeen() | f.FirstStep() | f.AttemptEnded() | f.CheckpointCondemned():
             return _of_attempt(fact, at_s, state)
@@ -78,7 +78,8 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
         case f.Noted():
             return Line(f"{fact.about}: {fact.reason}", "quiet") if fact.about in _NOTES_SHOWN else None
         case (
-            f.ActionConfirmed()
+            f.JournalAdopted()
+            | f.ActionConfirmed()
             | f.CheckpointCommitted()
             | f.CheckpointsQuarantined()
             | f.AttemptStopping()
@@ -107,8 +108,13 @@ def action_words(action: a.Action) -> str:
             return action.words
 
 
-def _of_run(fact: f.RunCreated | f.SupervisorTookOver | f.RunEnded | f.Held | f.StopAsked, state: RunState) -> Line | None:
+def _of_run(
+    fact: f.RunCreated | f.SupervisorTookOver | f.RunEnded | f.Held | f.StopAsked | f.JournalSalvaged, state: RunState
+) -> Line | None:
     match fact:
+        case f.JournalSalvaged():
+            lost = "an unknown number of" if fact.lost is None else str(fact.lost)
+            return Line(f"the journal was salvaged: {lost} entries are lost; what was damaged is kept in {fact.kept_in}", "warn")
         case f.RunCreated():
             mode = ", observe only" if fact.observe_only else ""
             return Line(f"run {fact.run_id}: policy {fact.policy_name}{mode}")

@@ -13,11 +13,12 @@ import pytest
 from sentinel import client
 from sentinel.checkpoints import files as checkpoint_files
 from sentinel.checkpoints import pointers as checkpoint_pointers
-from sentinel.client.run_layout import LEASE_NAME, STANDINGS_NAME
+from sentinel.client.run_layout import HEAD_NAME, LEASE_NAME, STANDINGS_NAME
 from sentinel.detectors import slowdown
 from sentinel.engine import Engine
 from sentinel.engine.detector_bank import build_detector_bank
 from sentinel.journal import run_file
+from sentinel.journal.head import Chain, write_head
 from sentinel.journal.lease import Lease, RunLock
 from sentinel.journal.run_file import PolicyReference, RunFile, write_run_file
 from sentinel.launcher.exit_report import write_report
@@ -99,6 +100,7 @@ def run_dir(tmp_path: Path) -> Path:
     write_run_file(tmp_path, RunFile("r", ("train",), "/", reference, "local", "2026-11-20T00:00:00+00:00"))
     with RunLock.acquire(tmp_path) as lock:
         Lease.publish(lock, 1)
+    write_head(tmp_path, Chain())
     StandingsFile(tmp_path).write(0.0, Engine(load_policy(shipped_policy_path("default"))))
     write_spec(files, AttemptSpec(3, ("train",), "/", None, SettingsInForce(id="ov-3")))
     write_report(files, ExitReport(0, (RankExit(0, 0, None, "record", None),), None, "the command ended with code 0"))
@@ -121,6 +123,7 @@ def test_every_file_has_the_keys_the_page_gives_it(run_dir: Path) -> None:
     folder = AttemptFiles.of(run_dir, 3).folder
     found: dict[str, set[str]] = {
         "run.json": written(run_dir / "run.json"),
+        "journal.head": written(run_dir / HEAD_NAME),
         "lease.json": written(run_dir / LEASE_NAME),
         STANDINGS_NAME: written(run_dir / STANDINGS_NAME),
         "spec.json": written(folder / "spec.json"),

@@ -30,6 +30,7 @@ LONG = {
     "sentinel/policy_files/explain.py": "one verb, in the order in which it prints",
     "sentinel/model/actions.py": "one list of everything that is done to the world, each with what it declares",
     "sentinel/policy/schema_rungs.py": "one row for each word of a rung, read as one",
+    "sentinel/journal/store.py": "one connection: how it is opened, written, read, checked and folded",
     "sentinel/model/facts.py": "one list of everything that is journaled, read as one",
     "sentinel/detectors/hang.py": "the limit, the three kinds of hang, and who remembers the heartbeats, read as one",
     "sentinel/detectors/crash_patterns.py": "one table of what logs say of a death, read from the narrow to the wide",

@@ -189,4 +189,6 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.OverridesAnswered: of_requests.overrides_answered,
     f.SettingLapsed: of_settings.lapsed,
     f.LapseJudged: of_settings.judged,
+    f.JournalAdopted: of_run.journal_adopted,
+    f.JournalSalvaged: of_run.journal_salvaged,
 }

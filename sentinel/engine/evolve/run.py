@@ -91,3 +91,14 @@ def gave_up(state: RunState, at_s: float, fact: f.GaveUp) -> RunState:
 
 def ended(state: RunState, at_s: float, fact: f.RunEnded) -> RunState:
     return replace(_idle(state, at_s), ended=fact.outcome, end_reason=fact.reason, plan=None, inspection=None, hold_by="")
+
+
+def journal_adopted(state: RunState, at_s: float, fact: f.JournalAdopted) -> RunState:
+    del at_s, fact
+    return state
+
+
+def journal_salvaged(state: RunState, at_s: float, fact: f.JournalSalvaged) -> RunState:
+    """The attempts of the lost entries are unknown; their numbers are used up, since their folders hold their streams."""
+    del at_s
+    return replace(state, next_attempt=max(state.next_attempt, fact.newest_attempt + 1))

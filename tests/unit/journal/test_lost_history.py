@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sentinel.client.run_layout import HEAD_NAME, JOURNAL_NAME, LEASE_NAME, attempt_folder
-from sentinel.errors import JournalError, UsageError
+from sentinel.errors import JournalError, LostHistory
 from sentinel.journal.session import take_run
+from sentinel.journal.store import Journal
 from sentinel.model.attempts import SettingsInForce
-from sentinel.model.facts import AttemptLaunched, Held
+from sentinel.model.facts import AttemptLaunched, Held, InspectionLaunched, JournalAdopted
+from tests.unit.journal.test_schema import VERSION_1, write
 
 WAL = JOURNAL_NAME + "-wal"
 
@@ -62,7 +64,7 @@ def test_a_journal_that_lost_its_end_is_refused(tmp_path: Path, damage: Callable
     for name in {HEAD_NAME, LEASE_NAME, "attempts"} - {*kept}:
         shutil.rmtree(run_dir / name) if (run_dir / name).is_dir() else (run_dir / name).unlink()
     before = {file.name: file.read_bytes() for file in run_dir.iterdir() if file.name in (WAL, LEASE_NAME, JOURNAL_NAME)}
-    with pytest.raises(UsageError, match=r"has lost entries: .* Nothing was touched"):
+    with pytest.raises(LostHistory, match=r"is not whole: .* Nothing was touched"):
         take_run(run_dir)
     assert {name: (run_dir / name).read_bytes() for name in before} == before, "the evidence is kept"
 
@@ -70,7 +72,7 @@ def test_a_journal_that_lost_its_end_is_refused(tmp_path: Path, damage: Callable
 def test_what_was_lost_is_said(tmp_path: Path) -> None:
     run_dir = copied_live(tmp_path / "run", tmp_path / "copy")
     lose_wal(run_dir)
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(LostHistory) as told:
         take_run(run_dir)
     for part in ("epoch 1, and the journal knows of none", "counts 21 entries, and the journal holds none", "attempt 1 has a"):
         assert part in str(told.value)
@@ -86,7 +88,7 @@ def test_a_flipped_byte_loses_nothing_without_a_word(tmp_path_factory: pytest.Te
     try:
         with take_run(run_dir) as session:
             reasons = [entry.fact.reason for entry in session.journal.read_entries() if isinstance(entry.fact, Held)]
-    except (UsageError, JournalError):
+    except (LostHistory, JournalError):
         return
     assert reasons == [f"reason {number}" for number in range(20)]
 
@@ -109,14 +111,70 @@ def test_a_head_that_lags_is_no_loss(tmp_path: Path) -> None:
     take_run(run_dir).close()
 
 
-def test_a_run_from_before_there_were_heads_is_taken_and_gets_one(tmp_path: Path) -> None:
+def test_a_chained_journal_without_its_head_is_refused(tmp_path: Path) -> None:
     with take_run(tmp_path) as session:
         session.journal.append(1.0, [Held("a")], session.epoch)
     (tmp_path / HEAD_NAME).unlink()
-    with take_run(tmp_path) as session:
-        session.journal.append(2.0, [Held("b")], session.epoch)
-    assert b'"seq"' in (tmp_path / HEAD_NAME).read_bytes()
+    with pytest.raises(LostHistory, match=r"journal\.head is gone, .* the journal holds 1"):
+        take_run(tmp_path)
+
+
+def test_a_journal_from_before_there_were_chains_is_adopted_once_by_a_fact(tmp_path: Path) -> None:
+    write(tmp_path / JOURNAL_NAME, VERSION_1)
+    for _ in range(2):
+        with take_run(tmp_path) as session:
+            facts = [entry.fact for entry in session.journal.read_entries()]
+            session.journal.append(2000.0, [Held("on")], session.epoch)
+        adopted = [fact for fact in facts if isinstance(fact, JournalAdopted)]
+        assert [fact.entries for fact in adopted] == [2]
+        assert facts.index(adopted[0]) == 2
+
+
+@pytest.mark.parametrize("lost", ["DELETE FROM facts WHERE seq = 2", "UPDATE facts SET at_s = 1.0 WHERE seq = 1"])
+def test_an_older_journal_put_back_beside_a_head_is_no_adoption(tmp_path: Path, lost: str) -> None:
+    write(tmp_path / JOURNAL_NAME, VERSION_1)
     take_run(tmp_path).close()
+    (tmp_path / JOURNAL_NAME).unlink()
+    (tmp_path / LEASE_NAME).unlink()
+    write(tmp_path / JOURNAL_NAME, f"{VERSION_1}; {lost}")
+    with pytest.raises(LostHistory):
+        take_run(tmp_path)
+
+
+def test_a_supervisor_killed_between_the_first_head_and_the_chain_is_succeeded(tmp_path: Path) -> None:
+    write(tmp_path / JOURNAL_NAME, VERSION_1)
+    shutil.copy(tmp_path / JOURNAL_NAME, tmp_path / "before")
+    Journal.open(tmp_path / JOURNAL_NAME).close()
+    shutil.copy(tmp_path / "before", tmp_path / JOURNAL_NAME)
+    with take_run(tmp_path) as session:
+        assert [entry.seq for entry in session.journal.read_entries()] == [1, 2, 3]
+
+
+def test_an_inspection_uses_up_the_number_of_its_folder(tmp_path: Path) -> None:
+    with take_run(tmp_path) as session:
+        session.journal.append(1.0, [InspectionLaunched(1, 1)], session.epoch)
+    attempt_folder(tmp_path, 1).mkdir(parents=True)
+    take_run(tmp_path).close()
+
+
+def test_after_a_quiet_second_the_write_ahead_log_holds_nothing(tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    (tmp_path / "run").mkdir()
+    with take_run(tmp_path / "run") as session:
+        for number in range(20):
+            session.journal.append(2.0 + number, [Held(f"reason {number}")], session.epoch)
+        session.journal.fold_when_quiet(21.5)
+        assert (tmp_path / "run" / WAL).stat().st_size > 0, "not yet quiet"
+        with Journal.open(tmp_path / "run" / JOURNAL_NAME, read_only=True) as reader:
+            entries = reader.read_entries()
+            next(entries)
+            session.journal.fold_when_quiet(22.5)
+        session.journal.fold_when_quiet(23.5)
+        assert (tmp_path / "run" / WAL).stat().st_size == 0
+        shutil.copytree(tmp_path / "run", copy)
+    (copy / WAL).unlink()
+    with take_run(copy) as session:
+        assert session.journal.end().seq == 20
 
 
 def test_an_entry_that_was_changed_is_seen(tmp_path: Path) -> None:
@@ -125,7 +183,7 @@ def test_an_entry_that_was_changed_is_seen(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / JOURNAL_NAME, isolation_level=None) as connection:
         connection.execute("UPDATE facts SET at_s = 0.5 WHERE seq = 1")
     connection.close()
-    with pytest.raises(UsageError, match="entries up to number 2 are others than those"):
+    with pytest.raises(LostHistory, match="entry 1 is not the one that was written there"):
         take_run(tmp_path)
 
 
@@ -134,19 +192,18 @@ def test_a_head_that_cannot_be_read_is_refused_with_the_remedy(tmp_path: Path, t
     with take_run(tmp_path) as session:
         session.journal.append(1.0, [Held("a")], session.epoch)
     (tmp_path / HEAD_NAME).write_bytes(text)
-    with pytest.raises(UsageError, match=r"journal\.head: cannot be read .* delete journal\.head"):
+    with pytest.raises(LostHistory, match=r"journal\.head: cannot be read .*`sentinel journal verify"):
         take_run(tmp_path)
-    (tmp_path / HEAD_NAME).unlink()
-    take_run(tmp_path).close()
 
 
 def test_a_head_that_cannot_be_written_stops_nobody(tmp_path: Path) -> None:
     (tmp_path / HEAD_NAME).mkdir()
     (tmp_path / HEAD_NAME / "x").touch()
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(LostHistory, match="cannot be read"):
         take_run(tmp_path)
     shutil.rmtree(tmp_path / HEAD_NAME)
     with take_run(tmp_path) as session:
+        (tmp_path / HEAD_NAME).unlink()
         (tmp_path / HEAD_NAME).mkdir()
         (tmp_path / HEAD_NAME / "x").touch()
         assert session.journal.append(1.0, [Held("a")], session.epoch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sentinel.cli.root import app
+from sentinel.client.run_layout import HEAD_NAME, JOURNAL_NAME, LEASE_NAME, attempts_folder
 from sentinel.errors import UsageError
 from sentinel.model import actions as a
 from sentinel.model import facts as f
@@ -180,9 +182,16 @@ def test_whoever_writes_html_into_a_run_is_only_quoted(tmp_path: Path) -> None:
         assert "hf_abc" not in text
 
 
+def forget(run_dir: Path) -> None:
+    """The journal is written anew, with all that would tell that it had been another."""
+    for name in (JOURNAL_NAME, HEAD_NAME, LEASE_NAME):
+        (run_dir / name).unlink(missing_ok=True)
+    shutil.rmtree(attempts_folder(run_dir), ignore_errors=True)
+
+
 def test_secrets_of_the_command_line_and_the_logs_are_masked(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path / "demo", until=0)
-    (run_dir / "sentinel.db").unlink()
+    forget(run_dir)
     command = ("python", "train.py", "--wandb-key", "abc123secret", "--db=postgres://me:hunter2@host/x")
     created = f.RunCreated("demo", command, "/", "demo", "d" * 64, False)
     add_facts(run_dir, [(0, created), (1, f.AttemptLaunched(1, None, SettingsInForce(), "x"))])
@@ -204,6 +213,7 @@ def test_no_template_lets_a_value_through_unescaped() -> None:
 
 def test_guilty_samples_are_listed_with_where_they_lie_and_their_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_dir = write_streamed(tmp_path / "demo")
+    add_facts(run_dir, [(150.5, f.InspectionLaunched(2, 4))])
     folder = run_dir / "attempts/0004"
     folder.mkdir(parents=True)
     lines = ['{"kind": "start", "resume_step": 350}']
@@ -258,7 +268,7 @@ def test_a_simulated_run_that_runs_out_of_remedies_is_told(tmp_path: Path) -> No
     result = simulate("nan_state@step=39:always")
     (exhausted,) = [one for one in result.state.incidents if one.state is IncidentState.EXHAUSTED][:1]
     run_dir = write_run(tmp_path / "demo", until=-1)
-    (run_dir / "sentinel.db").unlink()
+    forget(run_dir)
     add_facts(run_dir, [(entry.at_s - at(0), entry.fact) for entry in result.entries])
     text = check_self_contained(incident_report(run_dir, exhausted.id)).text
     assert "Sentinel ran out of remedies and called a person" in text

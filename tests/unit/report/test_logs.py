@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from sentinel.client.run_layout import attempt_folder
 from sentinel.errors import UsageError
 from sentinel.journal.session import take_run
 from sentinel.launcher.log_cap import LogCap
+from sentinel.model.facts import Fact
 from sentinel.report.log_files import BLOCK_BYTES, LogFile, LogFollower, read_tail
 from sentinel.report.logs import LogLine, LogQuery, read_logs
 from tests.unit.run_files.test_heartbeats import beat
@@ -37,10 +38,14 @@ def write(run_dir: Path, attempt: int, name: str, text: str | bytes, age_s: floa
     return path
 
 
-def end_run(run_dir: Path) -> None:
+def tell(run_dir: Path, facts: Sequence[tuple[float, Fact]]) -> None:
     with take_run(run_dir) as session:
-        for when, fact in told()[len(told(42)) :]:
+        for when, fact in facts:
             session.journal.append(at(when), [fact], session.epoch)
+
+
+def end_run(run_dir: Path) -> None:
+    tell(run_dir, told()[len(told(42)) :])
 
 
 def lines(run_dir: Path, *words: str) -> list[str]:
@@ -148,8 +153,12 @@ def test_it_follows_what_comes_across_a_relaunch_to_the_end_of_the_run(run_dir: 
     said = follow(
         LogQuery(run_dir, follow=True),
         lambda: (write(run_dir, 2, "rank-00000.out", " a line\na3\n"), write(run_dir, 2, "rank-00001.err", "b1\n")),
-        lambda: (write(run_dir, 2, "rank-00000.out", "last words"), write(run_dir, 3, "rank-00000.out", "c1\n")),
-        lambda: (write(run_dir, 3, "rank-00000.out", "c2\nno newline"), end_run(run_dir)),
+        lambda: (
+            write(run_dir, 2, "rank-00000.out", "last words"),
+            tell(run_dir, told(91.5)[len(told(42)) :]),
+            write(run_dir, 3, "rank-00000.out", "c1\n"),
+        ),
+        lambda: (write(run_dir, 3, "rank-00000.out", "c2\nno newline"), tell(run_dir, told()[len(told(91.5)) :])),
     )
     assert [line.text for line in said] == [
         "rank 0 | a1", "rank 0 | half a line", "rank 0 | a3", "rank 1 | b1", "rank 0 | last words", "attempt 3 is launched",

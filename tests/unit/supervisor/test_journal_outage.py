@@ -21,6 +21,7 @@ from sentinel.errors import (
     Fenced,
     JournalBlocked,
     JournalError,
+    LostHistory,
     PolicyError,
     RetryLater,
     UsageError,
@@ -159,7 +160,7 @@ def test_only_what_may_pass_is_waited_for(error: Exception, kind: type[Exception
 def test_a_run_that_lost_its_journal_is_not_begun_anew(tmp_path: Path) -> None:
     refuse_no_journal(tmp_path)
     (tmp_path / "run.json").write_text("{}")
-    with pytest.raises(UsageError, match=r"whose journal .* is gone"):
+    with pytest.raises(LostHistory, match=r"whose journal .* is gone"):
         refuse_no_journal(tmp_path)
     (tmp_path / "sentinel.db").touch()
     refuse_no_journal(tmp_path)

@@ -1,0 +1,25 @@
+"""Which attempts of a run have living processes, whatever the journal knows of them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sentinel.client.run_layout import attempt_folder, attempts_folder
+from sentinel.launcher.contract import Launcher
+from sentinel.model.attempts import Alive, Orphaned
+
+
+def living_attempts(run_dir: Path, launcher: Launcher) -> dict[int, tuple[int, ...]]:
+    """By number, the process ids. Of attempts that have a folder and no exit.json, which is written when one has ended.
+
+    An attempt that cannot be seen from here is not among them. Raises OSError where the folder cannot be listed.
+    """
+    try:
+        names = os.listdir(attempts_folder(run_dir))
+    except FileNotFoundError:
+        return {}
+    numbers = sorted(int(name) for name in names if name.isascii() and name.isdigit())
+    unended = [number for number in numbers if not (attempt_folder(run_dir, number) / "exit.json").exists()]
+    views = {number: launcher.observe(number) for number in unended}
+    return {number: view.pids for number, view in views.items() if isinstance(view, Alive | Orphaned) and view.pids}
