@@ -80,8 +80,8 @@ def refusal(checkpoint: Path, file: str, name: str) -> str:
     """What a person is told of a file that names what it must not. The name is the file's own text."""
     return (
         f"{checkpoint}: {shown(file)} names {shown(name)}, which no checkpoint needs: such a file is made to run code when it is "
-        "loaded. Nothing of it was run. Find out who wrote it, move the checkpoint away, and continue from one that this run saved "
-        "by itself"
+        "loaded. Nothing of it was run. Find out who wrote it, move the checkpoint away, and continue from one that this run "
+        "saved by itself"
     )
 
 

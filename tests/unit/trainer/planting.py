@@ -54,63 +54,53 @@ def saved(value, **how):
 
 def gadgets(mark):
     """What it is → (the pickle, the name that a refusal has to tell). Unpickled by Python, each creates the file `mark`."""
-    shell, mark = f"touch {mark}", str(mark)
-    evil = whole(calling("posix", "system", shell))
-    writes = f"open({mark!r}, 'w')"
-    system = named("posix", "system")
-    part = named("functools", "partial") + b"(" + system + b"t\x81" + b"(" + system + plain((shell,)) + b"}NtbR"
-    as_state = named("functools", "partial") + b"(" + system + b"t\x81(" + system + plain((shell,)) + b"}Ntb)R"
-    del part
-    got = b"cbuiltins\ngetattr\n(cimportlib\nimport_module\n(X\x02\x00\x00\x00ostRX\x06\x00\x00\x00systemtR" + plain((shell,)) + b"R"
+    shell, writes = f"touch {mark}", f"open({str(mark)!r}, 'w')"
+    system, given = named("posix", "system"), plain((shell,))
+    evil, dots = system + given + b"R", "os.system"
+    index = "torch.distributed.checkpoint.metadata"
+    module = calling("importlib", "import_module", "os")
+    partial = named("functools", "partial") + b"(" + named("builtins", "print") + b"t\x81"
+    mapped = named("copyreg", "__newobj__") + b"(" + named("builtins", "map") + system + given + b"tRq\x000"
     holds = Metadata({}, planner_data={"deep": [{"er": (1, Runs(exec, writes))}]})
     return {
-        "reduce": (evil, "posix.system"),
-        "reduce by a name of Python 2": (whole(calling("__builtin__", "eval", writes)), "__builtin__.eval"),
+        "reduce": (whole(evil), "posix.system"),
+        "a name of Python 2": (whole(calling("__builtin__", "eval", writes)), "__builtin__.eval"),
         "protocol 4": (whole(calling("builtins", "exec", writes, protocol=4), 4), "builtins.exec"),
-        "a name with dots": (
-            whole(calling("torch.serialization", "os.system", shell, protocol=4), 4),
-            "torch.serialization.os.system",
+        "dots": (whole(calling("torch.serialization", dots, shell, protocol=4), 4), f"torch.serialization.{dots}"),
+        "dots behind an admitted module": (
+            whole(calling("torch", f"serialization.{dots}", shell, protocol=4), 4),
+            f"torch.serialization.{dots}",
         ),
-        "dots behind a module that is admitted": (
-            whole(calling("torch", "serialization.os.system", shell, protocol=4), 4),
-            "torch.serialization.os.system",
+        "dots behind the classes": (whole(calling(index, dots, shell, protocol=4), 4), f"{index}.{dots}"),
+        "inst": (b"(S'" + shell.encode() + b"'\niposix\nsystem\n.", "posix.system"),
+        "obj": (whole(b"(" + system + plain(shell) + b"o"), "posix.system"),
+        "getattr": (
+            whole(named("builtins", "getattr") + b"(" + module + plain("system") + b"tR" + given + b"R"),
+            "builtins.getattr",
         ),
-        "dots behind a class that is admitted": (
-            whole(
-                named("torch.distributed.checkpoint.metadata", "os.system", 4) + plain((shell,)) + b"R", 4
-            ),
-            "torch.distributed.checkpoint.metadata.os.system",
-        ),
-        "inst": (b"(" + b"S'" + shell.encode() + b"'\n" + b"iposix\nsystem\n.", "posix.system"),
-        "obj": (whole(b"(cbuiltins\nopen\n0" + named("pathlib", "Path") + plain(mark) + b"o" + b"0" + evil[2:-1]), "builtins.open"),
-        "getattr": (whole(got), "builtins.getattr"),
-        "partial, by its state": (whole(as_state), "functools.partial"),
-        "copyreg": (
-            whole(b"ccopyreg\n__newobj__\n" + b"(cbuiltins\nmap\n" + named("os", "system") + plain((shell,)) + b"tR" + b"p0\n0"
-                  + b"cbuiltins\nlist\n(g0\ntR"),
-            "copyreg.__newobj__",
-        ),
+        "partial, by its state": (whole(partial + b"(" + system + given + b"}Ntb)R"), "functools.partial"),
+        "copyreg": (whole(mapped + named("builtins", "list") + b"(h\x00tR"), "copyreg.__newobj__"),
         "torch's own unpickler": (
             whole(calling("torch.storage", "_load_from_bytes", saved(Runs(exec, writes)))),
             "torch.storage._load_from_bytes",
         ),
         "torch._utils": (
-            whole(named("torch._utils", "_import_dotted_name") + plain(("os.system",)) + b"R" + plain((shell,)) + b"R"),
+            whole(calling("torch._utils", "_import_dotted_name", dots) + given + b"R"),
             "torch._utils._import_dotted_name",
         ),
-        "nested in an index": (pickle.dumps(holds), "builtins.exec"),
-        "after everything else": (pickle.dumps(Metadata({}))[:-1] + b"0" + evil[2:], "posix.system"),
+        "deep in an index": (pickle.dumps(holds), "builtins.exec"),
+        "behind an index": (pickle.dumps(Metadata({}))[:-1] + b"0" + evil + b".", "posix.system"),
     }
 
 
 def stored(mark):
-    """What stands in a file of shards → as `gadgets`."""
-    evil = Runs(exec, f"open({str(mark)!r}, 'w')")
+    """What stands in a file of shards → as `gadgets`. (torch.save writes builtins by their names in Python 2.)"""
+    evil, name = Runs(exec, f"open({str(mark)!r}, 'w')"), "__builtin__.exec"
     return {
-        "an archive": (saved(evil), "builtins.exec"),
-        "the format before torch 1.6": (saved(evil, _use_new_zipfile_serialization=False), "builtins.exec"),
-        "an archive with a tensor": (saved({"a": torch.ones(2), "b": [evil]}), "builtins.exec"),
-        "a bare pickle of protocol 4": (gadgets(mark)["a name with dots"][0], "torch.serialization.os.system"),
+        "an archive": (saved(evil), name),
+        "the format before torch 1.6": (saved(evil, _use_new_zipfile_serialization=False), name),
+        "an archive with a tensor": (saved({"a": torch.ones(2), "b": [evil]}), name),
+        "a bare pickle of protocol 4": (gadgets(mark)["dots"][0], "torch.serialization.os.system"),
     }
 
 
