@@ -1,6 +1,7 @@
 """A checkpoint whose files would run code, with a manifest that agrees with them: refused by name, and nothing of it is run."""
 
 import contextlib
+import json
 import pickle
 import shutil
 
@@ -281,3 +282,11 @@ def test_what_is_loaded_is_the_same_to_the_bit(out, world):
     dcp.load(theirs, storage_reader=dcp.FileSystemReader(newest(out)), process_group=world.storage)
     assert all(torch.equal(ours[name], theirs[name]) and theirs[name].any() for name in theirs if name.endswith("weight"))
     assert WEIGHT in theirs
+
+
+def test_an_index_that_the_manifest_does_not_list_is_refused(out):
+    manifest = json.loads((newest(out) / "manifest.json").read_text())
+    del manifest["files"][".metadata"]
+    (newest(out) / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(DataError, match=r"\.metadata is there, and manifest\.json does not list it"):
+        checkpoint.verify(newest(out))
