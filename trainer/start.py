@@ -67,6 +67,8 @@ def begin(run: Run) -> None:
     if config_changed:
         changes = ", ".join(f"{name} {was} → {now}" for name, (was, now) in config_changed.items())
         run.telemetry.log(f"other settings than those of the checkpoint: {changes}")
+    for one in passed_over:
+        run.telemetry.log(f"passed over the checkpoint of step {one['step']}: {one['reason']}")
     if passed_over:
         run.telemetry.event("resumed_older", run.step, asked_step=requested.step if requested else None, passed_over=passed_over)
 

@@ -9,7 +9,7 @@ import torch
 
 from sentinel.client.torch import attach
 
-data, total = torch.load(sys.argv[1]), int(sys.argv[2])
+data, total = torch.load(sys.argv[1], weights_only=True), int(sys.argv[2])
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Embedding(64, 32), torch.nn.Linear(32, 64))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
@@ -23,7 +23,7 @@ def save(place):
 
 
 def load(place):
-    for name, state in torch.load(f"{place}/state.pt").items():
+    for name, state in torch.load(f"{place}/state.pt", weights_only=True).items():
         parts[name].load_state_dict(state)
 
 

@@ -7,7 +7,7 @@ import sys
 
 import torch
 
-data, total = torch.load(sys.argv[1]), int(sys.argv[2])
+data, total = torch.load(sys.argv[1], weights_only=True), int(sys.argv[2])
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Embedding(64, 32), torch.nn.Linear(32, 64))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)

@@ -36,7 +36,7 @@ def main() -> None:
 
     def load(place: str) -> None:
         told["loaded"].append(place)
-        state, of_optimizer = torch.load(f"{place}/rank-{rank}.pt", weights_only=False)
+        state, of_optimizer = torch.load(f"{place}/rank-{rank}.pt", weights_only=True)
         with torch.no_grad():
             for parameter, held in zip(model.parameters(), state, strict=True):
                 parameter.to_local().copy_(held)

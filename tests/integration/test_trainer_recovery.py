@@ -6,6 +6,7 @@ import signal
 import psutil
 
 from tests.integration.test_trainer_launch import SIZES, Attempt, await_that, launch, run_plainly
+from tests.unit.trainer import planting
 from trainer.checkpoint import choose_resume, list_steps
 
 __all__ = ["launch"]
@@ -91,6 +92,22 @@ def test_a_flipped_bit_makes_it_resume_older_and_say_so(launch):
     assert second.events("resumed_older")[0]["asked_step"] == 12
     assert {step: line for step, line in first.steps().items() if step > 8} == second.steps()
     assert (first.run_dir / "quarantine" / "attempt-0001" / "step-00000012").exists()  # replaced, not deleted
+
+
+def test_planted_checkpoints_run_nothing_on_any_rank_and_the_older_one_is_taken(launch, tmp_path):
+    """An index that would run code, a part that would, and then one that the run saved by itself."""
+    first = launch(1, "--set", "schedule.steps=14", ranks=2).finish()
+    mark, folder = tmp_path / "code-was-run", first.run_dir / "checkpoints"
+    planting.plant_index(folder / "step-00000012", planting.gadgets(mark)["reduce"][0])
+    planting.plant_entry(folder / "step-00000008", "model.norm.weight", planting.stored(mark)["an archive"][0], as_object=False)
+    second = launch(2, "--set", "schedule.steps=14", ranks=2, resume=12).finish()
+    receipt = second.receipt()
+    assert receipt["resume_step"] == 4
+    assert [one["step"] for one in receipt["passed_over"]] == [12, 8]
+    assert ".metadata names posix.system" in receipt["passed_over"][0]["reason"]
+    assert "__7_0.distcp names __builtin__.exec" in receipt["passed_over"][1]["reason"]
+    assert {step: line for step, line in first.steps().items() if step > 4} == second.steps()
+    assert not mark.exists()
 
 
 DIE_IN_SAVE = """

@@ -4,8 +4,9 @@ torch.distributed.checkpoint writes the shards. Around it is the commit order of
 write → sync files and directory → manifest with size and sha256 of every file → rename → sync parent. A directory without a
 valid manifest is not a checkpoint. Reading verifies first and falls back to older ones, never to newer.
 
-`verifying` and `choosing` read; `writing`, `committing` and `saving` write; `retention` deletes. What is named here
-loads no torch, so that `python -m trainer.checkpoint list` answers at once; `writing.load` and `saving.Saver` do.
+`verifying` and `choosing` read, and so do `reading`, `index` and `pickled`, which run nothing that a file says; `writing`,
+`committing` and `saving` write; `retention` deletes. What is named here loads no torch, so that `python -m trainer.checkpoint
+list` answers at once; `writing.load` and `saving.Saver` do.
 """
 
 from .choosing import choose_resume, discard_unfinished, stored_padding

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-import torch.distributed.checkpoint as dcp
-from torch.distributed.checkpoint import FileSystemReader
-from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+
+from .reading import Reader, fill
 
 PARAMETERS = "model."  # what the parameters' names begin with
 
@@ -18,9 +17,9 @@ class Contents:
     """Reads on demand, one tensor at a time: a model larger than a host's memory can still be compared."""
 
     def __init__(self, path: Path) -> None:
-        self._reader = FileSystemReader(path)
-        held = self._reader.read_metadata().state_dict_metadata
-        self._shapes = {name: entry for name, entry in held.items() if isinstance(entry, TensorStorageMetadata)}
+        """Raises DataError for an index that holds anything but tensors."""
+        self._reader = Reader(path)
+        self._shapes = self._reader.index.state_dict_metadata
 
     def parameters(self) -> Iterator[str]:
         """Names of the model's parameters, as the model itself calls them, in its order of naming."""
@@ -37,10 +36,10 @@ class Contents:
         return self.tensor(PARAMETERS + name)
 
     def tensor(self, name: str) -> torch.Tensor:
-        """One whole tensor, on the CPU. KeyError where there is none of that name."""
+        """One whole tensor, on the CPU. KeyError where there is none of that name, DataError for a part that is no tensor."""
         entry = self._shapes[name]
         state = {name: torch.empty(entry.size, dtype=entry.properties.dtype)}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it warns that no_dist was asked for
-            dcp.load(state, storage_reader=self._reader, no_dist=True)
+            fill(state, self._reader, no_dist=True)
         return state[name]

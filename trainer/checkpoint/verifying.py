@@ -61,7 +61,8 @@ def verify(path: Path, digest: str | None = None) -> Verified:
     if digest is not None and found.digest != digest:
         raise DataError(f"{path}: manifest.json has sha256 {found.digest[:12]}…, expected {digest[:12]}…")
     check_sizes(found)
-    unlisted = sorted(file.name for file in path.glob("*.distcp") if file.name not in found.manifest["files"])
+    loaded = [*path.glob("*.distcp"), *path.glob(".metadata")]
+    unlisted = sorted(file.name for file in loaded if file.name not in found.manifest["files"])
     if unlisted:
         raise DataError(f"{path}: {unlisted[0]} is there, and manifest.json does not list it: nothing tells whether it is whole")
     for name, entry in found.manifest["files"].items():

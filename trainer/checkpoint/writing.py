@@ -13,14 +13,15 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from torch.distributed.checkpoint import CheckpointException, FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint import CheckpointException, FileSystemWriter
 
 from sentinel.client import write_atomically
 from sentinel.client.checkpoint_files import synced_size
 
-from ..exits import DataError, LeaseLostError, SaveError
+from ..exits import SaveError, TrainerError
 from ..world import World
 from .committing import commit, make_aside
+from .reading import Reader, fill
 from .verifying import Verified, digest_of, name_of
 
 Streams = dict[str, torch.Tensor]
@@ -62,12 +63,15 @@ def write(
 
 def load(found: Verified, world: World, state: dict[str, Any]) -> None:
     """Fill `state` in place, each rank its shards, and restore this rank's random streams. The number of ranks may differ. Raises
-    DataError, on every rank, for files that are there and still cannot be loaded: a manifest that does not list them all."""
-    try:
-        dcp.load(state, storage_reader=FileSystemReader(found.path), process_group=world.storage)
-    except CheckpointException as error:
-        rank, (first, _) = min(error.failures.items())
-        raise DataError(f"{found.path}: rank {rank} could not load it ({type(first).__name__}: {first})") from None
+    DataError, on every rank, for files that are there and still cannot be loaded: one of them holds what is no tensor, or the
+    manifest does not list them all."""
+    readers: list[Reader] = []
+
+    def read_index() -> None:
+        readers.append(Reader(found.path))
+
+    _on_all_ranks(world, read_index)  # before torch's own stages, which bury the reason in a traceback
+    fill(state, readers[0], process_group=world.storage)
     if found.manifest.get("world_size") != world.size:
         return  # there is no stream to continue
     for kind in rng_streams(world):
@@ -84,18 +88,18 @@ def rng_streams(world: World) -> Streams:
 
 
 def _on_all_ranks(world: World, act: Callable[[], T]) -> list[T]:
-    """What `act` gave on each rank, by rank. Where it failed on one, every rank raises: a lost lease as it is, OSError within
-    a CheckpointException as torch's own stages do."""
+    """What `act` gave on each rank, by rank. Where it failed on one, every rank raises: the trainer's own errors as they are,
+    OSError within a CheckpointException as torch's own stages do."""
     outcome: Any
     try:
         outcome = act()
-    except (OSError, LeaseLostError) as error:
+    except (OSError, TrainerError) as error:
         outcome = error
     outcomes: list[Any] = [None] * world.size
     dist.all_gather_object(outcomes, outcome, group=world.storage)
     failures = {rank: outcome for rank, outcome in enumerate(outcomes) if isinstance(outcome, Exception)}
     for failure in failures.values():
-        if isinstance(failure, LeaseLostError):
+        if isinstance(failure, TrainerError):
             raise failure
     if failures:
         raise CheckpointException("", {rank: (failure, None) for rank, failure in failures.items()})
