@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.masking import Masking
 from sentinel.client.regular_file import read_regular
 from sentinel.client.run_layout import attempt_folder, rank_file, spec_path
 from sentinel.client.strict_json import dumps, loads
@@ -128,7 +129,7 @@ def _record_refusal(run_dir: Path, attempt: int, reason: str) -> None:
     """As rank 0 would leave it, so that the incident and its page say why and not only that it exited."""
     with contextlib.suppress(OSError):
         path = rank_file(attempt_folder(run_dir, attempt) / "exits", 0)
-        write_atomically(path, dumps({"rank": 0, "code": CANNOT_PREPARE, "error": reason}).encode())
+        write_atomically(path, dumps({"rank": 0, "code": CANNOT_PREPARE, "error": Masking.of(os.environ).text(reason)}).encode())
 
 
 def own_folder(root: Path, deadline_s: float) -> int:
