@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from sentinel.client.atomic_file import write_atomically
+from sentinel.client.atomic_file import ensure_directory, write_atomically
 from sentinel.client.masking import Masking
 from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import attempt_folder, incident_folder
@@ -28,7 +28,7 @@ def capture(run_dir: Path, incident: int, attempt: int, pids: Sequence[int], mas
     """
     source = attempt_folder(run_dir, attempt)
     target = incident_folder(run_dir, incident) / f"attempt-{attempt:04d}"
-    target.mkdir(parents=True, exist_ok=True)
+    ensure_directory(target)
     write_atomically(target / "processes.txt", masking.text(describe_processes(pids)).encode())
     saved = 1
     names = ["metrics.jsonl", "spec.json", "keeper.json"]
@@ -37,7 +37,7 @@ def capture(run_dir: Path, incident: int, attempt: int, pids: Sequence[int], mas
             names += [f"{folder}/{name}" for name in sorted(os.listdir(source / folder))[:FILES_MAX]]
     for name in names:
         if (source / name).is_file():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            ensure_directory((target / name).parent)
             _copy_tail(source / name, target / name, masking)
             saved += 1
     return f"{saved} files saved in {target.relative_to(run_dir)}"

@@ -6,9 +6,9 @@
     masking.document({"reason": "…", "command": [...]})   # every text in it
 
 A trainer's command line, its error texts and its logs may hold keys. Nobody can know all of them, so this goes by three things:
-values known to be secret (of variables and of options that are named like secrets, of channels); names with a value beside
-them; and the shapes that services give their keys. Numbers, steps, paths, digests and the tokens of a vocabulary (`--tokenizer x`,
-limits in tokens) are none: who reads a report must see them.
+values known to be secret (of variables and options that are named like secrets, of channels); names with a value beside them; and
+the shapes that services give their keys. Numbers, steps, paths, digests and a vocabulary's tokens (`--tokenizer x`, limits in
+tokens) are none: who reads a report must see them.
 
 Journals, pages, reports and the browser's page show what this leaves. Nothing here reads the environment or a file.
 """

@@ -25,7 +25,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sentinel.client.atomic_file import write_atomically
+from sentinel.client.atomic_file import ensure_directory, write_atomically
+from sentinel.client.closed_files import open_closed
 from sentinel.client.heartbeat_file import HeartbeatFile
 from sentinel.client.overrides import Overrides, OverridesError
 from sentinel.client.run_layout import LEASE_NAME, OVERRIDES_NAME, attempt_folder, rank_file, spec_path, stack_path, stream_path
@@ -220,10 +221,10 @@ class Session:
     def redirect_output(self) -> None:
         """Send stdout and stderr, native writes and crash dumps included, to attempts/N/logs/rank-NNNNN.{out,err}."""
         folder = self.attempt_dir / "logs"
-        folder.mkdir(parents=True, exist_ok=True)
+        ensure_directory(folder)
         for stream, name in ((sys.stdout, "out"), (sys.stderr, "err")):
             stream.flush()
-            handle = os.open(folder / f"rank-{self.rank:05d}.{name}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            handle = open_closed(folder / f"rank-{self.rank:05d}.{name}", os.O_WRONLY | os.O_APPEND)
             os.dup2(handle, 1 if name == "out" else 2)
             os.close(handle)
         faulthandler.enable(file=2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -60,24 +59,6 @@ class RunFile:
 
 def new_digest_key() -> str:
     return secrets.token_hex(16)
-
-
-def ensure_run_dir(run_dir: Path) -> Path:
-    """Create the directory unless it is there; its absolute path.
-
-    Raises:
-        UsageError: it cannot be created, is no directory, or cannot be written.
-    """
-    run_dir = run_dir.absolute()
-    try:
-        run_dir.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        raise UsageError(f"{run_dir}: is a file; a run needs a directory of its own") from None
-    except OSError as error:
-        raise UsageError(f"{run_dir}: cannot be created: {error.strerror}; choose a directory this user may write to") from error
-    if not os.access(run_dir, os.R_OK | os.W_OK | os.X_OK):
-        raise UsageError(f"{run_dir}: cannot be written by this user; choose another directory or change its rights")
-    return run_dir
 
 
 def write_run_file(run_dir: Path, run: RunFile) -> None:

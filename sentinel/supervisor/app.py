@@ -21,7 +21,8 @@ from sentinel.errors import AlreadySupervised, Fenced, JournalBlocked, JournalEr
 from sentinel.journal.answering import is_being_answered
 from sentinel.journal.lease import Lease
 from sentinel.journal.lost_history import refuse_no_journal
-from sentinel.journal.run_file import RunFile, declared_capabilities, ensure_run_dir, find_run_file, write_run_file
+from sentinel.journal.run_file import RunFile, declared_capabilities, find_run_file, write_run_file
+from sentinel.journal.run_folder import ensure_run_dir, find_group, who_else_reads
 from sentinel.journal.session import RunSession, take_run
 from sentinel.launcher import registry as launchers
 from sentinel.launcher.checks import check_code
@@ -81,7 +82,7 @@ def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignal
     profile = None if named is None else load_profile(named)
     can = None if profile is None else profile.capabilities
     capabilities = declared_capabilities(known, request.without, request.more, can)
-    policy = load_policy(policy_path)
+    policy, group = load_policy(policy_path), find_group(request.share_with)
     asked = request.pages or (known.pages if known is not None else ())
     policy = lay_routes(policy, asked) if request.stop_at_once else with_checked_routes(policy, asked)
     reference = load_reference(policy, policy_path)
@@ -97,10 +98,12 @@ def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignal
     end = EndOfTime() if request.stop_at_once else read_end(request.time_limit_s, policy, os.environ, started_s)
     site = open_for_run(request.listen, run_dir, SiteServices(exposition))
     policy = lay_run_url(policy, site.link)
-    ensure_run_dir(run_dir)
+    ensure_run_dir(run_dir, group)
     masking = Masking.of(os.environ, run_file.command, secret_values_of(policy.spec.paging))
-    for line in () if request.stop_at_once else passed_over(policy, capabilities, None if profile is None else profile.settable):
-        print(line)
+    if not request.stop_at_once:
+        for line in (who_else_reads(run_dir), *passed_over(policy, capabilities, None if profile is None else profile.settable)):
+            if line:
+                print(line)
     with closing(site), Notifier.from_environment() as systemd:
         outage = JournalOutage(run_dir, stops, systemd)
         while True:

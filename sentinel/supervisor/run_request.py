@@ -50,6 +50,7 @@ class RunRequest:
     time_limit_s: float | None = None  # how long this supervisor has the machine
     trainer: str | None = None  # a profile; None: the run's own, for a new run none
     track: tuple[str, ...] = ()  # experiment trackers; none: those the run already has
+    share_with: str | None = None  # a group that may read a new run directory
     changed_command: bool = False  # a person says that the run goes on under another command than its own
 
 

@@ -3,8 +3,10 @@ no other, and nobody is shown them."""
 
 from __future__ import annotations
 
+import grp
 import json
 import os
+import stat
 import sys
 from pathlib import Path
 
@@ -44,7 +46,13 @@ POLICY = {
 }  # fmt: skip
 
 
-def test_a_drawn_secret_is_in_no_file_but_those_that_need_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+OWN_GROUP = grp.getgrgid(os.getegid()).gr_name
+
+
+@pytest.mark.parametrize(("shared", "folder", "file"), [((), 0o700, 0o600), (("--share-with", OWN_GROUP), 0o2750, 0o640)])
+def test_a_drawn_secret_is_in_no_file_but_those_that_need_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: tuple[str, ...], folder: int, file: int
+) -> None:
     drawn: list[str] = []  # one run for all of them: it takes seconds
 
     @seed(1)
@@ -60,8 +68,11 @@ def test_a_drawn_secret_is_in_no_file_but_those_that_need_it(tmp_path: Path, mon
     (tmp_path / "train.py").write_text(TRAINER)
     (tmp_path / "policy.json").write_text(json.dumps(POLICY))
     command = [sys.executable, str(tmp_path / "train.py"), "--api-key", argued]
-    run = Supervised(tmp_path / "run", command, str(tmp_path / "policy.json"), ["--without", "skip"]).start()
+    run = Supervised(tmp_path / "run", command, str(tmp_path / "policy.json"), ["--without", "skip", *shared]).start()
     assert run.wait() == 1, run.log
+    made = [run.run_dir, *run.run_dir.rglob("*")]
+    wide = {str(path): oct(path.stat().st_mode) for path in made if stat.S_IMODE(path.stat().st_mode) not in (folder, file)}
+    assert not wide, "whatever the umask"
     secrets = [value.encode() for value in (argued, listed, stored)]
     files = {path.relative_to(run.run_dir).as_posix(): path.read_bytes() for path in run.run_dir.rglob("*") if path.is_file()}
     leaks = sorted(name for name, data in files.items() if any(secret in data for secret in secrets))

@@ -15,11 +15,11 @@ from sentinel.journal.run_file import (
     PolicyReference,
     RunFile,
     declared_capabilities,
-    ensure_run_dir,
     find_run_file,
     read_run_file,
     write_run_file,
 )
+from sentinel.journal.run_folder import ensure_run_dir
 
 RUN = RunFile(
     id="gpt-7",
