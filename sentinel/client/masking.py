@@ -28,10 +28,14 @@ _FORCED = (
     r"|(?:access|private|signing|encryption)[_-]?key|_pat|_pwd"
 )
 _WEAK = r"token|[_-]key"  # words of the trade as well: the value has to look like a secret
-_NAME = rf"(?<![\w.-])[\w.-]{{0,64}}?(?:{_FORCED}|{_WEAK})"
+_NAMED = rf"[\w.-]{{0,64}}?(?:{_FORCED}|{_WEAK})"
+_NAME = rf"(?<![\w.-]){_NAMED}"
 _VALUE = r"(\"[^\"\n]*\"|'[^'\n]*'|(?:(?:Bearer|Basic|Token)[ \t]+)?[^\s\"',;&}]+)"
 _ASSIGNED = re.compile(rf"({_NAME})([\"']?[ \t]*[=:][ \t]*){_VALUE}", re.IGNORECASE)
 _OPTION = re.compile(rf"({_NAME})([ \t]+)(?!-){_VALUE}", re.IGNORECASE)
+_LISTED = re.compile(  # words as repr and JSON write them
+    rf"([\"'])(--?{_NAMED})(\1,[ \t]*)(\"[^\"\n]*\"|'[^'\n]*')", re.IGNORECASE
+)
 _OPTION_NAME = re.compile(rf"[-+~]{{0,2}}[\w./-]{{0,64}}?(?:{_FORCED}|{_WEAK})", re.IGNORECASE)
 _FORCED_NAME = re.compile(rf"(?:{_FORCED})\Z", re.IGNORECASE)
 # Tokens of a vocabulary and keys of a mapping: what stands behind them is no secret.
@@ -101,6 +105,7 @@ class Masking:
         text = _KEY_BLOCK.sub(MASK, text)
         text = _ASSIGNED.sub(_masked_value, text)
         text = _OPTION.sub(_masked_option, text)
+        text = _LISTED.sub(_masked_listed, text)
         text = _BEARER.sub(rf"\1 {MASK}", text)
         text = _IN_ADDRESS.sub(f"://{MASK}@", text)
         text = _SIGNED.sub(rf"\1{MASK}", text)
@@ -186,8 +191,8 @@ def _is_secret(name: str, value: str) -> bool:
     if found is None or _OF_THE_TRADE.search(bare) is not None:
         return False
     value = value.strip("\"'")
-    if not value or value == MASK or value.lower() in _WORDS_OF_A_CONFIGURATION or value.startswith(("$", "<")):
-        return False  # `$TOKEN` and `<|pad|>` are written by people who mean something else than a value
+    if not value or value == MASK or value.lower() in _WORDS_OF_A_CONFIGURATION or value.startswith(("$", "<", "{", "[")):
+        return False  # `$TOKEN`, `<|pad|>` and `{"a": 1}` are no values
     if _FORCED_NAME.search(bare) is not None:
         return True
     if _NUMBER.fullmatch(value) is not None or len(value) < 6:
@@ -217,6 +222,12 @@ def _masked_value(found: re.Match[str]) -> str:
 def _masked_option(found: re.Match[str]) -> str:
     """`--hf-token abc123` is an option and its value; `the token was` are words."""
     return _masked_value(found) if found[1].startswith("-") else found[0]
+
+
+def _masked_listed(found: re.Match[str]) -> str:
+    """`['train.py', '--hf-token', 'abc123']`, as errors of subprocess show a command."""
+    quote_mark, name, between, value = found.groups()
+    return f"{quote_mark}{name}{between}{value[0]}{MASK}{value[0]}" if _is_secret(name, value) else found[0]
 
 
 def _spellings(value: str) -> set[str]:

@@ -36,6 +36,8 @@ def mask(text: str, secrets: tuple[str, ...] = ()) -> str:
         ("pushed with ghp_abcdefghijklmnopqrstuvwxyz0123", "ghp_abcdef"),
         ("key AKIAABCDEFGHIJKLMNOP leaked", "AKIAABCD"),
         ("cookie: session=abc123", "abc123"),
+        ("Command '['python', 'up.py', '--api-key', 'abc123']' returned 1", "abc123"),
+        ('{"argv": ["up.py","--hf-token","abc123"]}', "abc123"),
         ("x" * 200 + " MY_PAT=abc123", "abc123"),
     ],
 )
@@ -50,7 +52,7 @@ def test_a_secret_is_masked(text: str, secret: str) -> None:
         "loss 8.6 over 2.2 at step 379", "tokens_per_step=1024 --tokens 5", "the token was not found", "author: anna",
         "key page/4/1 done",
         "http://127.0.0.1:9093/alerts", "tokenizer=bytes", "rank 3 (node-7): RuntimeError: NCCL error: unhandled", "a@b.c",
-        "sig=5 of 7", "http://x/?signal=9&design=3",
+        "['train.py', '--max-tokens', '4096']", '"../etc/passwd": {"bytes": 1}', "sig=5 of 7", "http://x/?signal=9&design=3",
     ],
 )  # fmt: skip
 def test_what_is_none_stays(text: str) -> None:

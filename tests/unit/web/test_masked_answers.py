@@ -26,7 +26,8 @@ def leaking(until: float) -> list[tuple[float, f.Fact]]:
     created = facts[0][1]
     assert isinstance(created, f.RunCreated)
     begun = replace(created, command=("train.py", "--hf-token", SHAPED, f"--x={LISTED}"))
-    return [(0, begun), *facts[1:3], (0.05, f.Noted("login", said)), (0.06, f.SourceChanged("kernel_log", False, said)), *facts[3:]]
+    more = [(0.05, f.Noted("login", said)), (0.06, f.SourceChanged("kernel_log", False, said))]
+    return [(0, begun), *facts[1:3], *more, *facts[3:]]
 
 
 TOLD = told_run.told
