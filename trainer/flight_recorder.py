@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from pathlib import Path
 
+from sentinel.client.atomic_file import ensure_directory
 from sentinel.client.run_layout import flight_recorder_pipe_prefix, flight_recorder_prefix
 
 ENTRIES = "2000"  # the value that PyTorch's own tutorial recommends
@@ -18,7 +19,7 @@ def turn_on(environ: MutableMapping[str, str], run_dir: Path, attempt: int) -> N
     """Before the process group is made, which reads these variables. What is set already stays. Raises OSError where the folder
     of the dumps cannot be made."""
     prefix = flight_recorder_prefix(run_dir, attempt)
-    prefix.parent.mkdir(parents=True, exist_ok=True)
+    ensure_directory(prefix.parent)
     wanted = {
         "TORCH_FR_BUFFER_SIZE": ENTRIES,
         "TORCH_NCCL_TRACE_BUFFER_SIZE": ENTRIES,  # the name before torch 2.9

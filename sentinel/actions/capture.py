@@ -7,24 +7,29 @@ Reads bounded tails only. Nothing here stops or signals a process.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from sentinel.client.atomic_file import write_atomically
+from sentinel.client.atomic_file import ensure_directory, write_atomically
+from sentinel.client.masking import Masking
 from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import attempt_folder, incident_folder
+from sentinel.client.strict_json import dumps, loads
 
 TAIL_BYTES = 256 * 1024
 FILES_MAX = 256
 
 
-def capture(run_dir: Path, incident: int, attempt: int, pids: Sequence[int]) -> str:
-    """Copy the evidence; returns what was saved. Done twice, the second copy replaces the first. Raises OSError."""
+def capture(run_dir: Path, incident: int, attempt: int, pids: Sequence[int], masking: Masking) -> str:
+    """Copy the evidence, its secrets masked: it is what people send each other.
+
+    Returns what was saved. Done twice, the second copy replaces the first. Raises OSError.
+    """
     source = attempt_folder(run_dir, attempt)
     target = incident_folder(run_dir, incident) / f"attempt-{attempt:04d}"
-    target.mkdir(parents=True, exist_ok=True)
-    write_atomically(target / "processes.txt", describe_processes(pids).encode())
+    ensure_directory(target)
+    write_atomically(target / "processes.txt", masking.text(describe_processes(pids)).encode())
     saved = 1
     names = ["metrics.jsonl", "spec.json", "keeper.json"]
     for folder in ("heartbeats", "exits", "stacks", "logs"):
@@ -32,8 +37,8 @@ def capture(run_dir: Path, incident: int, attempt: int, pids: Sequence[int]) -> 
             names += [f"{folder}/{name}" for name in sorted(os.listdir(source / folder))[:FILES_MAX]]
     for name in names:
         if (source / name).is_file():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            _copy_tail(source / name, target / name)
+            ensure_directory((target / name).parent)
+            _copy_tail(source / name, target / name, masking)
             saved += 1
     return f"{saved} files saved in {target.relative_to(run_dir)}"
 
@@ -58,10 +63,20 @@ def _describe(pid: int) -> str:
     return f"{pid} {state} {wait} {words[:300]}"
 
 
-def _copy_tail(source: Path, target: Path) -> None:
-    with open(source, "rb", opener=regular) as reader, open(target, "wb") as writer:
+def _copy_tail(source: Path, target: Path, masking: Masking) -> None:
+    with open(source, "rb", opener=regular) as reader:
         size = os.fstat(reader.fileno()).st_size
         if size > TAIL_BYTES:
             reader.seek(size - TAIL_BYTES)
             reader.readline()
-        shutil.copyfileobj(reader, writer)
+        data = reader.read(TAIL_BYTES)
+    write_atomically(target, _masked(data, source.suffix == ".json", masking), durable=False)
+
+
+def _masked(data: bytes, is_json: bool, masking: Masking) -> bytes:
+    """JSON by its values, so that the value of an option in a list of words is seen; anything else as text."""
+    if is_json:
+        with suppress(ValueError):
+            return dumps(masking.document(loads(data))).encode() + b"\n"
+    text = data.decode("utf-8", "surrogateescape")
+    return masking.text(text).encode("utf-8", "surrogateescape")

@@ -4,13 +4,14 @@ started."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from sentinel.channels.contract import AGAIN_S, Channel
 from sentinel.channels.notice import Notice
 from sentinel.channels.registry import CHANNELS
 from sentinel.channels.secrets import Vault
-from sentinel.errors import GiveUp, RetryLater, UsageError
+from sentinel.errors import GiveUp, RetryLater, SentinelError, UsageError
 from sentinel.policy import schema_paging as p
 
 
@@ -55,11 +56,24 @@ def problems_of(route: p.Route, environ: Mapping[str, str] | None = None) -> lis
     return [*_unreadable_secrets(route.settings, environ), *CHANNELS[route.kind].problems(route.settings)]
 
 
+def secret_values_of(paging: p.Paging, environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """What these routes hold as secrets, as far as it can be read now: whoever writes words down masks them."""
+    values = []
+    for secret in _secrets_of(paging):
+        with suppress(SentinelError):
+            values.append(Vault(environ).read(secret))
+    return tuple(values)
+
+
 def secret_variables(paging: p.Paging) -> frozenset[str]:
     """The variables in which secrets of these routes lie: sentinel's own, and nothing it starts need know them."""
+    return frozenset(secret.env for secret in _secrets_of(paging) if secret.env is not None)
+
+
+def _secrets_of(paging: p.Paging) -> list[p.Secret]:
     found = [getattr(route.settings, name) for route in paging.routes for name in type(route.settings).model_fields]
     found += [paging.dead_man.url] if paging.dead_man is not None else []
-    return frozenset(one.env for one in found if isinstance(one, p.Secret) and one.env is not None)
+    return [one for one in found if isinstance(one, p.Secret)]
 
 
 def _unreadable_secrets(settings: p.RouteSettings, environ: Mapping[str, str] | None) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from sentinel.channels.notice import Notice
 from sentinel.channels.wording import CALLS, headline
-from sentinel.client.atomic_file import write_atomically
+from sentinel.client.atomic_file import ensure_directory, write_atomically
 from sentinel.client.run_layout import incident_folder
 from sentinel.client.strict_json import dumps, printable
 from sentinel.policy.schema_paging import RouteSettings
@@ -50,7 +50,7 @@ class Terminal:
         if self._run_dir is None:
             return
         folder = incident_folder(self._run_dir, notice.incident)
-        folder.mkdir(parents=True, exist_ok=True)
+        ensure_directory(folder)
         write_atomically(folder / "page.json", dumps(notice.document()).encode() + b"\n")
 
 

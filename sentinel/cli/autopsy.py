@@ -21,16 +21,16 @@ def autopsy(
     Exit codes: 0 every argument was read, whether or not anything failed in it, 1 some could not be read (the others are
     answered), 2 usage error.
     """
-    from sentinel.client.strict_json import dumps
     from sentinel.report.autopsy import examine
     from sentinel.report.autopsy_words import autopsy_document, autopsy_text
+    from sentinel.report.masked import masked_json
 
     unread = False
     for number, path in enumerate(paths):
         found = examine(path)
         unread = unread or found.error is not None
         if as_json:
-            print(dumps(autopsy_document(found)), flush=True)
+            print(masked_json(autopsy_document(found)), flush=True)
         else:
             print(("\n" if number else "") + autopsy_text(found), flush=True)
     raise typer.Exit(1 if unread else 0)

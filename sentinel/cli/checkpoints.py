@@ -19,11 +19,11 @@ def list_(run_dir: RunDir, as_json: Json = False) -> None:
     length beyond it, healthy. suspect: after an onset, or what resumed from it failed. damaged. quarantined: moved aside. pruned:
     deleted, as the policy's checkpoints.retain asks; with that, each of the others also says why it is kept.
     """
-    from sentinel.client.strict_json import dumps
     from sentinel.report.checkpoints import read_trust, trust_text
+    from sentinel.report.masked import masked_json
 
     document = read_trust(run_dir)
-    print(dumps(document) if as_json else trust_text(document))
+    print(masked_json(document) if as_json else trust_text(document))
 
 
 @checkpoints_app.command(cls=RunDirAnywhere)
@@ -36,9 +36,9 @@ def verify(
 
     Exit codes: 0 all hold, 1 one does not, or cannot be read now, 2 usage.
     """
-    from sentinel.client.strict_json import dumps
     from sentinel.report.checkpoints import verified_text, verify_steps
+    from sentinel.report.masked import masked_json
 
     documents = verify_steps(run_dir, steps or ())
-    print(dumps(documents) if as_json else verified_text(documents))
+    print(masked_json(documents) if as_json else verified_text(documents))
     raise typer.Exit(0 if all(document["ok"] for document in documents) else 1)

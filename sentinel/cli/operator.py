@@ -47,11 +47,11 @@ def incidents_show(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
 ) -> None:
     """One incident: what broke, what was tried, how it ended; and with --samples which data did it, and where it lies."""
-    from sentinel.client.strict_json import dumps
+    from sentinel.report.masked import masked_json
     from sentinel.report.samples import incident_text, read_incident
 
     document = read_incident(run_dir, number, samples)
-    typer.echo(dumps(document) if as_json else incident_text(document))
+    typer.echo(masked_json(document) if as_json else incident_text(document))
 
 
 def pause(run_dir: RunDir, timeout: Timeout = 30.0) -> None:

@@ -47,9 +47,9 @@ def probe(
     The flag that names its checkpoints' folder is pointed at a folder of the probe's own. Exit codes: 0 it can be watched and
     restored, 1 something for that is missing, 2 usage error (nothing was started).
     """
-    from sentinel.client.strict_json import dumps
     from sentinel.clock import SystemClock
     from sentinel.policy.quantities import Malformed, parse_positive_duration
+    from sentinel.report.masked import masked_json
     from sentinel.supervisor.config_file import find_config
     from sentinel.trainers.probe.command import ProbeRequest
     from sentinel.trainers.probe.command import probe as run
@@ -67,5 +67,5 @@ def probe(
     asked = ProbeRequest(words, cwd, trainer, run_dir, keep, as_it_is, limits)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that nothing it started is left
     report = run(asked, SystemClock(), lambda line: print(line, file=sys.stderr, flush=True))
-    print(dumps(report.document) if as_json else report.text)
+    print(masked_json(report.document) if as_json else report.text)
     raise typer.Exit(0 if report.is_fine else 1)

@@ -211,9 +211,9 @@ for command in (replay, watch, autopsy, drill):
 
 
 def _dump(document: object) -> str:
-    from sentinel.client.strict_json import dumps
+    from sentinel.report.masked import masked_json
 
-    return dumps(document)
+    return masked_json(document)
 
 
 def main() -> None:

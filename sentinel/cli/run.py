@@ -48,6 +48,9 @@ Config = Annotated[
     Path | None,
     typer.Option(help="What to run, from a file; without a command: sentinel.yaml of this folder.", metavar="FILE"),
 ]
+ShareWith = Annotated[
+    str | None, typer.Option(help="Let this group read the run directory; else it is yours alone.", metavar="GROUP")
+]
 ChangedCommand = Annotated[
     bool, typer.Option("--changed-command", help="Go on with the run in --run-dir, under another command than before.")
 ]
@@ -74,6 +77,7 @@ def run(
     time_limit: TimeLimit = None,
     changed_command: ChangedCommand = False,
     trainer: Trainer = None,
+    share_with: ShareWith = None,
     config: Config = None,
     page: Pages = None,
     listen: Listening = None,
@@ -93,8 +97,7 @@ def run(
     from sentinel.terminal.choose import choose_narrator
     from sentinel.web.opening import Listen
 
-    words = tuple(command or ())
-    file = find_config(config, words, run_dir)
+    file = find_config(config, words := tuple(command or ()), run_dir)
     lacks, more = (tuple(word.strip() for word in names.split(",") if word.strip()) for names in (without, with_))
     asked = RunRequest(
         run_dir=run_dir or default_run_dir(words),
@@ -107,6 +110,7 @@ def run(
         code=tuple(code or ()),
         tensorboard=tensorboard,
         track=tuple(track or ()),
+        share_with=share_with,
         pages=tuple(page or ()),
         listen=Listen(listen, token_file),
         launcher=launcher,
@@ -117,8 +121,7 @@ def run(
     asked = asked if file is None else file.lay_under(asked, gave_run_dir=run_dir is not None)
     asked = replace(asked, changed_command=changed_command or _says_yes(question_about(asked.run_dir, asked.command)))
     with closing(choose_narrator(asked.run_dir)) as narrator:
-        outcome = supervise(asked, narrator)
-    raise typer.Exit(outcome)
+        raise typer.Exit(supervise(asked, narrator))
 
 
 def _says_yes(question: str) -> bool:

@@ -59,12 +59,12 @@ def events(
     incident: Annotated[int | None, typer.Option(help="Only what is about this incident.", min=1, metavar="N")] = None,
 ) -> None:
     """What happened and what was decided, from the journal, in words: time of the run, UTC, sentence."""
-    from sentinel.client.strict_json import dumps
     from sentinel.report.events import event_document, event_line, read_events
+    from sentinel.report.masked import masked_json
 
     def show() -> None:
         for entry, state in read_events(run_dir, since, incident, follow, _pause()):
-            line = dumps(event_document(entry, state)) if as_json else event_line(entry, state)
+            line = masked_json(event_document(entry, state)) if as_json else event_line(entry, state)
             if line is not None:
                 print(line, flush=follow)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from sentinel.client.closed_files import make_folder, open_closed
+
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Write aside in the same directory, fsync, rename, fsync the directory. Creates the directory if it is missing.
@@ -14,10 +16,10 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
     """
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        handle = open_closed(aside, os.O_WRONLY | os.O_TRUNC)
     except FileNotFoundError:
         ensure_directory(path.parent)
-        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        handle = open_closed(aside, os.O_WRONLY | os.O_TRUNC)
     try:
         try:
             write_fully(handle, data)
@@ -38,7 +40,7 @@ def ensure_directory(path: Path) -> None:
     if path.is_dir():
         return
     ensure_directory(path.parent)
-    path.mkdir(exist_ok=True)
+    make_folder(path)
     fsync_directory(path.parent)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.client.atomic_file import ensure_directory
+from sentinel.client.closed_files import open_closed
 from sentinel.client.strict_json import dumps
 
 ROOM_BYTES = 256  # padded to with blanks, so that a shorter beat leaves nothing of a longer one behind it
@@ -29,7 +30,7 @@ class HeartbeatFile:
         """In one call to the system, not synced. Raises OSError."""
         if self._handle is None:
             ensure_directory(self.path.parent)
-            self._handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._handle = open_closed(self.path, os.O_WRONLY)
         line = dumps(beat).encode()
         self._room_bytes = max(self._room_bytes, len(line))
         os.pwrite(self._handle, line.ljust(self._room_bytes), 0)

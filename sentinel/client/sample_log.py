@@ -15,6 +15,7 @@ import time
 from typing import Any
 
 from sentinel.client.atomic_file import ensure_directory, write_fully
+from sentinel.client.closed_files import open_closed
 from sentinel.client.run_layout import samples_path
 from sentinel.client.session import Session
 from sentinel.client.strict_json import dumps
@@ -28,7 +29,7 @@ class SampleLog:
         self._attempt = session.attempt
         self._count = 0
         ensure_directory(self.path.parent)
-        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._file = open_closed(self.path, os.O_WRONLY | os.O_TRUNC | os.O_APPEND)
 
     def start(self, *, resume_step: int, resume_digest: str | None, **more: Any) -> None:
         """From which weights the samples are seen."""

@@ -21,15 +21,16 @@ import os
 import socket
 import sys
 import time
-import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sentinel.client.atomic_file import write_atomically
+from sentinel.client.atomic_file import ensure_directory, write_atomically
+from sentinel.client.closed_files import open_closed
 from sentinel.client.heartbeat_file import HeartbeatFile
 from sentinel.client.overrides import Overrides, OverridesError
 from sentinel.client.run_layout import LEASE_NAME, OVERRIDES_NAME, attempt_folder, rank_file, spec_path, stack_path, stream_path
+from sentinel.client.said import describe_error, mask_event
 from sentinel.client.spec import Spec, SpecError, read_spec
 from sentinel.client.stacks import offer_stacks
 from sentinel.client.stream import END_REASONS, Stream
@@ -37,7 +38,6 @@ from sentinel.client.strict_json import dumps, loads
 
 PHASES = ("init", "compile", "data", "forward", "backward", "optimizer", "eval", "checkpoint", "idle")
 HEARTBEAT_GAP_S = 0.2  # within one phase at most five a second; a change of phase is always written
-TRACEBACK_TAIL_CHARS = 8000
 
 
 class Session:
@@ -164,7 +164,7 @@ class Session:
     def event(self, event: str, *, step: int | None = None, **fields: Any) -> None:
         """Something worth a line happened: checkpoint_committed, override_applied, …"""
         if self.rank == 0:
-            self.stream.event(event, step=step, **fields)
+            self.stream.event(event, step=step, **mask_event(fields, self.spec))
 
     def end(self, step: int, reason: str) -> None:
         """The last line of the stream; it is synced to disk. `reason`: finished, stopped_on_request or failed."""
@@ -221,22 +221,17 @@ class Session:
     def redirect_output(self) -> None:
         """Send stdout and stderr, native writes and crash dumps included, to attempts/N/logs/rank-NNNNN.{out,err}."""
         folder = self.attempt_dir / "logs"
-        folder.mkdir(parents=True, exist_ok=True)
+        ensure_directory(folder)
         for stream, name in ((sys.stdout, "out"), (sys.stderr, "err")):
             stream.flush()
-            handle = os.open(folder / f"rank-{self.rank:05d}.{name}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            handle = open_closed(folder / f"rank-{self.rank:05d}.{name}", os.O_WRONLY | os.O_APPEND)
             os.dup2(handle, 1 if name == "out" else 2)
             os.close(handle)
         faulthandler.enable(file=2)
 
     def record_exit(self, code: int, error: BaseException | str | None = None, step: int | None = None, **more: Any) -> None:
         """Write down why this rank leaves; the supervisor trusts this over any launcher's exit code. Durable."""
-        text: str | None = error if isinstance(error, str) else None
-        tail: str | None = None
-        if isinstance(error, BaseException):
-            text = f"{type(error).__name__}: {error}"
-            tail = "".join(traceback.format_exception(error))[-TRACEBACK_TAIL_CHARS:]
-        record: dict[str, Any] = {"rank": self.rank, "code": code, "error": text, "traceback": tail}
+        record: dict[str, Any] = {"rank": self.rank, "code": code} | describe_error(error, self.spec)
         record |= {"step": self.last_step if step is None else step, "time_s": time.time()}
         record |= {"pid": os.getpid(), "host": self._host}
         write_atomically(self.exit_path, dumps(record | more).encode())

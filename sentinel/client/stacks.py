@@ -13,6 +13,7 @@ import signal
 from pathlib import Path
 
 from sentinel.client.atomic_file import ensure_directory
+from sentinel.client.closed_files import open_closed
 
 # A real-time signal: trainers and schedulers use SIGUSR1 and SIGUSR2 for requests of their own.
 STACK_SIGNAL = signal.SIGRTMIN + 5 if hasattr(signal, "SIGRTMIN") else 0
@@ -26,6 +27,6 @@ def offer_stacks(path: Path) -> int | None:
     if not STACK_SIGNAL or not hasattr(faulthandler, "register") or signal.getsignal(STACK_SIGNAL) is not signal.SIG_DFL:
         return None
     ensure_directory(path.parent)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    handle = open_closed(path, os.O_WRONLY | os.O_APPEND)
     faulthandler.register(STACK_SIGNAL, file=handle, all_threads=True, chain=False)
     return STACK_SIGNAL

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.client.atomic_file import ensure_directory, write_fully
+from sentinel.client.closed_files import open_closed
 from sentinel.client.strict_json import dumps
 
 END_REASONS = ("finished", "stopped_on_request", "failed")
@@ -80,7 +81,7 @@ class Stream:
 
     def _open(self) -> int:
         ensure_directory(self.path.parent)
-        handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        handle = open_closed(self.path, os.O_RDWR | os.O_APPEND)
         size = os.fstat(handle).st_size
         if size and os.pread(handle, 1, size - 1) != b"\n":  # a torn last line must not swallow the next one
             write_fully(handle, b"\n")

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
+from sentinel.client.masking import Masking
 from sentinel.detectors.bank import DetectorBank
 from sentinel.detectors.reference import Reference
 from sentinel.engine import (
@@ -33,6 +34,7 @@ from sentinel.engine.environment import on_launched
 from sentinel.engine.evolve import evolve
 from sentinel.engine.giving_up import finish_giving_up
 from sentinel.engine.live_attempt import LiveAttempt
+from sentinel.engine.masked_events import masked
 from sentinel.engine.sources import on_hardware, on_source, report_stream_gap
 from sentinel.engine.unobserved import is_unobserved
 from sentinel.model import facts as f
@@ -73,8 +75,10 @@ from sentinel.policy.schema import Policy
 class Engine:
     """Holds one run. Events enter through `handle` alone; `restore` applies a journal's facts before the first event."""
 
-    def __init__(self, policy: Policy, reference: Reference | None = None) -> None:
+    def __init__(self, policy: Policy, reference: Reference | None = None, masking: Masking | None = None) -> None:
+        """`masking`: what is known to be secret; None: only what looks so."""
         self.policy = policy
+        self.masking = Masking() if masking is None else masking
         self.state = RunState()
         self.detectors: DetectorBank = build_detector_bank(policy, reference)
         self._live = LiveAttempt()
@@ -112,7 +116,7 @@ class Engine:
             self.detectors.ranks_seen(event)
             return ()
         decision = Decision(self.state, now_s, self.policy, self.detectors, self._live)
-        self._decide(decision, event)
+        self._decide(decision, masked(event, self.masking))
         return self._settled(decision)
 
     def _settled(self, decision: Decision) -> tuple[Fact, ...]:
@@ -204,6 +208,7 @@ class Engine:
                     event.policy_digest,
                     event.observe_only,
                     event.capabilities,
+                    event.command_digest,
                 )
             )
         outcome = decision.state.ended
@@ -256,8 +261,10 @@ class Engine:
                 deadline_by=by,
             )
         )
-        if event.command != decision.state.command:
-            decision.record(f.CommandChanged(decision.state.command, event.command, decision.state.cwd, event.cwd))
+        before = self.masking.words(decision.state.command)
+        digests = (decision.state.command_digest, event.command_digest)
+        if digests[0] != digests[1] if all(digests) else event.command != before:
+            decision.record(f.CommandChanged(before, event.command, decision.state.cwd, event.cwd, event.command_digest))
         if deadline is not None and deadline.remark:
             decision.note(leaving.ABOUT, deadline.remark)
         if at_s is not None and decision.is_observed_run:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from sentinel.client.closed_files import open_closed
 from sentinel.client.run_layout import ANSWERING_NAME
 
 
@@ -21,7 +22,7 @@ def answering(run_dir: Path) -> Iterator[None]:
     from answering."""
     handle = None
     with suppress(OSError):
-        handle = os.open(run_dir / ANSWERING_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        handle = open_closed(run_dir / ANSWERING_NAME, os.O_RDWR)
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     try:
         yield

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.closed_files import open_closed
 from sentinel.client.regular_file import read_regular
 from sentinel.client.run_layout import LEASE_NAME, LOCK_NAME
 from sentinel.client.strict_json import as_float, dumps, loads
@@ -61,7 +62,7 @@ class RunLock:
             UsageError: the directory cannot be locked.
         """
         try:
-            handle = os.open(run_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            handle = open_closed(run_dir / LOCK_NAME, os.O_RDWR)
         except OSError as error:
             raise UsageError(
                 f"{run_dir}: cannot be supervised: {error.strerror}; sentinel must be able to write there"

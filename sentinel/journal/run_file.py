@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import hashlib
+import hmac
+import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -29,6 +31,7 @@ class PolicyReference:
 class RunFile:
     """`created` is wall time in ISO 8601, for people; `capabilities` is what the trainer supports (`CAPABILITIES`), None where
     the file does not say. `code`: files and directories that are the program's source, in the place of what is found.
+    `digest_key`: under which the journal has a digest of the command, whose secrets it does not have; empty in older files.
     `trainer`: the profile of its trainer, as `--trainer` named it.
     `pages`: routes asked for on the command line beside the policy's, as they were written there. `launcher_options`: settings of
     the launcher by name, as text. `track`: experiment trackers that the run is written to, as `--track` named them."""
@@ -45,24 +48,17 @@ class RunFile:
     launcher_options: Mapping[str, str] = field(default_factory=dict)
     trainer: str | None = None
     track: tuple[str, ...] = ()
+    digest_key: str = ""
+
+    @property
+    def command_digest(self) -> str:
+        """Tells two commands apart that are masked alike. Under a key, so that nobody can try values on a journal."""
+        words = "\0".join(self.command).encode(errors="surrogateescape")
+        return hmac.new(self.digest_key.encode(), words, hashlib.sha256).hexdigest() if self.digest_key else ""
 
 
-def ensure_run_dir(run_dir: Path) -> Path:
-    """Create the directory unless it is there; its absolute path.
-
-    Raises:
-        UsageError: it cannot be created, is no directory, or cannot be written.
-    """
-    run_dir = run_dir.absolute()
-    try:
-        run_dir.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        raise UsageError(f"{run_dir}: is a file; a run needs a directory of its own") from None
-    except OSError as error:
-        raise UsageError(f"{run_dir}: cannot be created: {error.strerror}; choose a directory this user may write to") from error
-    if not os.access(run_dir, os.R_OK | os.W_OK | os.X_OK):
-        raise UsageError(f"{run_dir}: cannot be written by this user; choose another directory or change its rights")
-    return run_dir
+def new_digest_key() -> str:
+    return secrets.token_hex(16)
 
 
 def write_run_file(run_dir: Path, run: RunFile) -> None:
@@ -107,6 +103,7 @@ def find_run_file(run_dir: Path) -> RunFile | None:
         launcher_options=_texts(path, plain, "launcher_options") if "launcher_options" in plain else {},
         trainer=_field(path, plain, "trainer", str) if plain.get("trainer") is not None else None,
         track=_words(path, plain, "track") if "track" in plain else (),
+        digest_key=_field(path, plain, "digest_key", str) if "digest_key" in plain else "",
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentinel.client.atomic_file import fsync_directory
+from sentinel.client.closed_files import make_folder
 from sentinel.client.run_layout import HEAD_NAME, JOURNAL_NAME, LEASE_NAME
 from sentinel.errors import JournalEmpty, JournalError, LostHistory
 from sentinel.journal.head import Chain, Row, read_head
@@ -103,7 +104,7 @@ def rebuild(run_dir: Path, best: Whole, lost: int | None, epoch: int) -> Path:
         if (run_dir / name).exists():
             shutil.copy2(run_dir / name, kept / name)
     fresh = kept / "new"
-    fresh.mkdir()
+    make_folder(fresh)
     fact = JournalSalvaged(lost, kept.name, newest_attempt_folder(run_dir))
     at_s = best.rows[-1][1] if best.rows else 0.0
     assert isinstance(at_s, float), "read_whole has checked it"
@@ -123,9 +124,7 @@ def rebuild(run_dir: Path, best: Whole, lost: int | None, epoch: int) -> Path:
 def _new_folder(run_dir: Path) -> Path:
     for number in range(1, FOLDERS_MAX):
         folder = run_dir / f"{KEPT_IN}-{number}"
-        try:
-            folder.mkdir()
-        except FileExistsError:
-            continue
-        return folder
+        if not folder.exists():
+            make_folder(folder)
+            return folder
     raise FileExistsError(17, "no free name for a damaged journal; move older ones elsewhere", str(run_dir / KEPT_IN))

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from sentinel.client.atomic_file import fsync_directory
+from sentinel.client.closed_files import open_closed
 from sentinel.errors import Fenced, JournalEmpty, JournalError
 from sentinel.filesystem import is_local
 from sentinel.journal.codec import decode_fact, encode_fact
@@ -71,6 +72,8 @@ class Journal:
             return cls(_connect_reader(path, busy_s, migrations), path, True)
         mode = mode or ("wal" if is_local(path.parent) else "delete")
         with explained_errors(path, "open the journal"):
+            with suppress(OSError):  # sqlite gives -wal and -shm the mode that this file has, and says what is wrong
+                os.close(open_closed(path, os.O_RDWR))
             connection = sqlite3.connect(_uri(path, "rwc"), uri=True, timeout=busy_s, isolation_level=None)
             try:
                 verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]

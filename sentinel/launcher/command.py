@@ -38,6 +38,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeGuard, get_args
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.closed_files import open_closed
 from sentinel.client.run_layout import stream_path
 from sentinel.client.strict_json import dumps
 from sentinel.errors import GiveUp, RetryLater
@@ -432,7 +433,7 @@ def _starting(files: AttemptFiles) -> Iterator[int]:
     if not files.run_dir.is_dir():
         raise FileNotFoundError(f"the run directory {files.run_dir} is not there")
     files.make_folders()
-    lock = os.open(files.folder / "start.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    lock = open_closed(files.folder / "start.lock", os.O_RDWR)
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sentinel.client.masking import Masking, is_secret_name
 from sentinel.client.regular_file import read_regular
 from sentinel.client.strict_json import loads
 from sentinel.launcher.contract import Launcher
@@ -29,8 +30,6 @@ READ_S = 5.0  # for the files; the interpreter has a deadline of its own
 VALUE_CHARS_MAX = 200
 VARIABLES_MAX = 300
 VARIABLES = re.compile(r"(NCCL|CUDA|TORCH|TORCHINDUCTOR|PYTORCH|TRITON|OMP|MKL|CUBLAS|CUDNN|XLA|ROCM|HSA|RCCL)_|PYTHON")
-_SECRET = re.compile(r"TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH|COOKIE", re.IGNORECASE)
-_SECRET_VALUE = re.compile(r"://\S*@")  # a name or a password in an address
 PARTS = ("code", "configs", "distributions", "variables")
 
 
@@ -90,12 +89,14 @@ def _shown(text: str) -> str:
 
 
 def _variables(environ: Mapping[str, str]) -> Named:
-    names = sorted(name for name in environ if VARIABLES.match(name) and not _SECRET.search(name))
-    return tuple((_shown(name), _value(environ[name])) for name in names[:VARIABLES_MAX])
+    names = sorted(name for name in environ if VARIABLES.match(name) and not is_secret_name(name))
+    masking = Masking.of(environ)
+    return tuple((_shown(name), _value(name, environ[name], masking)) for name in names[:VARIABLES_MAX])
 
 
-def _value(text: str) -> str:
-    if len(text) <= VALUE_CHARS_MAX and not _SECRET_VALUE.search(text):
+def _value(name: str, text: str, masking: Masking) -> str:
+    """A digest where it is long or holds a secret: that another one is there is seen, and it is not."""
+    if len(text) <= VALUE_CHARS_MAX and masking.document({name: text}) == {name: text}:
         return _shown(text)
     return f"sha256:{hashlib.sha256(text.encode(errors='surrogateescape')).hexdigest()}"
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.masking import Masking
 from sentinel.client.regular_file import read_regular, regular
 from sentinel.client.strict_json import dumps, loads, printable
 from sentinel.launcher.torchrun_table import NO_TABLE, TAIL_BYTES, FailureTable, parse_failure_table
@@ -137,19 +139,28 @@ def read_object(path: str | os.PathLike[str]) -> dict[str, Any] | None:
 
 
 def write_report(files: AttemptFiles, report: ExitReport, start_failure: StartFailure | None = None) -> None:
-    """Write exit.json atomically; `start_failure` when the command never ran. Raises OSError."""
+    """Write exit.json atomically, its words masked; `start_failure` when the command never ran. Raises OSError."""
+    masking = Masking.of(os.environ, _argv(files))
     ranks = [
         {"rank": rank.rank, "code": rank.code, "signal": rank.signal, "source": rank.source}
-        | ({} if rank.error is None else {"error": rank.error})
+        | ({} if rank.error is None else {"error": masking.text(rank.error)})
         for rank in report.ranks
     ]
     value: dict[str, Any] = {"v": 1, "attempt": files.attempt, "command_status": report.command_status, "ranks": ranks}
-    value |= {"first_failed_rank": report.first_failed_rank, "reason": report.reason}
+    value |= {"first_failed_rank": report.first_failed_rank, "reason": masking.text(report.reason)}
     if report.keeper_signal is not None:
         value["keeper_signal"] = report.keeper_signal
     if start_failure is not None:
         value["start_failure"] = start_failure
     write_atomically(files.exit, dumps(value).encode() + b"\n")
+
+
+def _argv(files: AttemptFiles) -> tuple[str, ...]:
+    """As it was launched; nothing where spec.json cannot be read."""
+    with suppress(OSError):
+        words = (read_object(files.spec) or {}).get("argv")
+        return tuple(map(str, words)) if isinstance(words, list) else ()
+    return ()
 
 
 def read_report(files: AttemptFiles) -> ExitReport | None:

@@ -17,6 +17,7 @@ import time
 from dataclasses import dataclass
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.closed_files import closed, open_closed
 from sentinel.client.strict_json import dumps
 from sentinel.launcher.exit_report import StartFailure, read_object
 from sentinel.launcher.process_tree import read_boot_id, read_process
@@ -45,7 +46,7 @@ def claim(files: AttemptFiles) -> int | None:
     Returns the open file, None when another keeper has or had the attempt. Raises OSError when locking does not work.
     """
     files.make_folders()
-    lock = os.open(files.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    lock = open_closed(files.lock, os.O_RDWR)
     for _ in range(CLAIM_TRIES):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -88,7 +89,7 @@ def start_command(files: AttemptFiles) -> Started | NotStartable:
     environment |= {str(name): str(value) for name, value in (added if isinstance(added, dict) else {}).items()}
     environment |= files.environment
     try:
-        with open(files.logs / "launcher.out", "ab") as out, open(files.launcher_err, "ab") as err:
+        with open(files.logs / "launcher.out", "ab", opener=closed) as out, open(files.launcher_err, "ab", opener=closed) as err:
             process = subprocess.Popen(
                 argv, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
             )

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from sentinel.client.closed_files import closed, open_closed
 from sentinel.client.regular_file import read_regular
 from sentinel.errors import GiveUp, RetryLater
 from sentinel.launcher.attempt_view import KeeperRecord, find_orphans, find_ranks, read_keeper, read_view
@@ -88,7 +89,7 @@ class LocalLauncher:
         ours = self._withheld | {RUN_DIR_VARIABLE, ATTEMPT_VARIABLE}  # the marks, should we run inside another attempt
         environment = {name: value for name, value in os.environ.items() if name not in ours}
         log = files.logs / "keeper.err"
-        with open(log, "ab") as err:
+        with open(log, "ab", opener=closed) as err:
             starter = subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err, start_new_session=True
             )
@@ -208,7 +209,7 @@ def _starting(files: AttemptFiles) -> Iterator[None]:
     if not files.run_dir.is_dir():
         raise FileNotFoundError(f"the run directory {files.run_dir} is not there")
     files.make_folders()
-    lock = os.open(files.folder / "start.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    lock = open_closed(files.folder / "start.lock", os.O_RDWR)
     try:
         deadline = time.monotonic() + START_WAIT_S
         while True:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from sentinel.client.closed_files import closed
 from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import attempts_folder
 
@@ -89,7 +90,7 @@ def _copy(source: int, start: int, end: int, target: Path) -> None:
     """Raises OSError; then nothing of it is left on a disk that may be full."""
     aside = target.with_name(f".{target.name}.tmp")
     try:
-        with open(aside, "wb") as file:
+        with open(aside, "wb", opener=closed) as file:
             while start < end and (chunk := os.pread(source, min(CHUNK_BYTES, end - start), start)):
                 file.write(chunk)
                 start += len(chunk)

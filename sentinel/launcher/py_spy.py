@@ -16,6 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from sentinel.client.atomic_file import ensure_directory
+from sentinel.client.closed_files import closed
 from sentinel.client.strict_json import loads
 from sentinel.launcher.process_tree import is_marked
 from sentinel.launcher.rank_processes import ENTRY, FRAMES_MAX, STACK_BYTES_MAX, Frame
@@ -55,8 +57,8 @@ def start_dump(pid: int, path: Path, marks: Mapping[str, str], now_s: float) -> 
     words = [program, "dump", "--json", "--nonblocking", "--pid", str(pid)]
     environment = {"PATH": os.environ.get("PATH", os.defpath)}  # none of sentinel's own secrets
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "wb") as out:
+        ensure_directory(path.parent)
+        with open(path, "wb", opener=closed) as out:
             process = subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.DEVNULL, env=environment, start_new_session=True
             )

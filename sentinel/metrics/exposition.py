@@ -5,6 +5,7 @@ exposition([run.refresh() for run in runs])
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
@@ -15,6 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
+from sentinel.client.masking import Masking
 from sentinel.metrics.families import FAMILIES, Family
 from sentinel.metrics.of_run import rows
 from sentinel.report.following import RunSnapshot
@@ -56,10 +58,11 @@ class _Runs(Collector):
 
     def collect(self) -> Iterator[Metric]:
         series: dict[str, dict[tuple[str, ...], float | Durations]] = {family.name: {} for family in FAMILIES}
+        masking = Masking.of(os.environ)
         for name, snapshot in zip(name_runs(self._snapshots), self._snapshots, strict=True):
-            run = _plain(name)
+            run = _plain(name, masking)
             for exported, labels, value in rows(snapshot):
-                series[exported].setdefault((run, *map(_plain, labels)), value)
+                series[exported].setdefault((run, *(_plain(label, masking) for label in labels)), value)
         for family in FAMILIES:
             if series[family.name]:
                 yield _metric(family, series[family.name])
@@ -82,8 +85,9 @@ def _metric(family: Family, series: dict[tuple[str, ...], float | Durations]) ->
     return metric
 
 
-def _plain(label: str) -> str:
-    """One line of printable characters."""
+def _plain(label: str, masking: Masking) -> str:
+    """One line of printable characters, no secret in it."""
+    label = masking.text(label)
     if label.isprintable() and len(label) <= LABEL_CHARS_MAX:
         return label
     return "".join(c if c.isprintable() else "?" for c in label[:LABEL_CHARS_MAX])

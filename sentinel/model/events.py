@@ -40,6 +40,7 @@ class SupervisorStarted:
     leaves: bool = False
     settable: tuple[str, ...] | None = None  # settings that the trainer can be given; None: every one
     stop_answer_s: float | None = None  # as in the state
+    command_digest: str = ""  # of the command with its secrets, under a key of the run's; empty: compare the words
 
 
 @dataclass(frozen=True, slots=True)

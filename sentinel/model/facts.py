@@ -27,6 +27,9 @@ from sentinel.model.records import Attribution, Diagnosis
 @recorded_as("RunCreated")
 @dataclass(frozen=True, slots=True)
 class RunCreated:
+    """`command`: its secrets are masked; run.json has it whole. `command_digest`: of the whole, under a key that stands there,
+    too; empty in older journals."""
+
     run_id: str
     command: tuple[str, ...]
     cwd: str
@@ -34,6 +37,7 @@ class RunCreated:
     policy_digest: str
     observe_only: bool
     capabilities: tuple[str, ...] = ()
+    command_digest: str = ""
 
 
 @recorded_as("SupervisorTookOver")
@@ -66,12 +70,14 @@ class SupervisorTookOver:
 @recorded_as("CommandChanged")
 @dataclass(frozen=True, slots=True)
 class CommandChanged:
-    """The run goes on under another command, from the next launch on. A person has said so."""
+    """The run goes on under another command, from the next launch on. A person has said so. Both are masked as in `RunCreated`:
+    where they say the same, a secret in them is another."""
 
     before: tuple[str, ...]
     command: tuple[str, ...]
     cwd_before: str = ""
     cwd: str = ""
+    command_digest: str = ""
 
 
 @recorded_as("ActionDecided")

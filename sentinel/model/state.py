@@ -173,7 +173,8 @@ class PlanInProgress:
 @dataclass(frozen=True, slots=True)
 class RunState:
     run_id: str = ""
-    command: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()  # its secrets are masked
+    command_digest: str = ""  # as in `RunCreated`
     cwd: str = ""
     command_before: tuple[str, ...] = ()  # another than `command`, until an attempt was launched under that
     created_s: float = 0.0

@@ -36,6 +36,7 @@ from sentinel.paging.asked import lay_routes
 from sentinel.paging.desk import Desk, Ways
 from sentinel.policy.schema import Policy
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
+from sentinel.report.masked import run_masking
 from sentinel.report.summary import leave_report
 
 ANSWERS = (w.Acknowledge, w.Resolve, w.Remark)  # what changes nothing in the run
@@ -53,7 +54,7 @@ def answer_unattended(run_dir: Path, by: str, request: w.OperatorRequest, within
     refuse_no_journal(run_dir)
     with answering(run_dir), take_run(run_dir) as session:
         policy, unread = _load_policy(run_dir)
-        engine = Engine(policy)
+        engine = Engine(policy, masking=run_masking(run_dir))
         answering_run = _Answering(run_dir, session, engine)
         answer = answering_run.ask(by, request)
         if answering_run.pages():  # those that an earlier leaver could not send among them, whatever was answered now

@@ -10,6 +10,7 @@ a bug here costs the case and not the page.
 
 from __future__ import annotations
 
+import os
 import shlex
 import socket
 import textwrap
@@ -19,6 +20,7 @@ from urllib.parse import quote
 
 from sentinel.channels.notice import TEXT_CHARS_MAX, TITLE_CHARS_MAX, Notice, dedup_key
 from sentinel.channels.reach import where_it_leads
+from sentinel.client.masking import Masking
 from sentinel.client.run_layout import incident_report_path
 from sentinel.curves.blocks import draw_plot
 from sentinel.model.actions import SendPage
@@ -27,7 +29,7 @@ from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.state import RunState
 from sentinel.paging import case_words
 from sentinel.paging.case_answers import AnswerCommand, answers
-from sentinel.paging.masking import mask, one_line, plain, secret_values
+from sentinel.paging.plain_text import one_line, plain
 from sentinel.policy.schema_paging import Paging
 from sentinel.run_files.stream import read_steps, read_world_size
 from sentinel.shipped import shipped_folder
@@ -54,7 +56,7 @@ def build_notice(run_dir: Path, state: RunState, action: SendPage, paging: Pagin
         body = _text(run_dir, state, incident, action, paging, wall_s, typed)
     except Exception as bug:  # noqa: BLE001 - whatever is wrong with the case, the page must go out
         body = f"{action.text}\n\n(the case could not be drawn up: {type(bug).__name__}: {bug})"
-    secrets = secret_values()
+    masking = Masking.of(os.environ)
     return Notice(
         stage=action.stage,
         key=action.key,
@@ -62,11 +64,11 @@ def build_notice(run_dir: Path, state: RunState, action: SendPage, paging: Pagin
         run=run,
         incident=action.incident,
         severity=action.severity,
-        title=one_line(mask(_title(run, incident, action), secrets), TITLE_CHARS_MAX),
-        text=_cut(plain(mask(body, secrets)), TEXT_CHARS_MAX),
+        title=one_line(masking.text(_title(run, incident, action)), TITLE_CHARS_MAX),
+        text=_cut(plain(masking.text(body)), TEXT_CHARS_MAX),
         at_s=wall_s,
         by=one_line(action.by, FACT_CHARS_MAX),
-        facts={name: one_line(mask(value, secrets), FACT_CHARS_MAX) for name, value in _facts(state, incident).items()},
+        facts={name: one_line(masking.text(value), FACT_CHARS_MAX) for name, value in _facts(state, incident).items()},
         answers=tuple(answer.command for answer in typed),
         links=links,
     )

@@ -38,7 +38,8 @@ def compare_environments(before: Environment, now: Environment) -> tuple[str, ..
 
 
 def compare_commands(before: tuple[str, ...], now: tuple[str, ...]) -> str:
-    """The words that differ, each with the option it belongs to: `the command: --nproc-per-node 8 → 6`."""
+    """The words that differ, each with the option it belongs to: `the command: --nproc-per-node 8 → 6`. Secrets are masked in
+    both; where nothing else differs, one of them does."""
     found = []
     for what, first, behind, new_first, new_behind in SequenceMatcher(None, before, now, autojunk=False).get_opcodes():
         old, new = " ".join(before[first:behind]), " ".join(now[new_first:new_behind])
@@ -47,7 +48,7 @@ def compare_commands(before: tuple[str, ...], now: tuple[str, ...]) -> str:
             found.append(f"{option} {old} → {new}".lstrip())
         elif what != "equal":
             found.append(f"{new} added" if what == "insert" else f"{old} left out")
-    words = f"the command: {', '.join(found)}"
+    words = f"the command: {', '.join(found) or 'a value that is masked'}"
     return words if len(words) <= COMMAND_CHARS else f"{words[: COMMAND_CHARS - 1]}…"
 
 

@@ -8,7 +8,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from sentinel.client.strict_json import dumps
 from sentinel.clock import SystemClock
 from sentinel.curves.svg import PlotMark, draw_picture
 from sentinel.detectors.reference import Reference
@@ -18,6 +17,7 @@ from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.replay.findings import Found, ReplayResult
 from sentinel.replay.follow import follow_logs
 from sentinel.replay.many_logs import Log, find_logs, replay_many
+from sentinel.report.masked import masked_json
 from sentinel.telemetry.format_names import FORMATS
 from sentinel.telemetry.reference import load_reference, read_reference
 from sentinel.terminal.replay_table import LogsProgress, count_words, describe_found, print_table, sum_up
@@ -105,7 +105,7 @@ def _follow(request: ReplayRequest, policy: Policy, reference: Reference | None)
 
 def _print_json(result: ReplayResult, found: list[Found]) -> None:
     for one in found:
-        print(dumps(one.document(result.file)), flush=True)
+        print(masked_json(one.document(result.file)), flush=True)
 
 
 def _print_problems(result: ReplayResult, prefix: str) -> None:

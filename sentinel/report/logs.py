@@ -15,6 +15,7 @@ from sentinel.client.run_layout import attempts_folder
 from sentinel.errors import UsageError
 from sentinel.report.journal_fold import JournalFold
 from sentinel.report.log_files import LogFile, LogFollower, find_logs, read_tail, silent_ranks
+from sentinel.report.masked import run_masking
 from sentinel.report.run_dirs import check_run_dir
 from sentinel.run_files.attempt_files import AttemptFiles
 
@@ -108,11 +109,11 @@ def _begin(query: LogQuery, attempt: int) -> tuple[dict[Path, LogFollower], list
     if silent:
         words = f"attempt {attempt}: no log of {_named('rank', silent)}: what they print goes elsewhere"
         shown.append(LogLine(words, is_note=True))
-    readers: dict[Path, LogFollower] = {}
+    readers, masking = dict[Path, LogFollower](), run_masking(query.run_dir)
     for log in sorted(wanted, key=_written_ns):
         lines, offset = read_tail(log.path, query.tail)
         readers[log.path] = LogFollower(log, offset)
-        shown += [LogLine(_prefix(query, log, logs) + line) for line in lines]
+        shown += [LogLine(_prefix(query, log, logs) + line) for line in masking.lines(lines)]
     return readers, shown
 
 
@@ -121,15 +122,13 @@ def _drain(query: LogQuery, attempt: int, readers: dict[Path, LogFollower], is_o
     logs = find_logs(query.run_dir, attempt)
     for log in _wanted(query, logs):
         readers.setdefault(log.path, LogFollower(log))
-    has_more = True
+    has_more, masking = True, run_masking(query.run_dir)
     while has_more:
         has_more = False
         for reader in readers.values():
-            size = 0
-            for line in reader.read(is_over):
-                size += 1
-                yield LogLine(_prefix(query, reader.log, logs) + line)
-            has_more |= is_over and size > 0 and reader.has_more
+            lines = masking.lines(tuple(reader.read(is_over)))
+            yield from (LogLine(_prefix(query, reader.log, logs) + line) for line in lines)
+            has_more |= is_over and bool(lines) and reader.has_more
 
 
 def _wanted(query: LogQuery, logs: Sequence[LogFile]) -> list[LogFile]:

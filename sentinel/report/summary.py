@@ -14,6 +14,7 @@ from sentinel.client.run_layout import JOURNAL_NAME, REPORT_NAME
 from sentinel.engine.goodput import ACCOUNTS, account, surviving_steps
 from sentinel.model.state import Attempt, RunState
 from sentinel.report.documents import incident_document
+from sentinel.report.masked import run_masking
 from sentinel.report.tables import markdown_table, rounded_parts
 from sentinel.report.text import INCIDENT_HEADER, incident_row, incident_story
 from sentinel.run_files.stream import read_last_metric
@@ -32,7 +33,7 @@ ATTEMPT_HEADER = ("attempt", "from step", "last step", "kept up to", "launched a
 def write_report(run_dir: Path, state: RunState, now_s: float) -> Path:
     """Write the report of a run that stands at `state`; its path. Raises OSError."""
     path = run_dir / REPORT_NAME
-    write_atomically(path, report_text(run_dir, state, now_s).encode())
+    write_atomically(path, run_masking(run_dir).text(report_text(run_dir, state, now_s)).encode())
     return path
 
 
@@ -98,7 +99,8 @@ def final_evaluation(run_dir: Path, state: RunState) -> tuple[int, float] | None
 
 
 def _head(run_dir: Path, state: RunState) -> str:
-    lines = [f"- command: `{shlex.join(state.command)}`", f"- policy: {state.policy_name} (sha256 {state.policy_digest[:12]})"]
+    command = shlex.join(run_masking(run_dir).words(state.command))
+    lines = [f"- command: `{command}`", f"- policy: {state.policy_name} (sha256 {state.policy_digest[:12]})"]
     if state.observe_only:
         lines.append("- observe only: what sentinel would have done is recorded, nothing was done")
     if state.end_reason:

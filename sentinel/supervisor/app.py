@@ -13,14 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from sentinel.actions.runner import ThreadRunner
-from sentinel.channels.opening import secret_variables
+from sentinel.channels.opening import secret_values_of, secret_variables
+from sentinel.client.masking import Masking
 from sentinel.clock import SystemClock
 from sentinel.engine import Engine
 from sentinel.errors import AlreadySupervised, Fenced, JournalBlocked, JournalError, RetryLater, UsageError
 from sentinel.journal.answering import is_being_answered
 from sentinel.journal.lease import Lease
 from sentinel.journal.lost_history import refuse_no_journal
-from sentinel.journal.run_file import RunFile, declared_capabilities, ensure_run_dir, find_run_file, write_run_file
+from sentinel.journal.run_file import RunFile, declared_capabilities, find_run_file, write_run_file
+from sentinel.journal.run_folder import ensure_run_dir, find_group, who_else_reads
 from sentinel.journal.session import RunSession, take_run
 from sentinel.launcher import registry as launchers
 from sentinel.launcher.checks import check_code
@@ -43,7 +45,7 @@ from sentinel.supervisor.handlers import build_handlers
 from sentinel.supervisor.journal_outage import JournalOutage, last_act
 from sentinel.supervisor.run_request import RunRequest, describe_run, policy_of, refuse_while_it_trains
 from sentinel.supervisor.stop_signals import StopSignals
-from sentinel.supervisor.systemd import Notifier
+from sentinel.supervisor.systemd import Notifier, in_words
 from sentinel.telemetry.hardware import open_hardware
 from sentinel.telemetry.inbox import post
 from sentinel.telemetry.reference import load_reference
@@ -80,7 +82,7 @@ def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignal
     profile = None if named is None else load_profile(named)
     can = None if profile is None else profile.capabilities
     capabilities = declared_capabilities(known, request.without, request.more, can)
-    policy = load_policy(policy_path)
+    policy, group = load_policy(policy_path), find_group(request.share_with)
     asked = request.pages or (known.pages if known is not None else ())
     policy = lay_routes(policy, asked) if request.stop_at_once else with_checked_routes(policy, asked)
     reference = load_reference(policy, policy_path)
@@ -96,14 +98,18 @@ def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignal
     end = EndOfTime() if request.stop_at_once else read_end(request.time_limit_s, policy, os.environ, started_s)
     site = open_for_run(request.listen, run_dir, SiteServices(exposition))
     policy = lay_run_url(policy, site.link)
-    ensure_run_dir(run_dir)
-    for line in () if request.stop_at_once else passed_over(policy, capabilities, None if profile is None else profile.settable):
-        print(line)
+    ensure_run_dir(run_dir, group)
+    masking = Masking.of(os.environ, run_file.command, secret_values_of(policy.spec.paging))
+    if not request.stop_at_once:
+        for line in (who_else_reads(run_dir), *passed_over(policy, capabilities, None if profile is None else profile.settable)):
+            if line:
+                print(line)
     with closing(site), Notifier.from_environment() as systemd:
         outage = JournalOutage(run_dir, stops, systemd)
         while True:
             try:
-                return _watch(request, run_dir, run_file, Engine(policy, reference), narrator, site.start, end, profile, outage)
+                engine = Engine(policy, reference, masking)
+                return _watch(request, run_dir, run_file, engine, narrator, site.start, end, profile, outage)
             except WasAway as away:
                 outage.say(f"{run_dir}: {away}")
             except AlreadySupervised as error:
@@ -127,7 +133,6 @@ def _watch(
 ) -> int:
     """Take the run and stay with it to its end. Raises JournalError when nothing can be written down any more, WasAway when it
     has to begin anew. `show`: called when the run is ours and there is something to show."""
-    stops = outage.stops
     refuse_no_journal(run_dir)
     with take_run(run_dir) as session:
         clock = SystemClock(session.journal.last_at_s())
@@ -141,7 +146,7 @@ def _watch(
             refuse_while_it_trains(run_dir, run_file, engine.state)
             write_run_file(run_dir, run_file)
         wake = Wake(run_dir)
-        stops.wake(wake.event)
+        outage.stops.wake(wake.event)
         withheld = secret_variables(engine.policy.spec.paging)
         place = launchers.Place(run_dir, withheld, supervises=True)
         launcher = launchers.open_launcher(run_file.launcher, run_file.launcher_options, place)
@@ -153,14 +158,15 @@ def _watch(
         desk = _open_desk(run_dir, engine, clock, session.lease)
         telemetry = RunTelemetry(run_dir, launcher, hardware, boards, trackers, desk)
         trained = None if profile is None else Trained(run_dir, profile, run_file.command, run_file.cwd)
-        handlers = build_handlers(run_dir, launcher, session.lease, run_file, desk.courier.send, withheld, trained)
+        send, masking = desk.courier.send, engine.masking
+        handlers = build_handlers(run_dir, launcher, session.lease, run_file, send, withheld, trained, masking)
         runner = ThreadRunner(handlers, wake.event)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
         with (
             closing(wake), closing(hardware), closing(boards), closing(reports), closing(trackers), closing(desk),
             last_act(runner.close),
         ):  # fmt: skip
-            leaves = any(isinstance(event, StopWanted) for event in stops.events)
+            leaves = any(isinstance(event, StopWanted) for event in outage.stops.events)
             daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request, deadline, leaves, trained))
             outage.begin()
             show()
@@ -168,8 +174,8 @@ def _watch(
             if request.stop_at_once:
                 daemon.want_stop("sentinel stop")
             standings = StandingsFile(run_dir)
-            each_turn = _each_turn(session, wake, daemon, stops, standings, desk)
-            run_until_over(daemon, clock, wake.event, outage.systemd.after_turns(each_turn, lambda: _in_words(engine)))
+            each_turn = _each_turn(session, wake, daemon, outage.stops, standings, desk)
+            run_until_over(daemon, clock, wake.event, outage.systemd.after_turns(each_turn, lambda: in_words(engine)))
             standings.write(clock.now_s(), engine)
         leave_report(run_dir, engine.state, clock.now_s())
         leave_chronicle(run_dir)
@@ -206,14 +212,8 @@ def _started(
         leaves=leaves,
         settable=None if trained is None else trained.profile.settable,
         stop_answer_s=None if trained is None else trained.stop_answer_s,
+        command_digest=run.command_digest,
     )
-
-
-def _in_words(engine: Engine) -> str:
-    """One line, for `systemctl status`."""
-    state, attempt = engine.state, engine.state.attempt
-    where = f", attempt {attempt.attempt}, step {engine.detectors.newest_step}" if attempt is not None else ""
-    return f"{state.run_id}: {state.label}{where}, {len(state.open_incidents)} open incidents"
 
 
 def _open_desk(run_dir: Path, engine: Engine, clock: SystemClock, lease: Lease) -> Desk:

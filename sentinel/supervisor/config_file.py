@@ -44,6 +44,8 @@ class RunConfig(Model):
     """What starts and stops the training."""
     launcher_options: Mapping[str, str] = {}
     """Its settings."""
+    share_with: str | None = None
+    """As `--share-with`: a group that may read the run directory."""
     observe_only: Flag = False
     """Decide and record, change nothing."""
 
@@ -79,6 +81,7 @@ class ConfigFile:
             track=asked.track or config.track,
             launcher=asked.launcher if asked.launcher is not None else config.launcher,
             launcher_options=asked.launcher_options or dict(config.launcher_options),
+            share_with=asked.share_with if asked.share_with is not None else config.share_with,
             observe_only=asked.observe_only or config.observe_only,
         )
 

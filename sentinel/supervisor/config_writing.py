@@ -95,6 +95,10 @@ def config_text(config: RunConfig) -> str:
         ),
         ("Where the run lives. The same directory again goes on with the same run.", _line("run_dir", config.run_dir)),
         (
+            "A group that may read the run directory; else it is yours alone.",
+            _line("share_with", config.share_with) if config.share_with is not None else "# share_with: GROUP",
+        ),
+        (
             "Where people are paged, beside the routes of the policy, as in [slack]. Their secrets stand in the environment.",
             _line("pages", list(config.pages)),
         ),

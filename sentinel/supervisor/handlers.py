@@ -15,6 +15,7 @@ from sentinel.actions.runner import Found, Handler
 from sentinel.checkpoints.pointers import fix_pointers
 from sentinel.checkpoints.pruning import prune_checkpoint
 from sentinel.checkpoints.quarantine import quarantine_above
+from sentinel.client.masking import Masking
 from sentinel.errors import GiveUp
 from sentinel.journal.lease import Lease
 from sentinel.journal.run_file import RunFile
@@ -41,9 +42,10 @@ def build_handlers(
     send_page: Callable[[a.SendPage], str],
     withheld: frozenset[str],
     trained: Trained | None = None,
+    masking: Masking | None = None,
 ) -> Mapping[type[a.Action], Handler]:
     """How each action is carried out here. `send_page`: the courier's. `withheld`: the launcher's. `trained`: where the trainer
-    has a profile.
+    has a profile. `masking`: of evidence.
 
     Raises:
         AssertionError: an action has no handler.
@@ -72,9 +74,8 @@ def build_handlers(
         return f"SIGTERM sent to {launcher.signal_ranks(action.attempt, signal.SIGTERM)} ranks"
 
     def save_evidence(action: a.Capture) -> str:
-        view = launcher.observe(action.attempt)
-        pids = view.pids if isinstance(view, (Alive, Orphaned)) else ()
-        return capture(run_dir, action.incident, action.attempt, pids)
+        pids = view.pids if isinstance(view := launcher.observe(action.attempt), (Alive, Orphaned)) else ()
+        return capture(run_dir, action.incident, action.attempt, pids, masking or Masking())
 
     handlers: dict[type[a.Action], Callable[[Any], Found]] = {
         a.StartAttempt: start,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from sentinel.client.masking import Masking
 from sentinel.clock import SystemClock
 from sentinel.errors import UsageError
-from sentinel.journal.run_file import PolicyReference, RunFile, find_run_file
+from sentinel.journal.run_file import PolicyReference, RunFile, find_run_file, new_digest_key
 from sentinel.launcher.registry import DEFAULT
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
@@ -48,6 +50,7 @@ class RunRequest:
     time_limit_s: float | None = None  # how long this supervisor has the machine
     trainer: str | None = None  # a profile; None: the run's own, for a new run none
     track: tuple[str, ...] = ()  # experiment trackers; none: those the run already has
+    share_with: str | None = None  # a group that may read a new run directory
     changed_command: bool = False  # a person says that the run goes on under another command than its own
 
 
@@ -78,10 +81,11 @@ def describe_run(run_dir: Path, known: RunFile | None, request: RunRequest, poli
             launcher_options=request.launcher_options,
             trainer=request.trainer,
             track=request.track,
+            digest_key=new_digest_key(),
         )
     if is_changed(known, request.command) and not request.changed_command:
         raise UsageError(
-            f"{run_dir}: is the directory of another command ({shlex.join(known.command)}); to go on with this run under the "
+            f"{run_dir}: is the directory of another command ({_shown(known.command)}); to go on with this run under the "
             "new one, add --changed-command; else choose another --run-dir, or repeat that command"
         )
     if request.launcher is not None and request.launcher != known.launcher:
@@ -98,7 +102,12 @@ def describe_run(run_dir: Path, known: RunFile | None, request: RunRequest, poli
         launcher_options=request.launcher_options or known.launcher_options,
         trainer=known.trainer if request.trainer is None else request.trainer,
         track=request.track or known.track,
+        digest_key=known.digest_key or new_digest_key(),
     )
+
+
+def _shown(command: tuple[str, ...]) -> str:
+    return shlex.join(Masking.of(os.environ).words(command))
 
 
 def is_changed(known: RunFile | None, command: tuple[str, ...]) -> bool:
@@ -113,8 +122,8 @@ def question_about(run_dir: Path, command: tuple[str, ...]) -> str:
         return ""
     return (
         f"{run_dir} is the directory of another command.\n"
-        f"  it was:    {shlex.join(known.command)}\n"
-        f"  it is now: {shlex.join(command)}\n"
+        f"  it was:    {_shown(known.command)}\n"
+        f"  it is now: {_shown(command)}\n"
         f"The run would go on from its newest good checkpoint, with its lineage, skips and budgets. {LOADS}\n"
         "Go on with this run under the new command?"
     )

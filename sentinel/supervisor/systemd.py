@@ -12,6 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 
+from sentinel.engine import Engine
+
 SOCKET_VARIABLE = "NOTIFY_SOCKET"
 WATCHDOG_VARIABLES = ("WATCHDOG_USEC", "WATCHDOG_PID")
 EVERY_S = 1.0
@@ -72,3 +74,10 @@ class Notifier:
         with suppress(OSError, ValueError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as one:
             one.setblocking(False)
             one.sendto(text.encode(), self._address)
+
+
+def in_words(engine: Engine) -> str:
+    """One line, for `systemctl status`."""
+    state, attempt = engine.state, engine.state.attempt
+    where = f", attempt {attempt.attempt}, step {engine.detectors.newest_step}" if attempt is not None else ""
+    return f"{state.run_id}: {state.label}{where}, {len(state.open_incidents)} open incidents"

@@ -8,6 +8,7 @@ import shutil
 from contextlib import closing
 from pathlib import Path
 
+from sentinel.client.atomic_file import ensure_directory
 from sentinel.client.run_layout import JOURNAL_NAME, TENSORBOARD
 from sentinel.errors import AlreadySupervised, UsageError
 from sentinel.journal.lease import RunLock
@@ -99,11 +100,11 @@ def _draw_attempts(run_dir: Path, attempts: list[Begun]) -> None:
             drawn = fresh.event_path(begun.attempt)
             if drawn.exists():
                 place = folder / drawn.relative_to(aside)
-                place.parent.mkdir(parents=True, exist_ok=True)
+                ensure_directory(place.parent)
                 os.replace(drawn, place)
     for path in sorted((folder / EFFECTIVE).glob(f"{SHEET}.*.sentinel")):
         path.unlink(missing_ok=True)
-    folder.mkdir(exist_ok=True)
+    ensure_directory(folder)
     os.replace(aside / PLACE, folder / PLACE)
     shutil.rmtree(aside, ignore_errors=True)
 

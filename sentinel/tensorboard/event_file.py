@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sentinel.client.atomic_file import write_fully
+from sentinel.client.atomic_file import ensure_directory, write_fully
+from sentinel.client.closed_files import open_closed
 from sentinel.telemetry.event_records import FOOTER, HEADER, crc32c, masked
 from sentinel.tensorboard.event_bytes import version_record
 
@@ -41,8 +42,8 @@ class EventFileWriter:
 
     def __init__(self, path: Path, known: FileEnd) -> None:
         """Find the end of the whole records, from `known` on where the file is at least so long, and cut off what follows."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        ensure_directory(path.parent)
+        self._handle = open_closed(path, os.O_RDWR)
         size = os.fstat(self._handle).st_size
         self.place = FileEnd(known.size, known.step) if known.size <= size else FileEnd()
         for end, step in records(self._handle, self.place.size, is_checked=True):
@@ -115,8 +116,8 @@ def first_step(path: Path) -> int | None:
 
 def copy_prefix(source: Path, target: Path, size: int) -> None:
     """Make `target` the first `size` bytes of `source`, of which it is taken to be a beginning already."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    out = os.open(target, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    ensure_directory(target.parent)
+    out = open_closed(target, os.O_RDWR)
     try:
         there = os.fstat(out).st_size
         if there > size:

@@ -7,11 +7,13 @@ it knows replaces that. It sorts before the attempts' files, because a reader th
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.masking import Masking
 from sentinel.model.incidents import Incident
 from sentinel.report.documents import incident_document
 from sentinel.report.tables import markdown_table
@@ -72,7 +74,7 @@ def step_of(incident: Incident) -> int:
 
 def story(incident: Incident) -> str:
     """The incident in Markdown: kind, onset, reason, what was tried and how that ended."""
-    document = incident_document(incident)
+    document = Masking.of(os.environ).document(incident_document(incident))
     onset = "" if document["onset_step"] is None else f", onset at step {document['onset_step']}"
     lines = [
         f"**Incident {document['id']}: {document['kind']}** ({document['severity']}){onset}, "

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from sentinel.client.atomic_file import ensure_directory
+from sentinel.client.closed_files import closed
 from sentinel.errors import JournalError, UsageError
 from sentinel.report.reading import NothingRecorded
 from sentinel.report.run_dirs import check_run_dir
@@ -99,8 +101,8 @@ def _wait_for_eof(stop: threading.Event) -> None:
 def _only_writer(run_dir: Path, target: Target) -> Iterator[None]:
     path = place_path(run_dir, target).with_suffix(".lock")
     try:
-        path.parent.mkdir(exist_ok=True)
-        with path.open("a") as lock:
+        ensure_directory(path.parent)
+        with open(path, "a", opener=closed) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sentinel.client.atomic_file import ensure_directory
 from sentinel.model.readings import StepReading
 from sentinel.trackers.contract import AttemptRun, End, TrackerError
 
@@ -53,7 +54,7 @@ class WandbRuns:
 
     def open(self, run: AttemptRun) -> None:
         wandb: Any = importlib.import_module("wandb")
-        self._folder.mkdir(parents=True, exist_ok=True)
+        ensure_directory(self._folder)
         wants_fork = run.fork is not None and not run.is_known and self._settings.fork == "yes"
         try:
             if wants_fork:

@@ -27,6 +27,7 @@ from sentinel.model.incidents import Incident
 from sentinel.model.readings import Receipt, StepReading
 from sentinel.report.journal_fold import JournalFold
 from sentinel.report.lineage import Branch
+from sentinel.report.masked import run_masking
 from sentinel.run_files.stream import StreamPieces, read_receipt
 from sentinel.run_files.stream_lines import parse_line
 from sentinel.trackers.contract import AttemptRun, End, Fork, Tracker
@@ -175,6 +176,7 @@ class TrackedRun:
             "tokens_per_step": receipt.tokens_per_step if receipt is not None else None,
         }
         fork = None if branch.parent is None else Fork(self._key(branch.parent), branch.resumed_step)
+        config = run_masking(self._run_dir).document(config)
         return AttemptRun(self._key(branch.attempt), self._key(), state.run_id, branch.attempt, config, fork, is_known)
 
     def _key(self, attempt: int | None = None) -> str:
@@ -196,7 +198,8 @@ class TrackedRun:
         words = dumps(facts)
         if words != reached.told:
             run = self._open or self._describe(branch, None)
-            self._tracker.tell(run, {name: value for name, value in facts.items() if value not in (None, "", [])})
+            told = {name: value for name, value in facts.items() if value not in (None, "", [])}
+            self._tracker.tell(run, run_masking(self._run_dir).document(told))
             reached.told = words
 
     def _tell_all(self, branches: list[Branch]) -> None:

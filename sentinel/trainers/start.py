@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.closed_files import open_closed
+from sentinel.client.masking import Masking
 from sentinel.client.regular_file import read_regular
 from sentinel.client.run_layout import attempt_folder, rank_file, spec_path
 from sentinel.client.strict_json import dumps, loads
@@ -128,7 +130,7 @@ def _record_refusal(run_dir: Path, attempt: int, reason: str) -> None:
     """As rank 0 would leave it, so that the incident and its page say why and not only that it exited."""
     with contextlib.suppress(OSError):
         path = rank_file(attempt_folder(run_dir, attempt) / "exits", 0)
-        write_atomically(path, dumps({"rank": 0, "code": CANNOT_PREPARE, "error": reason}).encode())
+        write_atomically(path, dumps({"rank": 0, "code": CANNOT_PREPARE, "error": Masking.of(os.environ).text(reason)}).encode())
 
 
 def own_folder(root: Path, deadline_s: float) -> int:
@@ -164,7 +166,7 @@ def start_follower(run_dir: Path, attempt: int, owned: int | None = None) -> Non
         paths = [str(Path(__file__).resolve().parents[2])]
         environment |= {"PYTHONPATH": os.pathsep.join(paths), FOLLOWER_VARIABLE: "1"}
         nothing = os.open(os.devnull, os.O_RDWR)
-        log = os.open(attempt_folder(run_dir, attempt) / "logs" / "follower.err", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        log = open_closed(attempt_folder(run_dir, attempt) / "logs" / "follower.err", os.O_WRONLY | os.O_APPEND)
         for target, source in ((0, nothing), (1, log), (2, log)):
             os.dup2(source, target)
         if owned is not None:

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from sentinel.client.strict_json import dumps
+from sentinel.report.masked import masked_json
 
 JSON = "application/json; charset=utf-8"
 TEXT = "text/plain; charset=utf-8"
@@ -79,7 +80,7 @@ def encode(document: object) -> bytes:
 
 def _json_pieces(document: object, deep: int) -> Iterator[str]:
     if not deep or not isinstance(document, Mapping):
-        yield dumps(document)
+        yield masked_json(document)
         return
     separator = "{"
     for key, part in document.items():

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.client import dumps, loads, write_atomically
+from sentinel.client.closed_files import closed
 
 from ..exits import BAD_CONFIG, BAD_DATA, NON_FINITE, ConfigError, DataError, NonFiniteError, TrainerError
 from ..faults import EVERY_RANK, STEP_KINDS, Fault
@@ -54,7 +55,7 @@ def inject_fault(fault: Fault, step: int, run_dir: Path) -> None:
     elif fault.kind == "log_flood":
         _flood(int(fault.number("lines")))
     elif fault.kind == "edit":
-        with (run_dir / EDITED).open("a", encoding="utf-8") as file:
+        with open(run_dir / EDITED, "a", encoding="utf-8", opener=closed) as file:
             file.write(f"{fault.text} at step {step}\n")
 
 

@@ -16,6 +16,7 @@ def created(state: RunState, at_s: float, fact: f.RunCreated) -> RunState:
         state,
         run_id=fact.run_id,
         command=fact.command,
+        command_digest=fact.command_digest,
         cwd=fact.cwd,
         created_s=at_s,
         policy_name=fact.policy_name,
@@ -27,7 +28,8 @@ def created(state: RunState, at_s: float, fact: f.RunCreated) -> RunState:
 
 def command_changed(state: RunState, at_s: float, fact: f.CommandChanged) -> RunState:
     del at_s
-    return replace(state, command=fact.command, cwd=fact.cwd, command_before=state.command_before or fact.before)
+    before = state.command_before or fact.before
+    return replace(state, command=fact.command, command_digest=fact.command_digest, cwd=fact.cwd, command_before=before)
 
 
 def took_over(state: RunState, at_s: float, fact: f.SupervisorTookOver) -> RunState:

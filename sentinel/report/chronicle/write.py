@@ -14,6 +14,7 @@ from itertools import groupby
 from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.masking import Masking
 from sentinel.client.run_layout import CHRONICLE_NAME
 from sentinel.engine.goodput import account
 from sentinel.errors import SentinelError, UsageError
@@ -25,6 +26,7 @@ from sentinel.report.chronicle.stories import Story, many, outcome_words, story_
 from sentinel.report.events import utc_words
 from sentinel.report.journal_fold import JournalFold
 from sentinel.report.lineage import Branch
+from sentinel.report.masked import run_masking
 from sentinel.report.schedule import schedule_rows
 from sentinel.report.tables import markdown_table, rounded_parts
 
@@ -34,19 +36,19 @@ CONDEMNED_TOLD = 3
 
 def chronicle_text(run_dir: Path) -> str:
     """Raises UsageError for what is no run, JournalError for a damaged journal."""
-    fold = JournalFold(run_dir)
+    fold, masking = JournalFold(run_dir), run_masking(run_dir)
     found = gather(fold.read())
     if not found.seq:
         raise UsageError(f"{run_dir}: nothing is recorded yet; look again in a moment")
     branches = {branch.attempt: branch for branch in fold.lineage.branches()}
     days = [day for _, day in sorted(found.days.items())]
-    parts = [f"# Chronicle of {plain(found.state.run_id)}", _head(found)]
+    parts = [f"# Chronicle of {plain(found.state.run_id)}", _head(found, masking)]
     if len(days) > 1:
         parts += ["## Day by day", markdown_table(DAY_HEADER, [_day_row(day) for day in days if not _is_quiet(day)])]
     for is_quiet, group in groupby(days, key=_is_quiet):
         some = list(group)
         parts += [_quiet_days(some)] if is_quiet else [_day_text(run_dir, found, branches, day) for day in some]
-    return "\n\n".join([*parts, _foot(found, fold)]) + "\n"
+    return masking.text("\n\n".join([*parts, _foot(found, fold)]) + "\n")
 
 
 def write_chronicle(run_dir: Path, path: Path) -> str:
@@ -75,7 +77,7 @@ def leave_chronicle(run_dir: Path) -> None:
 DAY_HEADER = ("day", "steps", "attempts", "incidents", "pages", "goodput")
 
 
-def _head(found: Gathered) -> str:
+def _head(found: Gathered, masking: Masking) -> str:
     state, read = found.state, found.environment
     mode = ", observe only" if state.observe_only else ""
     stands = f"{state.label}: {plain(state.end_reason)}" if state.ended else f"{state.label} as of the last entry"
@@ -83,7 +85,7 @@ def _head(found: Gathered) -> str:
         f"Written from the journal up to entry {found.seq} ({utc_words(found.last_s)}) and the streams. Times are UTC.",
         f"- begun: {utc_words(found.first_s)}",
         f"- stands: {stands}",
-        f"- command: {code(shlex.join(state.command))}",
+        f"- command: {code(shlex.join(masking.words(state.command)))}",
         f"- policy: {plain(state.policy_name)} (sha256 {state.policy_digest[:12]}){mode}",
     ]
     if read is not None:

@@ -18,6 +18,7 @@ from sentinel.journal.run_file import RunFile, read_run_file
 from sentinel.model.state import Attempt, RunState
 from sentinel.policy.available import lacking
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
+from sentinel.report.masked import run_masking
 from sentinel.report.reading import is_attempt_alive, read_run, read_supervisor
 from sentinel.run_files.attempt_files import rank_files
 from sentinel.run_files.stream import read_newest_metrics, read_receipt
@@ -140,7 +141,7 @@ def _remedy_for_rows(one: Patient) -> str:
     own = one.spec.profile.metadata.name if one.spec is not None else ""
     names = [name for name in dict.fromkeys(fitting) if name != own]
     if names:
-        command = shlex.join(one.run.command)
+        command = shlex.join(run_masking(one.run_dir).words(one.run.command))
         return f"if this fits, start the run again with --trainer {names[0]}: sentinel probe --trainer {names[0]} -- {command}"
     return f"print a line for each step ({PRINTED_LINE}) and name a profile (sentinel trainers list), or call sentinel.client"
 

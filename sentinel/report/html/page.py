@@ -4,6 +4,7 @@ whatever the template does with it, because metric names, error texts and host n
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from sentinel.paging.masking import mask, plain, secret_values
+from sentinel.client.masking import Masking
+from sentinel.paging.plain_text import plain
 
 TEMPLATES = Path(__file__).with_name("templates")
 VALUE_CHARS_MAX = 8000
@@ -25,13 +27,13 @@ def render(template: str, values: Mapping[str, Any]) -> str:
 
 @cache
 def _environment() -> Environment:
-    secrets = secret_values()
+    masking = Masking.of(os.environ)
 
     def finalize(value: object) -> object:
         if isinstance(value, Markup):
             return value
         text = "" if value is None else str(value)
-        return mask(plain(text[:VALUE_CHARS_MAX]), secrets)
+        return masking.text(plain(text[:VALUE_CHARS_MAX]))
 
     loader = FileSystemLoader(TEMPLATES)
     return Environment(

@@ -26,6 +26,7 @@ from sentinel.report.html.page import render
 from sentinel.report.html.rows import journal_rows, page_rows
 from sentinel.report.html.story import story, try_rows
 from sentinel.report.lineage import Branch
+from sentinel.report.masked import run_masking
 from sentinel.report.reading import find_incident
 from sentinel.report.settings import setting_text, settings_asked
 from sentinel.report.summary import goodput_line, ledger_rows
@@ -91,7 +92,7 @@ def run_report(run_dir: Path) -> str:
         "branches": [_branch(run, branch) for branch in run.branches[-BRANCHES_MAX:]],
         "branches_left_out": max(0, len(run.branches) - BRANCHES_MAX),
         "settings": {name: setting_text(name, value) for name, value in settings_asked(run.state.overrides).items()},
-        "command": shlex.join(run.state.command),
+        "command": shlex.join(run_masking(run_dir).words(run.state.command)),
     }
     return render("run.html", _of_run(run) | values)
 

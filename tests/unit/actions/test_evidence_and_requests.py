@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sentinel.actions.capture import TAIL_BYTES, capture, describe_processes
 from sentinel.actions.control_file import write_overrides, write_request
+from sentinel.client.masking import Masking
 from sentinel.model.actions import RequestStop, WriteOverrides
 from sentinel.model.attempts import SampleRange, SettingsInForce
 
@@ -24,7 +25,7 @@ def attempt_folder(run_dir: Path) -> Path:
 def test_the_ends_of_long_streams_are_kept_in_whole_lines(tmp_path: Path) -> None:
     lines = [json.dumps({"step": step, "pad": "x" * 90}) + "\n" for step in range(10_000)]
     (attempt_folder(tmp_path) / "metrics.jsonl").write_text("".join(lines))
-    capture(tmp_path, 3, 1, [])
+    capture(tmp_path, 3, 1, [], Masking())
     kept = (tmp_path / "incidents" / "0003" / "attempt-0001" / "metrics.jsonl").read_text()
     assert len(kept) <= TAIL_BYTES
     assert [json.loads(line)["step"] for line in kept.splitlines()][-1] == 9999
@@ -33,15 +34,15 @@ def test_the_ends_of_long_streams_are_kept_in_whole_lines(tmp_path: Path) -> Non
 
 def test_capturing_twice_is_the_same_as_once_and_missing_files_are_no_error(tmp_path: Path) -> None:
     attempt_folder(tmp_path)
-    said = capture(tmp_path, 3, 1, [os.getpid(), 2**22 + 1])
-    assert capture(tmp_path, 3, 1, [os.getpid(), 2**22 + 1]) == said == "3 files saved in incidents/0003/attempt-0001"
+    said = capture(tmp_path, 3, 1, [os.getpid(), 2**22 + 1], Masking())
+    assert capture(tmp_path, 3, 1, [os.getpid(), 2**22 + 1], Masking()) == said == "3 files saved in incidents/0003/attempt-0001"
     target = tmp_path / "incidents" / "0003" / "attempt-0001"
     assert (target / "logs" / "rank-00000.err").read_text() == "Traceback\n"
     assert f"{2**22 + 1} gone" in (target / "processes.txt").read_text()
 
 
 def test_an_attempt_that_left_nothing_leaves_an_empty_list_of_processes(tmp_path: Path) -> None:
-    assert capture(tmp_path, 3, 7, []) == "1 files saved in incidents/0003/attempt-0007"
+    assert capture(tmp_path, 3, 7, [], Masking()) == "1 files saved in incidents/0003/attempt-0007"
     assert describe_processes([]) == "no process of the attempt lives\n"
 
 
