@@ -10,6 +10,7 @@ from pathlib import Path
 RUN_FILE_NAME = "run.json"  # what is supervised: command, policy, launcher
 JOURNAL_NAME = "sentinel.db"
 HEAD_NAME = "journal.head"  # how many entries the journal had, and their digest
+LOST_NAME = "journal-lost.json"  # who was paged because the journal is not whole
 LOCK_NAME = "sentinel.lock"  # held by whoever supervises
 LEASE_NAME = "lease.json"  # who that is, for other machines
 ANSWERING_NAME = "answering.lock"  # held by whoever answers a person while nobody supervises

@@ -10,14 +10,17 @@ Each may lag the journal, and none may lead it.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from sentinel.client.run_layout import HEAD_NAME, JOURNAL_NAME, RUN_FILE_NAME, attempts_folder
 from sentinel.errors import LostHistory
+from sentinel.journal.codec import decode_fact
 from sentinel.journal.head import Chain, read_head
 from sentinel.journal.lease import read_lease
 from sentinel.journal.store import Journal
 from sentinel.model.facts import AttemptLaunched, Fact, InspectionLaunched, JournalSalvaged
+from sentinel.model.recorded import recorded_name
 
 
 def refuse_no_journal(run_dir: Path) -> None:
@@ -51,6 +54,18 @@ def find_missing(run_dir: Path, journal: Journal | None) -> list[str]:
     return [*_beyond_epoch(epoch, journal), *_beyond_head(head, journal), *_beyond_attempts(begun, journal)]
 
 
+def describe_missing(run_dir: Path) -> str:
+    """A sentence for whoever looks at the run; empty where nothing is seen to be missing. Raises JournalError."""
+    try:
+        with Journal.open(run_dir / JOURNAL_NAME, read_only=True) as journal:
+            missing: Sequence[str] = find_missing(run_dir, journal)
+    except LostHistory as lost:
+        missing = lost.missing
+    if not missing:
+        return ""
+    return f"the journal is not whole: {'; '.join(missing)}; `sentinel journal verify {run_dir}` says what is"
+
+
 def find_changed(journal: Journal | None) -> list[str]:
     """The first entry that is not what was written. Reads every entry."""
     first = journal.first_unchained() if journal is not None else None
@@ -79,14 +94,20 @@ def _beyond_head(head: Chain | None, journal: Journal | None) -> list[str]:
 def _beyond_attempts(begun: int, journal: Journal | None) -> list[str]:
     if begun == 0:
         return []
-    known = max((_used_up(entry.fact) for entry in journal.read_entries()), default=0) if journal else 0
+    known = _newest_known(journal) if journal else 0
     if begun <= known:
         return []
     return [f"attempt {begun} has a folder, and the newest that the journal knows is {known or 'none'}"]
 
 
+def _newest_known(journal: Journal) -> int:
+    """The number of the newest attempt, 0 without one. Of a long journal only the few facts that say it are decoded."""
+    kinds = {recorded_name(kind) for kind in (AttemptLaunched, InspectionLaunched, JournalSalvaged)}
+    facts = (decode_fact(kind, body) for kind, body in journal.read_bodies() if kind in kinds)
+    return max((_used_up(fact) for fact in facts), default=0)
+
+
 def _used_up(fact: Fact) -> int:
-    """The number of the newest attempt that there is, as far as the fact says; 0 where it says nothing of it."""
     if isinstance(fact, AttemptLaunched | InspectionLaunched):
         return fact.attempt
     return fact.newest_attempt if isinstance(fact, JournalSalvaged) else 0

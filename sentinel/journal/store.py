@@ -194,6 +194,11 @@ class Journal:
                 return
             after = rows[-1][0]
 
+    def read_bodies(self) -> Iterator[tuple[str, str]]:
+        """Kind and body of every entry, oldest first, as they stand there. Raises JournalError."""
+        with explained_errors(self.path, "read the journal", read_only=self._read_only):
+            yield from self._connection.execute("SELECT kind, body FROM facts ORDER BY seq").fetchall()
+
     def first_unchained(self) -> int | None:
         """The number of the first entry that is another than was written there, or that is missing before a later one; None: all
         are whole, or nothing says what they were (a file without a chain)."""

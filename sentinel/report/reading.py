@@ -15,6 +15,7 @@ from sentinel.clock import SystemClock
 from sentinel.errors import UsageError
 from sentinel.journal.identity import is_alive, is_here
 from sentinel.journal.lease import STALE_AFTER_S, LeaseRecord, read_lease
+from sentinel.journal.lost_history import describe_missing
 from sentinel.journal.run_file import find_run_file
 from sentinel.launcher.registry import DEFAULT, Place, open_launcher
 from sentinel.model.attempts import Alive, AttemptView, Orphaned, Unseen
@@ -47,7 +48,7 @@ def read_status(run_dir: Path) -> dict[str, Any]:
         total_steps=read_total_steps(run_dir, attempt.attempt) if attempt else None,
         supervisor=read_supervisor(run_dir),
         attempt_alive=is_attempt_alive(run_dir, run.state),
-        warning=run.warning,
+        warning="; ".join(filter(None, (run.warning, describe_missing(run_dir)))),
         senses=read_standings(run_dir),
     )
     if attempt is not None and stall_of(run.state, run.now_s, outside.senses) is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from sentinel.channels.opening import secret_values_of, secret_variables
 from sentinel.client.masking import Masking
 from sentinel.clock import SystemClock
 from sentinel.engine import Engine
-from sentinel.errors import AlreadySupervised, Fenced, JournalBlocked, JournalError, RetryLater, UsageError
+from sentinel.errors import AlreadySupervised, JournalBlocked, JournalError, RetryLater, UsageError
 from sentinel.journal.answering import is_being_answered
 from sentinel.journal.lease import Lease
 from sentinel.journal.lost_history import refuse_no_journal
@@ -41,8 +41,10 @@ from sentinel.report.summary import leave_report
 from sentinel.run_files.detector_standings import StandingsFile
 from sentinel.supervisor.daemon import Daemon, Narrator, WasAway, run_until_over
 from sentinel.supervisor.deadline import EndOfTime, read_end, refuse_too_late
+from sentinel.supervisor.each_turn import keep_up
 from sentinel.supervisor.handlers import build_handlers
 from sentinel.supervisor.journal_outage import JournalOutage, last_act
+from sentinel.supervisor.lost_journal import JournalPages
 from sentinel.supervisor.run_request import RunRequest, describe_run, policy_of, refuse_while_it_trains
 from sentinel.supervisor.stop_signals import StopSignals
 from sentinel.supervisor.systemd import Notifier, in_words
@@ -105,7 +107,8 @@ def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignal
             if line:
                 print(line)
     with closing(site), Notifier.from_environment() as systemd:
-        outage = JournalOutage(run_dir, stops, systemd)
+        pages = JournalPages(run_dir, policy.spec.paging, is_asked=not request.stop_at_once)
+        outage = JournalOutage(run_dir, stops, systemd, pages)
         while True:
             try:
                 engine = Engine(policy, reference, masking)
@@ -117,7 +120,7 @@ def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignal
             except (JournalBlocked, RetryLater, UsageError) as error:  # UsageError: the run directory itself is out of reach
                 outage.wait_out(error)
             except JournalError as error:
-                raise outage.lost(error) from error
+                raise outage.no_journal(error, SystemClock().wall_s()) from error
 
 
 def _watch(
@@ -168,13 +171,13 @@ def _watch(
         ):  # fmt: skip
             leaves = any(isinstance(event, StopWanted) for event in outage.stops.events)
             daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request, deadline, leaves, trained))
-            outage.begin()
+            outage.begin(clock.wall_s())
             show()
             outage.systemd.ready()
             if request.stop_at_once:
                 daemon.want_stop("sentinel stop")
             standings = StandingsFile(run_dir)
-            each_turn = _each_turn(session, wake, daemon, outage.stops, standings, desk)
+            each_turn = keep_up(session, wake, daemon, outage.stops, standings, desk)
             run_until_over(daemon, clock, wake.event, outage.systemd.after_turns(each_turn, lambda: in_words(engine)))
             standings.write(clock.now_s(), engine)
         leave_report(run_dir, engine.state, clock.now_s())
@@ -224,27 +227,3 @@ def _open_desk(run_dir: Path, engine: Engine, clock: SystemClock, lease: Lease) 
 
     ways = Ways(lambda: engine.state, acknowledge, is_ours=lambda: not lease.is_lost())
     return Desk(run_dir, engine.policy.spec.paging, ways, clock)
-
-
-def _each_turn(
-    session: RunSession, wake: Wake, daemon: Daemon, stops: StopSignals, standings: StandingsFile, desk: Desk
-) -> Callable[[float], None]:
-    engine, handled = daemon.engine, 0
-
-    def keep(now_s: float) -> None:
-        nonlocal handled
-        if engine.watched:
-            wake.follow(engine.watched)
-        wake.rearm()
-        with suppress(RetryLater):  # the disk said no: tried again next turn, and 60 s may pass before it matters
-            session.lease.renew(now_s)
-        if session.lease.is_lost():
-            raise Fenced(f"another supervisor took this run over (epoch above {session.epoch}); this one leaves it alone")
-        while handled < len(stops.events):
-            handled += 1
-            daemon.want(stops.events[handled - 1])
-        standings.keep(now_s, engine)
-        session.journal.fold_when_quiet(now_s)
-        desk.turned()
-
-    return keep

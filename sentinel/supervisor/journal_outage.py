@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sentinel.errors import Fenced, JournalBlocked, JournalError, RetryLater, SentinelError, WatchLost
 from sentinel.supervisor.daemon import WasAway
+from sentinel.supervisor.lost_journal import JournalPages
 from sentinel.supervisor.stop_signals import StopSignals
 from sentinel.supervisor.systemd import Notifier
 
@@ -24,17 +25,23 @@ ANSWER_LOOK_S, ANSWER_MAX_S = 0.25, 60.0  # an answer is sent for 20 s at most, 
 class JournalOutage:
     """Whether supervision had begun, and the waiting while it is interrupted."""
 
-    def __init__(self, run_dir: Path, stops: StopSignals, systemd: Notifier | None = None) -> None:
+    def __init__(
+        self, run_dir: Path, stops: StopSignals, systemd: Notifier | None = None, pages: JournalPages | None = None
+    ) -> None:
         self._run_dir = run_dir
         self.stops = stops
         self.systemd = systemd or Notifier()
+        self._pages = pages
         self.has_begun = False
         self._is_on = False
         self._let_s = 0.0
         self._has_gone = False
 
-    def begin(self) -> None:
-        """The run is ours: from here on trouble is waited out, and said to be over when it was."""
+    def begin(self, wall_s: float = 0.0) -> None:
+        """The run is ours: from here on trouble is waited out, and said to be over when it was. A page about the journal is
+        taken back."""
+        if self._pages is not None:
+            self._pages.withdraw(wall_s, self.say)
         if self._is_on:
             self.say(f"{self._run_dir}: the journal can be written again; supervision goes on")
         self.has_begun, self._is_on, self._let_s, self._has_gone = True, False, 0.0, False
@@ -60,6 +67,12 @@ class JournalOutage:
             f"{error}\n{self._run_dir}: sentinel leaves, and what trains there trains on unwatched; "
             "when this is mended, the same `sentinel run` adopts it and `sentinel stop` stops it"
         )
+
+    def no_journal(self, error: JournalError, wall_s: float) -> SentinelError:
+        """The error of a journal that will not come back by waiting. It is paged: nobody supervises the run from here on."""
+        if self._pages is not None:
+            self._pages.page(error, wall_s, self.say)
+        return self.lost(error)
 
     def fenced(self, error: SentinelError) -> SentinelError:
         """The error of a run that somebody else holds: a wrong command at first, another's success during an outage."""

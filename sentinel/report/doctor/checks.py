@@ -15,6 +15,7 @@ from typing import Literal
 from sentinel.client.run_layout import attempt_folder, stream_path
 from sentinel.errors import PolicyError, UsageError
 from sentinel.journal.run_file import RunFile, read_run_file
+from sentinel.journal.salvage import verify_journal
 from sentinel.model.state import Attempt, RunState
 from sentinel.policy.available import lacking
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
@@ -83,6 +84,16 @@ def _supervised(one: Patient) -> Iterator[Check]:
         yield Check("supervisor", "fine", "a supervisor watches the run")
     else:
         yield Check("supervisor", "missing", "nobody supervises the run", f"sentinel run --run-dir {one.run_dir}")
+
+
+def _journal(one: Patient) -> Iterator[Check]:
+    found = verify_journal(one.run_dir)
+    if found.wrong:
+        yield Check("journal", "missing", f"not whole: {'; '.join(found.wrong)}", f"sentinel journal salvage {one.run_dir}")
+    elif found.whole is None:
+        yield Check("journal", "unknown", "written before entries had digests", "`sentinel run` adopts it")
+    else:
+        yield Check("journal", "fine", f"{found.entries} entries, all as they were written")
 
 
 def _rows(one: Patient) -> Iterator[Check]:
@@ -232,4 +243,4 @@ def _rungs(one: Patient) -> Iterator[Check]:
                 yield Check("rung", "note", f"rung {number} of playbook {name} is passed over: {needed.message}", needed.remedy)
 
 
-LOOKS = (_supervised, _rows, _receipt, _heartbeats, _checkpoints, _sources, _proofs, _rungs)
+LOOKS = (_supervised, _journal, _rows, _receipt, _heartbeats, _checkpoints, _sources, _proofs, _rungs)
