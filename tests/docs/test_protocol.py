@@ -13,10 +13,11 @@ import pytest
 from sentinel import client
 from sentinel.checkpoints import files as checkpoint_files
 from sentinel.checkpoints import pointers as checkpoint_pointers
-from sentinel.client.run_layout import HEAD_NAME, LEASE_NAME, STANDINGS_NAME
+from sentinel.client.run_layout import HEAD_NAME, LEASE_NAME, LOST_NAME, STANDINGS_NAME
 from sentinel.detectors import slowdown
 from sentinel.engine import Engine
 from sentinel.engine.detector_bank import build_detector_bank
+from sentinel.errors import JournalError
 from sentinel.journal import run_file
 from sentinel.journal.head import Chain, write_head
 from sentinel.journal.lease import Lease, RunLock
@@ -33,6 +34,7 @@ from sentinel.plan.sample_attribution import SAMPLES_MAX
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles
 from sentinel.run_files.detector_standings import StandingsFile
+from sentinel.supervisor.lost_journal import JournalPages
 from sentinel.tensorboard import charts
 from tests.docs.protocol_page import TEXT, keys_of, listed, table, words
 from trainer import exits
@@ -101,6 +103,8 @@ def run_dir(tmp_path: Path) -> Path:
     with RunLock.acquire(tmp_path) as lock:
         Lease.publish(lock, 1)
     write_head(tmp_path, Chain())
+    paging = load_policy(shipped_policy_path("default")).spec.paging
+    JournalPages(tmp_path, paging.model_copy(update={"routes": ()})).page(JournalError("it is gone"), 0.0, print)
     StandingsFile(tmp_path).write(0.0, Engine(load_policy(shipped_policy_path("default"))))
     write_spec(files, AttemptSpec(3, ("train",), "/", None, SettingsInForce(id="ov-3")))
     write_report(files, ExitReport(0, (RankExit(0, 0, None, "record", None),), None, "the command ended with code 0"))
@@ -124,6 +128,7 @@ def test_every_file_has_the_keys_the_page_gives_it(run_dir: Path) -> None:
     found: dict[str, set[str]] = {
         "run.json": written(run_dir / "run.json"),
         "journal.head": written(run_dir / HEAD_NAME),
+        LOST_NAME: written(run_dir / LOST_NAME),
         "lease.json": written(run_dir / LEASE_NAME),
         STANDINGS_NAME: written(run_dir / STANDINGS_NAME),
         "spec.json": written(folder / "spec.json"),
