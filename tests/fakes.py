@@ -56,6 +56,8 @@ class HeldRunner:
 
     def __init__(self) -> None:
         self.submitted: list[Action] = []
+        self.progress_of: dict[str, int] = {}
+        self.abandoned: list[str] = []
         self._outcomes: list[ActionDone | ActionFailed] = []
 
     def submit(self, action: Action) -> None:
@@ -64,6 +66,12 @@ class HeldRunner:
     def outcomes(self) -> Sequence[ActionDone | ActionFailed]:
         out, self._outcomes = self._outcomes, []
         return out
+
+    def progress(self, key: str) -> int | None:
+        return self.progress_of.get(key)
+
+    def abandon(self, key: str) -> None:
+        self.abandoned.append(key)
 
     def done(self, key: str, detail: str = "") -> None:
         self._outcomes.append(ActionDone(key, detail))

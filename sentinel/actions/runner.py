@@ -1,6 +1,6 @@
 """Carries out actions off the loop: one lane for acts, in the order they were decided, one for each route of pages and one for
 deleting, so that neither a hung pager nor a slow disk delays a recovery, nor one pager another. Every exception becomes an
-outcome."""
+outcome. An act that is stuck for ever can be left behind: its lane goes on with the next one in another thread."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from sentinel.errors import GiveUp, GoesOn, RetryLater
 from sentinel.model.actions import Action, PruneCheckpoint, SendPage
@@ -23,6 +24,29 @@ OS_RETRY_S = 5.0  # the operating system said no (full disk, no processes left):
 ACTS = "acts"
 PAGES = "pages"
 LANES_MAX = 32  # threads; the pages of routes beyond that share the lane PAGES
+
+
+@dataclass(slots=True)
+class UnderWay:
+    """One act as its thread carries it out."""
+
+    key: str
+    progress: int = 0
+    is_abandoned: bool = False
+
+
+_here = threading.local()
+
+
+def progressed() -> None:
+    """For a handler that reads or changes much: it has got further. Raises GiveUp once nobody waits for the act any more, so that
+    one which comes back late changes nothing."""
+    under_way: UnderWay | None = getattr(_here, "under_way", None)
+    if under_way is None:
+        return  # called outside of any lane
+    under_way.progress += 1
+    if under_way.is_abandoned:
+        raise GiveUp("it was given up because nothing was heard of it for too long")
 
 
 def lane_of(action: Action) -> str:
@@ -53,6 +77,17 @@ class ThreadRunner:
             found.append(self._outcomes.get())
         return found
 
+    def progress(self, key: str) -> int | None:
+        """How often the act said that it got further; None: it was not begun, or has ended."""
+        found = next((lane.under_way for lane in self._lanes.values() if lane.is_at(key)), None)
+        return None if found is None else found.progress
+
+    def abandon(self, key: str) -> None:
+        """Leave the act behind where it is stuck. What comes of it is not heard any more."""
+        for lane in self._lanes.values():
+            if lane.is_at(key):
+                lane.abandon()
+
     def close(self, timeout_s: float) -> bool:
         """Take no more acts, forget those that were not begun, wait for the one under way; whether none is under way now.
 
@@ -61,8 +96,11 @@ class ThreadRunner:
         return self._lanes[ACTS].close(timeout_s)
 
     def _carry_out(self, action: Action) -> None:
-        self._outcomes.put(carry_out(self._handlers, action))
-        self._wake.set()
+        under_way: UnderWay = _here.under_way
+        outcome = carry_out(self._handlers, action)
+        if not under_way.is_abandoned:
+            self._outcomes.put(outcome)
+            self._wake.set()
 
 
 def carry_out(handlers: Mapping[type[Action], Handler], action: Action) -> ActionDone | ActionFailed:
@@ -86,24 +124,50 @@ def carry_out(handlers: Mapping[type[Action], Handler], action: Action) -> Actio
 
 
 class _Lane:
-    """A daemon thread that does one thing after the other, until it is closed."""
+    """Does one thing after the other in a daemon thread, until it is closed."""
 
     def __init__(self, name: str, work: Callable[[Action], None]) -> None:
+        self._name = name
         self._queue: queue.SimpleQueue[Action | None] = queue.SimpleQueue()
         self._work = work
         self._is_closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"sentinel-{name}", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
+        self.under_way: UnderWay | None = None
+        self._begin()
 
     def put(self, action: Action) -> None:
         self._queue.put(action)
+        if self._thread is None:
+            with suppress(RuntimeError):
+                self._begin()
+
+    def is_at(self, key: str) -> bool:
+        return self.under_way is not None and self.under_way.key == key
+
+    def abandon(self) -> None:
+        assert self.under_way is not None, f"lane {self._name} does nothing that could be abandoned"
+        self.under_way.is_abandoned = True
+        self.under_way = self._thread = None
+        with suppress(RuntimeError):  # no processes left: the next act tries again
+            self._begin()
 
     def close(self, timeout_s: float) -> bool:
         self._is_closed.set()
         self._queue.put(None)  # wakes it
+        if self._thread is None:
+            return True
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
+    def _begin(self) -> None:
+        thread = threading.Thread(target=self._run, name=f"sentinel-{self._name}", daemon=True)
+        thread.start()
+        self._thread = thread
+
     def _run(self) -> None:
         while (action := self._queue.get()) is not None and not self._is_closed.is_set():
+            self.under_way = _here.under_way = mine = UnderWay(action.key)
             self._work(action)
+            if mine.is_abandoned:
+                return  # another thread has the queue now
+            self.under_way = None

@@ -13,7 +13,7 @@ import errno
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -89,9 +89,11 @@ def read_checkpoint(run_dir: Path, name: str) -> CheckpointFound | None:
     return CheckpointFound(step, f"{CHECKPOINTS}/{name}", _whole(manifest.get("attempt")) or 0, _cursor(manifest), digest)
 
 
-def verify_checkpoint(path: Path, counting: Counting | None = None) -> Verification:
+def verify_checkpoint(
+    path: Path, counting: Counting | None = None, progressed: Callable[[], None] = lambda: None
+) -> Verification:
     """Compare size and sha256 of every file with the manifest. Reads all of it, once: seconds per gigabyte. `counting` sees every
-    byte on the way, and counts the values that are not finite.
+    byte on the way, and counts the values that are not finite. `progressed` is called after every block.
 
     Raises OSError for what cannot be read now (a stale handle, an I/O error, no rights, too many open files): that says
     nothing about the checkpoint. A file that is absent, of another size, or of another digest is damage.
@@ -113,7 +115,7 @@ def verify_checkpoint(path: Path, counting: Counting | None = None) -> Verificat
         if counting is not None:
             counting.expect(name for name, _, _ in listed)
         for name, bytes_expected, sha256 in listed:
-            problem = _check_file(path, name, bytes_expected, sha256, counting)
+            problem = _check_file(path, name, bytes_expected, sha256, counting, progressed)
             if problem:
                 return Verification(False, problem, digest)
             count, size = count + 1, size + bytes_expected
@@ -166,7 +168,9 @@ def _listed_files(manifest: Mapping[str, Any]) -> Iterator[tuple[str, int, str]]
         yield name, size, sha256
 
 
-def _check_file(path: Path, name: str, size: int, sha256: str, counting: Counting | None = None) -> str:
+def _check_file(
+    path: Path, name: str, size: int, sha256: str, counting: Counting | None, progressed: Callable[[], None]
+) -> str:
     """What is wrong with one file, empty when nothing is. Its name is a trainer's, or what a sick disk made of it: no
     terminal takes a command from it."""
     place = str(path / name) if name.isprintable() else f"{path}/{name!r}"
@@ -175,7 +179,7 @@ def _check_file(path: Path, name: str, size: int, sha256: str, counting: Countin
             actual = os.fstat(file.fileno()).st_size
             if actual != size:
                 return f"{place}: {actual} bytes, the manifest says {size}"
-            digest = hashlib.file_digest(file, "sha256").hexdigest() if counting is None else _counted(file, name, size, counting)
+            digest = _digest(file, name, size, counting, progressed)
     except UnicodeEncodeError:
         return f"{place}: is no name of a file"
     except OSError as error:
@@ -185,14 +189,18 @@ def _check_file(path: Path, name: str, size: int, sha256: str, counting: Countin
     return "" if digest == sha256.lower() else f"{place}: sha256 is {digest[:12]}…, the manifest says {sha256[:12]}…"
 
 
-def _counted(file: BinaryIO, name: str, size: int, counting: Counting) -> str:
+def _digest(file: BinaryIO, name: str, size: int, counting: Counting | None, progressed: Callable[[], None]) -> str:
     """The digest of an open file, whose values are counted as they are read."""
-    count, digest, offset = counting.begin(name, size), hashlib.sha256(), 0
+    count = None if counting is None else counting.begin(name, size)
+    digest, offset = hashlib.sha256(), 0
     while block := file.read(BLOCK_BYTES):
+        progressed()
         digest.update(block)
-        count.feed(offset, block)
+        if count is not None:
+            count.feed(offset, block)
         offset += len(block)
-    counting.end(name, count)
+    if counting is not None and count is not None:
+        counting.end(name, count)
     return digest.hexdigest()
 
 

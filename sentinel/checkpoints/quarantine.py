@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,10 +30,13 @@ class Moved(NamedTuple):
     target: str
 
 
-def quarantine_above(run_dir: Path, step: int, attempt: int) -> tuple[Moved, ...]:
+def quarantine_above(
+    run_dir: Path, step: int, attempt: int, progressed: Callable[[], None] = lambda: None
+) -> tuple[Moved, ...]:
     """Move every checkpoint above `step`, and every unfinished save, to quarantine. Done twice, it moves nothing.
 
     Call it when the attempt's processes are gone: a save still being written would be taken away under its writer.
+    `progressed` is called before every rename, and may raise to end it there.
     Raises OSError when a rename fails; what was moved before stays moved.
     """
     assert step >= 0, f"a step is not negative: {step}"
@@ -41,11 +45,11 @@ def quarantine_above(run_dir: Path, step: int, attempt: int) -> tuple[Moved, ...
     if not doomed:
         return ()
     try:
-        return _move(run_dir, doomed, f"{QUARANTINE}/attempt-{attempt:04d}")
+        return _move(run_dir, doomed, f"{QUARANTINE}/attempt-{attempt:04d}", progressed)
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        return _move(run_dir, doomed, f"{CHECKPOINTS}/{INSIDE}/attempt-{attempt:04d}")
+        return _move(run_dir, doomed, f"{CHECKPOINTS}/{INSIDE}/attempt-{attempt:04d}", progressed)
 
 
 def quarantine_folder(run_dir: Path, attempt: int) -> Path:
@@ -54,12 +58,13 @@ def quarantine_folder(run_dir: Path, attempt: int) -> Path:
     return inside if inside.is_dir() else run_dir / QUARANTINE / f"attempt-{attempt:04d}"
 
 
-def _move(run_dir: Path, doomed: list[str], place: str) -> tuple[Moved, ...]:
+def _move(run_dir: Path, doomed: list[str], place: str, progressed: Callable[[], None]) -> tuple[Moved, ...]:
     folder = run_dir / place
     ensure_directory(folder)
     moved = []
     for name in doomed:
         source, target = run_dir / CHECKPOINTS / name, _free_place(folder, name)
+        progressed()
         try:
             os.rename(source, target)
         except FileNotFoundError:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from sentinel.engine.decision import Decision
 from sentinel.engine.paging import page
 from sentinel.model import facts as f
-from sentinel.model.actions import KillAttempt
+from sentinel.model.actions import Action, KillAttempt
 from sentinel.model.findings import Severity
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
 from sentinel.policy.schema import Rung
@@ -96,3 +96,26 @@ def is_last_resort(rungs: tuple[Rung, ...], index: int) -> bool:
 
 def _next_end(rungs: tuple[Rung, ...], start: int) -> int | None:
     return next((i for i in range(start, len(rungs)) if rungs[i].hold or is_last_resort(rungs, i)), None)
+
+
+def unable(decision: Decision, action: Action, reason: str) -> None:
+    """Sentinel itself cannot act: that is a page, whatever the playbook would still have tried."""
+    plan = decision.state.plan
+    decision.record(f.PlanDropped(f"unable to act: {reason}"))
+    if plan is not None and plan.incident is not None and not decision.state.incident(plan.incident).is_closed:
+        give_up(decision, plan.incident, f"unable to act: {reason}")
+        if not (
+            decision.is_alive or decision.state.giving_up or decision.state.ended
+        ):  # `keep_training`, and nothing is there to train
+            fail_run(decision, f"unable to act: {reason}")
+        return
+    if decision.state.incidents:
+        follows = "the attempt trains on, and nobody repairs it" if decision.is_alive else FAILED
+        page(decision, decision.state.incidents[-1].id, "critical", f"unable to act: {reason}", follows)
+    if decision.state.giving_up and isinstance(action, KillAttempt):
+        return  # the attempt still lives: the page says so, and its end will be seen when it comes
+    if decision.is_alive:
+        return
+    finish_giving_up(decision)
+    if not decision.state.ended and not decision.state.held:
+        fail_run(decision, f"unable to act: {reason}")

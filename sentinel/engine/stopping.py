@@ -13,9 +13,10 @@ from sentinel.engine.giving_up import finish_giving_up
 from sentinel.engine.leaving import end_stopped, is_taken_away
 from sentinel.engine.sample_attribution import break_off
 from sentinel.model import facts as f
-from sentinel.model.actions import KillAttempt, Request, RequestStop, SignalRanks
+from sentinel.model.actions import FindCheckpoints, KillAttempt, Request, RequestStop, SignalRanks, VerifyCheckpoint
 from sentinel.model.incidents import IncidentState
 
+ONLY_READ = (VerifyCheckpoint, FindCheckpoints)  # a stop does not wait for them: a filesystem may hang
 ANSWER_S = 20.0  # a request without any sign of a checkpoint or an end after this long goes unanswered
 TERM_S = 10.0  # and this long after SIGTERM nobody is listening
 STEPS_TO_ANSWER = 3.0  # step times: a request is noticed between two steps, so a slow trainer has longer
@@ -53,6 +54,10 @@ def on_stop_wanted(decision: Decision, by: str, resumes: bool = False) -> None:
                 f.AttemptEnded(decision.attempt.attempt, "stopped", "never started", decision.newest_step, decision.now_s)
             )
             end_stopped(decision, f"stopped by {by}")
+        elif isinstance(waits, ONLY_READ) and not decision.is_alive:
+            decision.record(f.ActionAbandoned(waits.key, f"stopped by {by}", withdrawn=True))
+            decision.record(f.PlanDropped(f"stopped by {by} during a recovery"))
+            end_stopped(decision, f"stopped by {by} during a recovery")
         return None  # otherwise the action under way is finished first; `action_results` drops the plan after it
     if decision.is_alive:
         ask_to_stop(decision)

@@ -87,9 +87,9 @@ class ResumePoint:
     digest: str | None = None
 
 
-Evidence = Literal["", "bytes", "numbers", "norm", "trainer", "failures"]
+Evidence = Literal["", "bytes", "numbers", "norm", "trainer", "failures", "unread"]
 """What speaks against a checkpoint: its bytes, its own numbers, its norm beside the recorded ones, the trainer's refusal,
-failures of what resumed from it. Empty: an onset."""
+failures of what resumed from it, a read that never ended. Empty: an onset."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,12 +60,14 @@ class ActionDone:
 @dataclass(frozen=True, slots=True)
 class ActionFailed:
     """An action did not take effect. `retry_in_s` None means: asking again cannot help. `goes_on`: it is under way and nothing
-    is wrong; it is asked about again, however often."""
+    is wrong; it is asked about again, however often. `overdue`: nothing was heard of it for too long; it
+    may still take effect."""
 
     key: str
     reason: str
     retry_in_s: float | None
     goes_on: bool = False
+    overdue: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """How far each checkpoint is trusted, in one word, from the facts of the journal alone.
 
     candidate ──verified before a resume──▶ verified ──trained on past it, healthy──▶ proven
-        └────── suspect (an onset, or failures of what resumed from it) · damaged · quarantined · pruned ◀──────┘
+        └── suspect (an onset, failures of what resumed from it, a read without end) · damaged · quarantined · pruned ◀──┘
 
 *proven*: an attempt that has it in its past trained a probation's length of steps beyond it; no onset of an incident that did
 not heal by itself lies in them, and where the checkpoint was saved inside one that did, they are counted from its break.
@@ -48,7 +48,7 @@ def judge_trust(state: RunState, probation_steps: int | None, newest_step: int |
 
 def _judge(state: RunState, found: Checkpoint, probation_steps: int, ends: Ends) -> Trust:
     if found.condemned:
-        return Trust(found, "damaged" if found.damaged else "suspect", found.condemned)
+        return Trust(found, "damaged" if found.damaged and found.evidence != "unread" else "suspect", found.condemned)
     for incident in (i for i in state.incidents if _is_unrepaired(i)):
         limit = incident.limit_step
         if limit is None or not incident.rules_out(found.step):

@@ -35,7 +35,7 @@ from sentinel.policy.schema_paging import ChannelKind, Paging, Route, route_of
 from sentinel.policy.schema_rungs import Exclude, Page, Resume, Rollback, Rung, Skip, Wait
 
 __all__ = [
-    "Annotations", "Budget", "Checkpoints", "Detectors", "Exclude", "FindingKind", "Labels", "Metadata", "Page", "Paging",
+    "Acts", "Annotations", "Budget", "Checkpoints", "Detectors", "Exclude", "FindingKind", "Labels", "Metadata", "Page", "Paging",
     "Phase", "Policy", "Probation", "Resume", "Retain", "Rollback", "Route", "Rule", "RunFacts", "Rung", "Severity", "Skip",
     "Spec", "Then", "Wait", "with_channels",
 ]  # fmt: skip
@@ -182,6 +182,15 @@ class Checkpoints(Model):
     """Without it sentinel deletes none."""
 
 
+class Acts(Model):
+    """How long sentinel waits for what it does itself. A filesystem that does not answer must not be silence for ever."""
+
+    stuck_after_s: Seconds = written("10m", alias="stuck_after")
+    """An act that made no progress for so long (nothing read, nothing moved) is given up, and a person is paged."""
+    launch_stuck_after_s: Seconds = written("30m", alias="launch_stuck_after")
+    """The same for what a launcher does: starting an attempt, ending it."""
+
+
 class Spec(Model):
     """What is watched, what is done, and how much of it."""
 
@@ -191,6 +200,8 @@ class Spec(Model):
     """What the author knows of the run."""
     checkpoints: Checkpoints = Field(default_factory=Checkpoints)
     """Which of the run's checkpoints are kept."""
+    acts: Acts = Field(default_factory=Acts)
+    """When an act of sentinel itself counts as stuck."""
     detectors: Detectors = Field(default_factory=Detectors)
     """Settings of the built-in detectors."""
     rules: tuple[Rule, ...]

@@ -110,6 +110,12 @@ class SimRunner:
         found, self._outcomes = self._outcomes, []
         return found
 
+    def progress(self, key: str) -> None:
+        """Every simulated act ends by itself."""
+
+    def abandon(self, key: str) -> None:
+        raise AssertionError(f"{key} was given up, and every simulated act ends by itself")
+
     def die(self) -> None:
         """The supervisor is dead, its threads with it."""
         for event in self._under_way:

@@ -17,6 +17,7 @@ from sentinel.model.actions import Action, StartAttempt
 from sentinel.model.events import ActionDelayed, ActionDone, ActionFailed, Event, StopWanted, SupervisorStarted, Tick
 from sentinel.model.facts import ActionDecided, Entry, Fact
 from sentinel.model.readings import Reading, StepReading
+from sentinel.plan.stuck_acts import stuck_after
 
 TICK_S = 1.0  # hangs are judged, and files looked at, at least this often
 RETRIES_MAX = 20  # an action that may work later is asked for again so often, then the engine is told it failed
@@ -43,6 +44,8 @@ class Telemetry(Protocol):
 class Runner(Protocol):
     def submit(self, action: Action) -> None: ...
     def outcomes(self) -> Sequence[ActionDone | ActionFailed]: ...
+    def progress(self, key: str) -> int | None: ...
+    def abandon(self, key: str) -> None: ...
 
 
 class FactLog(Protocol):
@@ -67,11 +70,13 @@ class Silent:
 
 @dataclass(slots=True)
 class Due:
-    """A decided action that waits for its time, or for another try."""
+    """A decided action that waits for its time, or for another try. `progress`: how far it had got at `moved_s`."""
 
     action: Action
     at_s: float
     tries: int = 0
+    progress: int | None = None
+    moved_s: float = 0.0
 
 
 class Daemon:
@@ -88,6 +93,7 @@ class Daemon:
         self._running: dict[str, Due] = {}
         self._followed = 0
         self._wanted: list[Event] = []
+        self._looked_s: float | None = None  # when it was last asked which acts are stuck
         self._ended_s: float | None = None  # since when nothing but last actions can keep it
 
     def start(self, now_s: float, event: SupervisorStarted) -> None:
@@ -111,6 +117,7 @@ class Daemon:
         """One round; returns how many seconds may pass before the next unless something wakes the loop."""
         for outcome in self._runner.outcomes():
             self._outcome(now_s, outcome)
+        self._give_up_stuck(now_s)
         while self._wanted:
             self._handle(now_s, self._wanted.pop(0))
         switched = self.engine.watched not in (0, self._followed)
@@ -165,6 +172,7 @@ class Daemon:
             elif due.at_s <= now_s:
                 del self._due[key]
                 due.tries += 1
+                due.progress = None
                 self._running[key] = due
                 self._runner.submit(due.action)
 
@@ -184,6 +192,25 @@ class Daemon:
                     self._handle(now_s, ActionDelayed(outcome.key, outcome.reason, retry_in_s))
                 return
         self._handle(now_s, outcome)
+
+    def _give_up_stuck(self, now_s: float) -> None:
+        """An act of which nothing was heard for too long is left behind, and counts as failed."""
+        away_s = 0.0 if self._looked_s is None else now_s - self._looked_s
+        self._looked_s = now_s
+        for key, due in list(self._running.items()):
+            progress = self._runner.progress(key)
+            if progress is None:
+                continue  # it waits behind another
+            if away_s > AWAY_S:
+                due.moved_s += away_s  # this process stood still, and the act with it
+            stuck_after_s = stuck_after(due.action, self.engine.policy.spec.acts)
+            if due.progress != progress:
+                due.progress, due.moved_s = progress, now_s
+            elif stuck_after_s is not None and now_s - due.moved_s > stuck_after_s:
+                self._runner.abandon(key)
+                del self._running[key]
+                reason = f"nothing was heard of it for {now_s - due.moved_s:.0f} s; it is left behind where it is stuck"
+                self._handle(now_s, ActionFailed(key, reason, None, overdue=True))
 
 
 def run_until_over(daemon: Daemon, clock: Clock, wake: threading.Event, each_turn: Callable[[float], None]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 from sentinel.actions.capture import capture
 from sentinel.actions.control_file import write_overrides, write_request
 from sentinel.actions.inspection import SampleSource, inspect_samples
-from sentinel.actions.runner import Found, Handler
+from sentinel.actions.runner import Found, Handler, progressed
 from sentinel.checkpoints.pointers import fix_pointers
 from sentinel.checkpoints.pruning import prune_checkpoint
 from sentinel.checkpoints.quarantine import quarantine_above
@@ -84,7 +84,7 @@ def build_handlers(
         a.RequestStop: lambda action: _ask_to_stop(run_dir, launcher, trained, action),
         a.WriteOverrides: lambda action: write_overrides(run_dir, action),
         a.FindCheckpoints: lambda _: _find(run_dir, trained),
-        a.VerifyCheckpoint: lambda action: verify_saved(run_dir, run_dir / action.path),
+        a.VerifyCheckpoint: lambda action: verify_saved(run_dir, run_dir / action.path, progressed),
         a.Quarantine: lambda action: _quarantine(run_dir, launcher, action),
         a.PruneCheckpoint: lambda action: prune_checkpoint(run_dir, action.path, action.step, action.digest),
         a.Capture: save_evidence,
@@ -114,6 +114,7 @@ def _find(run_dir: Path, trained: Trained | None) -> FoundCheckpoints:
 def _quarantine(run_dir: Path, launcher: Launcher, action: a.Quarantine) -> str:
     for number, pids in living_attempts(run_dir, launcher).items():
         raise GiveUp(f"no checkpoint is moved while attempt {number} is alive (processes {', '.join(map(str, pids[:8]))})")
-    moved = quarantine_above(run_dir, action.above_step, action.attempt)
+    moved = quarantine_above(run_dir, action.above_step, action.attempt, progressed)
+    progressed()
     fixed = fix_pointers(run_dir, action.above_step, action.attempt)
     return "; ".join([f"{len(moved)} moved to quarantine", *fixed])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from sentinel.checkpoints.files import list_checkpoints, read_checkpoint, read_numbers, verify_checkpoint
@@ -14,14 +15,14 @@ NORM = "param_norm"
 ROWS = 20
 
 
-def verify_saved(run_dir: Path, path: Path) -> SavedNumbers:
+def verify_saved(run_dir: Path, path: Path, progressed: Callable[[], None] = lambda: None) -> SavedNumbers:
     """Check every byte and count the values that are not finite, then read the numbers of its manifest.
-    What is missing or damaged of the streams is left out.
+    What is missing or damaged of the streams is left out. `progressed` is called after every block.
 
     Raises GiveUp with what is wrong with its bytes, OSError for what cannot be read now.
     """
     counting = Counting(path)
-    whole = verify_checkpoint(path, counting)
+    whole = verify_checkpoint(path, counting, progressed)
     if not whole.ok:
         raise GiveUp(whole.reason)
     numbers, found = read_numbers(path), read_checkpoint(run_dir, path.name)

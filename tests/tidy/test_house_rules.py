@@ -29,6 +29,7 @@ LONG = {
     "sentinel/launcher/command.py": "one launcher: its settings, its three commands, and what their answers prove",
     "sentinel/policy_files/explain.py": "one verb, in the order in which it prints",
     "sentinel/model/actions.py": "one list of everything that is done to the world, each with what it declares",
+    "sentinel/policy/schema.py": "one model for each section of a policy, down to the policy itself",
     "sentinel/policy/schema_rungs.py": "one row for each word of a rung, read as one",
     "sentinel/journal/store.py": "one connection: how it is opened, written, read, checked and folded",
     "sentinel/model/facts.py": "one list of everything that is journaled, read as one",

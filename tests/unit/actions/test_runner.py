@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sentinel.actions.runner import OS_RETRY_S, ThreadRunner, carry_out
+from sentinel.actions.runner import OS_RETRY_S, ThreadRunner, carry_out, progressed
 from sentinel.errors import GiveUp, RetryLater
 from sentinel.model.actions import Action, KillAttempt, PruneCheckpoint, SendPage
 from sentinel.model.events import ActionDone, ActionFailed
@@ -76,3 +76,34 @@ def test_a_page_or_a_deletion_that_hangs_holds_up_no_act(slow: Action) -> None:
     assert gather(runner, wake, 1) == ["kill/1"]
     released.set()
     assert gather(runner, wake, 1) == [slow.key]
+
+
+def test_an_act_that_is_left_behind_holds_up_nothing_and_changes_nothing_when_it_comes_back() -> None:
+    wake, begun, released, back = threading.Event(), threading.Event(), threading.Event(), threading.Event()
+    changed: list[str] = []
+
+    def kill(action: Action) -> str:
+        if action.key == "kill/2":
+            return "done"
+        progressed()
+        begun.set()
+        released.wait(DEADLINE_S)
+        try:
+            progressed()
+            changed.append(action.key)
+        finally:
+            back.set()
+        return "late"
+
+    runner = ThreadRunner({KillAttempt: kill}, wake)
+    runner.submit(KILL)
+    runner.submit(KillAttempt("kill/2", 2))
+    assert begun.wait(DEADLINE_S)
+    assert (runner.progress("kill/1"), runner.progress("kill/2")) == (1, None)
+    runner.abandon("kill/1")
+    assert gather(runner, wake, 1) == ["kill/2"]
+    released.set()
+    assert back.wait(DEADLINE_S)
+    assert runner.close(DEADLINE_S)
+    assert changed == []
+    assert list(runner.outcomes()) == []

@@ -6,6 +6,7 @@ from math import nan
 
 from sentinel.model import actions as a
 from sentinel.model import facts as f
+from sentinel.model.events import ActionFailed
 from sentinel.model.incidents import IncidentState
 from tests.builders import Bench, build_policy
 
@@ -168,3 +169,14 @@ def test_a_cost_that_is_no_number_is_no_cost() -> None:
     bench.steps(1, 20).checkpoint(20)
     for seconds in (nan, -1.0, "fast", None, float("inf")):
         assert bench.note("checkpoint_committed", 20, seconds=seconds) == ()
+
+
+def test_one_that_is_never_read_to_its_end_is_told_and_the_next_older_is_taken() -> None:
+    bench = crashed().done("capture")
+    bench.tell(ActionFailed(bench.key("verify/2/60"), "nothing was heard of it for 600 s", None, overdue=True))
+    assert "could not be read" in bench.of(f.PageRaised)[-1].text
+    assert bench.done("capture").key("verify/2/40")
+    left = bench.of(f.ActionAbandoned)[-1]
+    assert left.withdrawn
+    condemned = bench.of(f.CheckpointCondemned)[-1]
+    assert (condemned.step, condemned.evidence) == (60, "unread")

@@ -152,13 +152,17 @@ def test_before_anything_answers_the_request_waits_for_the_trainer_to_come_up() 
 
 
 @pytest.mark.parametrize("confirmed", [0, 1, 2, 3])
-def test_during_a_recovery_the_action_under_way_is_finished_and_nothing_is_launched(confirmed: int) -> None:
+def test_during_a_recovery_what_changes_anything_is_finished_and_nothing_is_launched(confirmed: int) -> None:
     bench = training()
     bench.exits(signal=9)
     for _ in range(confirmed):
         bench.done(next(iter(bench.state.pending)))
+    only_reads = next(iter(bench.state.pending)).startswith("verify/")
     bench.wants_stop()
-    bench.done(next(iter(bench.state.pending)))
+    if only_reads:
+        assert bench.state.ended == "stopped", "nobody waits for a filesystem that may hang"
+    else:
+        bench.done(next(iter(bench.state.pending)))
     if confirmed < 3:
         assert bench.state.ended == "stopped"
         assert len(bench.state.attempts) == 1

@@ -93,7 +93,6 @@ def test_a_stop_while_it_is_read_starts_nothing() -> None:
     bench = blind(40).exits(signal=9)
     bench.done("capture/")
     bench.wants_stop()
-    find(bench, SAVED)
     assert bench.state.ended == "stopped"
     assert not [action for action in bench.decided(a.StartAttempt) if action.attempt == 2]
 

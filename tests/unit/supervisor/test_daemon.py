@@ -322,3 +322,37 @@ def test_with_an_action_under_way_it_goes_on() -> None:
     with pytest.raises(Fenced):
         run_until_over(loop.daemon, Suspended(loop.clock.now_s()), threading.Event(), each_turn)
     assert loop.daemon.is_acting
+
+
+def stuck(loop: Loop, seconds: float) -> None:
+    """Time passes turn by turn, as it does: a jump would be a process that stood still."""
+    for _ in range(int(seconds)):
+        loop.clock.advance(1.0)
+        loop.turn()
+
+
+def test_an_act_that_makes_no_progress_is_left_behind_and_a_person_is_told() -> None:
+    loop = Loop().launched().crash()
+    evidence = loop.runner.keys[-1]
+    loop.runner.progress_of[evidence] = 0
+    stuck(loop, 590)
+    loop.runner.progress_of[evidence] = 1
+    stuck(loop, 590)
+    assert not loop.runner.abandoned, "it got further"
+    stuck(loop, 20)
+    assert loop.runner.abandoned == [evidence]
+    assert loop.runner.keys[-1] != evidence, "the recovery goes on without it"
+    (left,) = [e.fact for e in loop.log.entries if isinstance(e.fact, f.ActionAbandoned)]
+    assert left.withdrawn
+    assert "nothing was heard of it" in left.reason
+
+
+def test_an_act_that_was_not_begun_and_one_of_a_supervisor_that_stood_still_are_not_stuck() -> None:
+    loop = Loop().start()
+    stuck(loop, 2000)
+    assert not loop.runner.abandoned, "it waits behind another, which is asked about itself"
+    loop.runner.progress_of["start/1"] = 0
+    stuck(loop, 10)
+    loop.clock.advance(5000.0)
+    loop.turn()
+    assert not loop.runner.abandoned

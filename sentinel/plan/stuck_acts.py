@@ -1,0 +1,15 @@
+"""How long an act of sentinel itself may go without a sign of progress before it counts as stuck."""
+
+from __future__ import annotations
+
+from sentinel.model.actions import Action, InspectSamples, KillAttempt, SendPage, StartAttempt
+from sentinel.policy.schema import Acts
+
+BY_LAUNCHER = (StartAttempt, KillAttempt, InspectSamples)
+
+
+def stuck_after(action: Action, acts: Acts) -> float | None:
+    """Seconds. None for a page: every delivery has a deadline of its own, and its route says so when it hangs."""
+    if isinstance(action, SendPage):
+        return None
+    return acts.launch_stuck_after_s if isinstance(action, BY_LAUNCHER) else acts.stuck_after_s
