@@ -38,7 +38,7 @@ def newest_whatever_the_onset(checkpoints: Iterable[object], *_: object) -> Roll
 
 
 def test_one_that_resumes_from_the_newest_ignoring_the_onset(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("sentinel.plan.remedy", "sentinel.engine.attempts", "sentinel.engine.action_results"):
+    for place in ("sentinel.plan.remedy", "sentinel.engine.attempts", "sentinel.engine.another_checkpoint"):
         monkeypatch.setattr(f"{place}.choose_newest", newest_whatever_the_onset)
     monkeypatch.setattr("sentinel.plan.remedy.choose_before", newest_whatever_the_onset)
     assert "never resume from at or after the onset" in caught(range(BASE, BASE + 40))
@@ -141,7 +141,7 @@ def test_one_that_takes_a_read_error_for_damage_and_starts_from_scratch(monkeypa
         decision.record(PlanDropped(damage))
         relaunch(decision, decision.state.incidents[-1].id, None, decision.state.overrides, 0.0, "start from scratch")
 
-    monkeypatch.setattr("sentinel.engine.action_results._again_without", scratch)
+    monkeypatch.setattr("sentinel.engine.another_checkpoint._again_without", scratch)
     broken = simulate_with(Hasty, "kill@step=100", "unreadable@time=30:for=900").broken
     assert broken.startswith("never from scratch for nothing: the checkpoint of step 80 is whole")
 
@@ -155,7 +155,7 @@ def test_one_that_believes_every_number(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_one_that_resumes_from_what_its_own_journal_condemned(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("sentinel.plan.remedy", "sentinel.engine.action_results"):
+    for place in ("sentinel.plan.remedy", "sentinel.engine.another_checkpoint"):
         monkeypatch.setattr(f"{place}.choose_newest", newest_whatever_the_onset)
     broken = simulate_with(Engine, "bad_resume@step=80", "kill@step=90").broken
     said = "attempt 4 is to resume at step 80, which was passed over: attempts 2 and 3"
