@@ -25,6 +25,7 @@ from sentinel.model.actions import SendPage
 from sentinel.paging.patience import Patience
 
 PAUSE_MAX_S = 60.0  # between two tries: as long as the network may be gone, and no longer than a page may be late
+CASE_S = 5.0  # the case reads a little of the run directory, whose filesystem may be the very thing that does not answer
 TRIES_KEPT = 256
 _CONTROL = re.compile(r"[^\S\n ]|[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 NO_ROUTE = ""  # pages decided before there were routes: the terminal
@@ -52,6 +53,7 @@ class Courier:
         self._within_s = within_s
         self._clock = clock or SystemClock()
         self._patience = {name: Patience(name) for name in self.channels}
+        self._case_patience = {name: Patience(f"{name}, its case") for name in self.channels}
         self._tries: OrderedDict[str, int] = OrderedDict()
 
     def send(self, page: SendPage) -> str:
@@ -69,11 +71,19 @@ class Courier:
 
     def notice(self, page: SendPage) -> Notice:
         """The whole case where it can be built, the engine's own words where not."""
-        if self._build is None:
+        build = self._build
+        if build is None:
             return self._plain(page)
+        built: list[Notice] = []
+
+        def draw_up() -> str:
+            built.append(build(page))
+            return ""
+
         try:
-            return self._build(page)
-        except Exception:  # noqa: BLE001 - a bug in the case, or a disk that cannot be read: a short page beats none
+            self._case_patience[page.route].within(min(CASE_S, self._within_s / 2), draw_up)
+            return built[0]
+        except Exception:  # noqa: BLE001 - a bug in the case, a disk that cannot be read or does not answer: a short page beats none
             return self._plain(page)
 
     def _plain(self, page: SendPage) -> Notice:

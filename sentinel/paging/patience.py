@@ -12,7 +12,7 @@ from sentinel.errors import RetryLater
 
 
 class Patience:
-    """Of one route; called from one thread at a time."""
+    """Of one route; called from few threads."""
 
     def __init__(self, name: str) -> None:
         self._name = name

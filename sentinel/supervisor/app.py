@@ -43,7 +43,8 @@ from sentinel.supervisor.daemon import Daemon, Narrator, WasAway, run_until_over
 from sentinel.supervisor.deadline import EndOfTime, read_end, refuse_too_late
 from sentinel.supervisor.each_turn import keep_up
 from sentinel.supervisor.handlers import build_handlers
-from sentinel.supervisor.journal_outage import JournalOutage, last_act
+from sentinel.supervisor.journal_outage import JournalOutage, last_act, say
+from sentinel.supervisor.loop_watch import LoopWatch, page_about_loop
 from sentinel.supervisor.lost_journal import JournalPages
 from sentinel.supervisor.run_request import RunRequest, describe_run, policy_of, refuse_while_it_trains
 from sentinel.supervisor.stop_signals import StopSignals
@@ -106,7 +107,8 @@ def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignal
         for line in (who_else_reads(run_dir), *passed_over(policy, capabilities, None if profile is None else profile.settable)):
             if line:
                 print(line)
-    with closing(site), Notifier.from_environment() as systemd:
+    calls = None if request.stop_at_once else page_about_loop(run_dir, run_file.id, policy.spec.paging, SystemClock().wall_s, say)
+    with closing(site), LoopWatch(calls) as watch, Notifier.from_environment(watch.turned) as systemd:
         pages = JournalPages(run_dir, policy.spec.paging, is_asked=not request.stop_at_once)
         outage = JournalOutage(run_dir, stops, systemd, pages)
         while True:
@@ -114,7 +116,7 @@ def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignal
                 engine = Engine(policy, reference, masking)
                 return _watch(request, run_dir, run_file, engine, narrator, site.start, end, profile, outage)
             except WasAway as away:
-                outage.say(f"{run_dir}: {away}")
+                say(f"{run_dir}: {away}")
             except AlreadySupervised as error:
                 outage.let_answer(error, is_being_answered(run_dir))
             except (JournalBlocked, RetryLater, UsageError) as error:  # UsageError: the run directory itself is out of reach

@@ -41,9 +41,9 @@ class JournalOutage:
         """The run is ours: from here on trouble is waited out, and said to be over when it was. A page about the journal is
         taken back."""
         if self._pages is not None:
-            self._pages.withdraw(wall_s, self.say)
+            self._pages.withdraw(wall_s, say)
         if self._is_on:
-            self.say(f"{self._run_dir}: the journal can be written again; supervision goes on")
+            say(f"{self._run_dir}: the journal can be written again; supervision goes on")
         self.has_begun, self._is_on, self._let_s, self._has_gone = True, False, 0.0, False
 
     def wait_out(self, error: SentinelError) -> None:
@@ -53,7 +53,7 @@ class JournalOutage:
         if self.stops.names:
             raise self.lost(error) from error
         if not self._is_on:
-            self.say(f"{error}\n{self._run_dir}: training is left as it is, and sentinel tries again every {RETRY_S:g} s")
+            say(f"{error}\n{self._run_dir}: training is left as it is, and sentinel tries again every {RETRY_S:g} s")
         self._is_on = True
         self.systemd.waiting(f"waiting: {error}")  # else its watchdog would end what waits for the disk
         if self.stops.event.wait(RETRY_S):
@@ -71,7 +71,7 @@ class JournalOutage:
     def no_journal(self, error: JournalError, wall_s: float) -> SentinelError:
         """The error of a journal that will not come back by waiting. It is paged: nobody supervises the run from here on."""
         if self._pages is not None:
-            self._pages.page(error, wall_s, self.say)
+            self._pages.page(error, wall_s, say)
         return self.lost(error)
 
     def fenced(self, error: SentinelError) -> SentinelError:
@@ -89,9 +89,11 @@ class JournalOutage:
             raise self.fenced(error) from None
         self.systemd.waiting("waiting: somebody answers a page of this run")
 
-    def say(self, words: str) -> None:
-        with suppress(OSError, ValueError):  # it may lead to the very disk that is full
-            print(words, file=sys.stderr, flush=True)
+
+def say(words: str) -> None:
+    """To whoever reads standard error."""
+    with suppress(OSError, ValueError):  # it may lead to the very disk that is full
+        print(words, file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -9,22 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from sentinel.channels.contract import TRY_S
-from sentinel.channels.notice import TEXT_CHARS_MAX, TITLE_CHARS_MAX, Notice, dedup_key
-from sentinel.channels.opening import open_channel
-from sentinel.channels.wording import cut, one_line, titled
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.regular_file import read_regular
 from sentinel.client.run_layout import LOST_NAME
 from sentinel.client.strict_json import dumps, loads
-from sentinel.errors import GiveUp, JournalError, LostHistory, RetryLater, UsageError
+from sentinel.errors import JournalError, LostHistory, UsageError
 from sentinel.journal.run_file import find_run_file
-from sentinel.paging.patience import Patience
 from sentinel.policy.schema_paging import Paging, Route
-
-NO_INCIDENT = 0  # incidents are numbered from 1
+from sentinel.supervisor.own_pages import OwnPage, Stage, send_own_page
 
 
 class JournalPages:
@@ -64,19 +58,12 @@ class JournalPages:
         with suppress(OSError):
             (self._run_dir / LOST_NAME).unlink()
 
-    def _send(
-        self, route: Route, stage: Literal["trigger", "resolve"], text: str, wall_s: float, say: Callable[[str], None]
-    ) -> bool:
-        notice = _notice(self._run_dir, route.name, stage, text, wall_s)
-        try:
-            channel = open_channel(route, self._run_dir)
-            detail = Patience(route.name).within(TRY_S, lambda: channel.deliver(notice))
-        except (RetryLater, GiveUp) as error:
-            say(f"{self._run_dir}: the page by {route.name} about its journal is NOT DELIVERED: {error}")
-            return False
-        what = "page" if stage == "trigger" else "end of the page"
-        say(f"{self._run_dir}: {route.name} has the {what} about its journal: {detail}")
-        return True
+    def _send(self, route: Route, stage: Stage, text: str, wall_s: float, say: Callable[[str], None]) -> bool:
+        run = _run_id(self._run_dir)
+        answers = tuple(f"sentinel journal {verb} {self._run_dir}" for verb in ("verify", "salvage"))
+        title = f"{run}: the journal is not whole, and nobody supervises the run"
+        page = OwnPage("journal_lost", "its journal", title, answers)
+        return send_own_page(self._run_dir, run, route, page, stage, text, wall_s, say)
 
     def _read(self) -> dict[str, Any] | None:
         """None where nobody was paged, or where it cannot be read."""
@@ -89,17 +76,6 @@ class JournalPages:
 
 def _missing(error: JournalError) -> list[str]:
     return list(error.missing) if isinstance(error, LostHistory) else [error.message]
-
-
-def _notice(run_dir: Path, route: str, stage: Literal["trigger", "resolve"], text: str, wall_s: float) -> Notice:
-    run = _run_id(run_dir)
-    title = one_line(titled(f"{run}: the journal is not whole, and nobody supervises the run", stage, ""))
-    answers = (f"sentinel journal verify {run_dir}", f"sentinel journal salvage {run_dir}") if stage == "trigger" else ()
-    return Notice(
-        stage=stage, key=f"{run}/journal-lost/{route}/{stage}", dedup_key=dedup_key(run, NO_INCIDENT), run=run,
-        incident=NO_INCIDENT, severity="critical", title=cut(title, TITLE_CHARS_MAX),
-        text=cut(text, TEXT_CHARS_MAX), at_s=wall_s, facts={"kind": "journal_lost"}, answers=answers,
-    )  # fmt: skip
 
 
 def _run_id(run_dir: Path) -> str:

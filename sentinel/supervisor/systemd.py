@@ -21,18 +21,20 @@ STATUS_CHARS_MAX = 200
 
 
 class Notifier:
-    """`address`: a socket's path, or @NAME in the abstract namespace; empty: nobody listens."""
+    """`address`: a socket's path, or @NAME in the abstract namespace; empty: nobody listens. `turned`: told of every sign of life
+    before its bounds, whoever listens."""
 
-    def __init__(self, address: str = "") -> None:
+    def __init__(self, address: str = "", turned: Callable[[], None] = lambda: None) -> None:
+        self._turned = turned
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._sent_s = float("-inf")
 
     @classmethod
-    def from_environment(cls) -> Notifier:
+    def from_environment(cls, turned: Callable[[], None] = lambda: None) -> Notifier:
         """Takes the variables out of the environment: what sentinel starts must not speak for it."""
         for name in WATCHDOG_VARIABLES:
             os.environ.pop(name, None)
-        return cls(os.environ.pop(SOCKET_VARIABLE, ""))
+        return cls(os.environ.pop(SOCKET_VARIABLE, ""), turned)
 
     def __enter__(self) -> Self:
         return self
@@ -45,12 +47,14 @@ class Notifier:
 
     def alive(self, now_s: float, status: Callable[[], str]) -> None:
         """A turn was completed. Sent at most every `EVERY_S`."""
+        self._turned()
         if self._address and now_s - self._sent_s >= EVERY_S:
             self._sent_s = now_s
             self._send("WATCHDOG=1", status())
 
     def waiting(self, status: str) -> None:
         """There is no loop just now, and that is meant."""
+        self._turned()
         self._send("WATCHDOG=1", status)
 
     def after_turns(self, before_turn: Callable[[float], None], status: Callable[[], str]) -> Callable[[float], None]:

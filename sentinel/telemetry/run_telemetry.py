@@ -4,6 +4,9 @@ The launcher is asked before the stream is read and its word on the exit is give
 trainer ever wrote is in the file, so reading the stream, the heartbeats and the checkpoints to their end first loses nothing.
 The ends of its logs are read then, too, and given just before the exit.
 
+Every source reads in a thread of its own (`timed_reads`), one after the other all the same. One that does not answer in time is
+blind, and the others are heard.
+
 Checkpoints come before the steps: a supervisor that was away finds hours of both, and a rollback can only be decided when the
 checkpoints are known.
 
@@ -15,6 +18,7 @@ checkpoints are known.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from sentinel.launcher.contract import Launcher
@@ -29,82 +33,141 @@ from sentinel.telemetry.log_tail import read_log_tails, read_oom_kills
 from sentinel.telemetry.metrics_jsonl import MetricsStream
 from sentinel.telemetry.silent_ranks import SilentRanks
 from sentinel.telemetry.source import Source, SourceHealth
+from sentinel.telemetry.timed_reads import ANSWER_S, HURRY_S, Read, TimedReads
+
+EXIT_WAITS_S = 60.0  # for a stream or checkpoints that do not answer; after that the exit is told without their last word
+
+
+class FollowedAttempt:
+    """The sources of one attempt, each with the thread it reads in. `exit` is held back until the stream was read to its end."""
+
+    def __init__(self, run_dir: Path, attempt: int, launcher: Launcher, healths: dict[str, SourceHealth]) -> None:
+        self.attempt = attempt
+        self.exit: Exited | None = None
+        self.oom_kills: int | None = None
+        self.reopens_stream = False
+        self.is_read_out = False
+        self.stream = MetricsStream(run_dir, attempt, healths["metrics"])
+        self.beats = Heartbeats(run_dir, attempt, healths["heartbeats"])
+        self.silent = SilentRanks(run_dir, attempt)
+        self.watch = LauncherWatch(launcher, run_dir, attempt, healths["launcher"])
+        self.reads = {name: TimedReads(healths[name]) for name in ("launcher", "metrics", "heartbeats", "silent ranks", "logs")}
+
+    @property
+    def has_more_steps(self) -> bool:
+        return self.stream.has_more and not self.reads["metrics"].is_late
+
+    def read_stream(self, now_s: float) -> Sequence[Reading]:
+        """The next rows; behind an exit also a last line that was never finished."""
+        if self.reopens_stream:
+            self.reopens_stream = False
+            self.stream.look_again()
+        out = self.stream.poll(now_s)
+        if self.exit is not None and not self.stream.has_more:
+            out += self.stream.finish()
+            self.is_read_out = True
+        return out
+
+    def close(self) -> None:
+        for name, last in (("metrics", self.stream.close), ("silent ranks", self.silent.close)):
+            self.reads.pop(name).close(last)
+        for reads in self.reads.values():
+            reads.close()
 
 
 class RunTelemetry:
     """A `Source` over the sources of one run. Nothing of an attempt is read before `follow` names it; operator requests are."""
 
     def __init__(self, run_dir: Path, launcher: Launcher, hardware: Hardware | None = None, *others: Source) -> None:
-        """`hardware` belongs to whoever opened it, and is asked only while an attempt is followed; so do `others`."""
+        """`hardware` belongs to whoever opened it, and is asked only while an attempt is followed; so do `others`, which must
+        answer at once."""
         self.run_dir = Path(os.path.realpath(run_dir))
-        self.attempt: int | None = None
         self._launcher = launcher
         self._hardware = hardware
         self._others = others
-        self._stream_health, self._heartbeat_health = SourceHealth("metrics"), SourceHealth("heartbeats")
-        self._launcher_health = SourceHealth("launcher")
-        self._checkpoints = CheckpointSource(self.run_dir)
-        self._inbox = Inbox(self.run_dir)
-        self._stream: MetricsStream | None = None
-        self._beats: Heartbeats | None = None
-        self._silent: SilentRanks | None = None
-        self._watch: LauncherWatch | None = None
-        self._exit: Exited | None = None
-        self._oom_kills: int | None = None
+        names = ("inbox", "checkpoints", "hardware", "launcher", "metrics", "heartbeats", "silent ranks", "logs")
+        self._healths = {name: SourceHealth(name) for name in names}  # they outlive the attempts
+        self._reads = {name: TimedReads(self._healths[name]) for name in ("inbox", "checkpoints", "hardware")}
+        self._checkpoints = CheckpointSource(self.run_dir, self._healths["checkpoints"])
+        self._inbox = Inbox(self.run_dir, self._healths["inbox"])
+        self._followed: FollowedAttempt | None = None
+
+    @property
+    def attempt(self) -> int | None:
+        """The one that is followed."""
+        return None if self._followed is None else self._followed.attempt
 
     @property
     def has_more(self) -> bool:
         """True when there is more to read at once. The exit of an attempt is held back until then."""
-        return (self._stream is not None and self._stream.has_more) or self._checkpoints.has_more
+        return (self._followed is not None and self._followed.has_more_steps) or self._has_more_checkpoints
 
     def follow(self, attempt: int) -> None:
         """Look at this attempt from now on, from the beginning of its files. Following it already changes nothing."""
         if attempt == self.attempt:
             return
-        self.close()
-        self.attempt = attempt
-        self._stream = MetricsStream(self.run_dir, attempt, self._stream_health)
-        self._beats = Heartbeats(self.run_dir, attempt, self._heartbeat_health)
-        self._silent = SilentRanks(self.run_dir, attempt)
-        self._watch = LauncherWatch(self._launcher, self.run_dir, attempt, self._launcher_health)
+        self._leave()
+        self._followed = FollowedAttempt(self.run_dir, attempt, self._launcher, self._healths)
+        self._followed.oom_kills = read_oom_kills()
         self._checkpoints.look_again()
-        self._oom_kills = read_oom_kills()
 
     def poll(self, now_s: float) -> list[Reading]:
         """What is new, oldest first, bounded: requests, life, checkpoints, receipt, steps, beats, hardware, logs, exit."""
-        out = self._inbox.poll(now_s)
-        if self._stream is None or self._beats is None or self._watch is None:
+        out = self._ask("inbox", now_s, lambda: self._inbox.poll(now_s))
+        followed = self._followed
+        if followed is None:
             return out
-        for reading in self._watch.poll(now_s):
+        for reading in self._ask("launcher", now_s, lambda: followed.watch.poll(now_s)):
             if isinstance(reading, LauncherReading) and isinstance(reading.view, Exited):
-                self._exit = reading.view
-                self._stream.look_again()
+                followed.exit = reading.view
+                followed.reopens_stream = True
                 self._checkpoints.look_again()
             else:
                 out.append(reading)
-        out += self._checkpoints.poll(now_s)
-        if self._checkpoints.has_more:
+        out += self._ask("checkpoints", now_s, lambda: self._checkpoints.poll(now_s))
+        if self._has_more_checkpoints:
             return out
-        out += self._stream.poll(now_s)
-        if self._exit is not None and not self._stream.has_more:
-            out += self._stream.finish()
-        out += self._beats.poll(now_s)
-        if self._silent is not None and self._exit is None:
-            out += self._silent.poll(now_s, self._beats.lives)
-        if self._hardware is not None:
-            out += self._hardware.poll(now_s)  # before the exit that it may explain
+        out += self._ask("metrics", now_s, lambda: followed.read_stream(now_s))
+        out += self._ask("heartbeats", now_s, lambda: followed.beats.poll(now_s))
+        if followed.exit is None and not followed.reads["heartbeats"].is_late:
+            lives = dict(followed.beats.lives)
+            out += self._ask("silent ranks", now_s, lambda: followed.silent.poll(now_s, lives))
+        if (hardware := self._hardware) is not None:
+            out += self._ask("hardware", now_s, lambda: hardware.poll(now_s))  # before the exit that it may explain
         for other in self._others:
             out += other.poll(now_s)
-        if self._exit is not None and not self.has_more:
-            out += read_log_tails(self.run_dir, self._exit.attempt, self._exit.report, self._oom_kills)
-            out.append(LauncherReading(self._exit))
-            self._exit = None
-        return out
+        return out + self._exit_of(followed, now_s)
 
     def close(self) -> None:
-        """Give back the open file. Another `follow` starts afresh."""
-        if self._stream is not None:
-            self._stream.close()
-        if self._silent is not None:
-            self._silent.close()
-        self.attempt = self._stream = self._beats = self._silent = self._watch = self._exit = None
+        """Give back the open file and the threads. Another `follow` starts afresh."""
+        self._leave()
+        for reads in self._reads.values():
+            reads.close()
+
+    def _leave(self) -> None:
+        followed, self._followed = self._followed, None
+        if followed is not None:
+            followed.close()
+
+    @property
+    def _has_more_checkpoints(self) -> bool:
+        return self._checkpoints.has_more and not self._reads["checkpoints"].is_late
+
+    def _exit_of(self, followed: FollowedAttempt, now_s: float) -> list[Reading]:
+        """The word on the exit, behind everything that was written before it and the ends of the logs."""
+        if followed.exit is None or self.has_more:
+            return []
+        asked = followed.reads["metrics"], self._reads["checkpoints"]
+        late = [reads.late_since_s for reads in asked if reads.late_since_s is not None]
+        if (late or not followed.is_read_out) and not any(now_s - since_s >= EXIT_WAITS_S for since_s in late):
+            return []
+        exited, followed.exit = followed.exit, None
+        tails = self._ask(
+            "logs", now_s, lambda: read_log_tails(self.run_dir, exited.attempt, exited.report, followed.oom_kills)
+        )
+        return [*tails, LauncherReading(exited)]
+
+    def _ask(self, name: str, now_s: float, read: Read) -> list[Reading]:
+        reads = {**self._reads, **({} if self._followed is None else self._followed.reads)}
+        hurries = any(one.is_late for one in reads.values())
+        return reads[name].ask(now_s, read, HURRY_S if hurries else ANSWER_S)

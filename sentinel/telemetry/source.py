@@ -29,14 +29,15 @@ class Source(Protocol):
 class SourceHealth:
     """Whether a source can see. It outlives the attempts, so that a blindness that began in one can end in the next.
 
-    >>> sight = Sight("metrics")
-    >>> sight.lost("permission denied"), sight.lost("permission denied")
+    >>> health = SourceHealth("metrics")
+    >>> health.lost("permission denied"), health.lost("permission denied")
     ([SourceReading(source='metrics', ok=False, reason='permission denied', remark=False)], [])
     """
 
     def __init__(self, source: str) -> None:
         self.source = source
         self._ok: bool | None = None
+        self._is_overdue = False
 
     @property
     def sees(self) -> bool:
@@ -56,6 +57,20 @@ class SourceHealth:
             return []
         self._ok = True
         return [SourceReading(self.source, ok=True, reason=reason)]
+
+    def overdue(self, reason: str) -> list[SourceReading]:
+        """The source has not answered in time, whatever it said before. One reading when that is new."""
+        if self._is_overdue:
+            return []
+        self._is_overdue = True
+        return [SourceReading(self.source, ok=False, reason=reason)]
+
+    def answered(self) -> list[SourceReading]:
+        """It answers. One reading after `overdue`; blind it may still be, for what it said itself."""
+        if not self._is_overdue:
+            return []
+        self._is_overdue = False
+        return [SourceReading(self.source, ok=self._ok is not False, reason="it answers again")]
 
     def remark(self, reason: str) -> list[SourceReading]:
         """Something a person should know about a source that sees all the same (a damaged line, a truncation)."""

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING
 
 from sentinel.client.run_layout import CHECKPOINTS, INBOX, attempt_folder
 from sentinel.filesystem import filesystem_of
-from sentinel.telemetry.source import describe_os_error
+from sentinel.telemetry.source import SourceHealth, describe_os_error
+from sentinel.telemetry.timed_reads import HURRY_S, TimedReads
 
 if TYPE_CHECKING:
     from sentinel.telemetry.inotify import DirectoryWatch
@@ -52,6 +53,7 @@ class Wake:
         self._wanted: dict[Path, re.Pattern[str]] = {}
         self._beats: Path | None = None  # the heartbeats listened to
         self._watch: DirectoryWatch | None = None
+        self._reads = TimedReads(SourceHealth("inotify"))
         kind = filesystem_of(self._run_dir, mounts)
         if NETWORK_FILESYSTEMS.fullmatch(kind):
             self.trouble = f"{self._run_dir} is on {kind}, where a write from another machine wakes nobody"
@@ -75,8 +77,10 @@ class Wake:
     def rearm(self) -> None:
         """Forget what has been said so far and see that every directory is watched. Call it before a poll, not after."""
         self.event.clear()
-        if self.trouble is not None:
-            return
+        if self.trouble is None:
+            self._reads.ask(0.0, self._listen, HURRY_S)  # a directory that does not answer wakes nobody, and holds up nobody
+
+    def _listen(self) -> tuple[()]:
         try:
             if self._watch is None:
                 from sentinel.telemetry.inotify import DirectoryWatch  # fails where there is none
@@ -90,10 +94,14 @@ class Wake:
             self.trouble = str(error)
         except OSError as error:
             self.trouble = f"inotify: {describe_os_error(error)}"
-            self.close()
+            self._stop_listening()
+        return ()
 
     def close(self) -> None:
         """Stop listening."""
+        self._reads.close(self._stop_listening)
+
+    def _stop_listening(self) -> None:
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.close()

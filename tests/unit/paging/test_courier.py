@@ -189,3 +189,20 @@ def test_where_no_thread_can_be_started_the_page_waits_and_the_loop_goes_on(monk
         Patience("x").within(1.0, lambda: "sent")
     with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(RetryLater, match="it: can't start new thread"):
         http_call.send(http_call.HttpRequest("it", f"http://127.0.0.1:{server.getsockname()[1]}/"))
+
+
+def test_a_case_that_hangs_on_its_filesystem_costs_the_case_and_not_the_page(tmp_path: Path) -> None:
+    lets_go = threading.Event()
+    box = Box()
+
+    def build(_: SendPage) -> Notice:
+        lets_go.wait(60.0)
+        return notice()
+
+    one = Courier(tmp_path, "gpt-7", {"one": box}, build, 0.1, ManualClock())
+    try:
+        assert one.send(page("one")) == "taken"
+        assert one.send(page("one", 2)) == "taken"  # and the next one does not wait for it at all
+    finally:
+        lets_go.set()
+    assert [told.text.splitlines()[0] for told in box.got] == ["tried: wait", "tried: wait"]
