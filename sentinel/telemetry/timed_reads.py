@@ -99,7 +99,7 @@ class TimedReads:
         return None
 
     def _place(self) -> str:
-        """Where in the kernel the thread waits, which tells a person which filesystem it is: `rpc_wait_bit_killable` is NFS."""
+        """Where in the kernel the thread waits, which tells a person which filesystem it is: `rpc…` is NFS."""
         assert self._thread is not None, "what is late was asked of a thread"
         try:
             where = read_regular(f"/proc/self/task/{self._thread.native_id}/wchan").decode()
