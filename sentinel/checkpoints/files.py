@@ -24,11 +24,11 @@ from sentinel.checkpoints.tensors.counting import Counting
 from sentinel.client.regular_file import NotRegular, regular
 from sentinel.client.run_layout import CHECKPOINTS
 from sentinel.client.strict_json import as_float
+from sentinel.filesystem import may_pass
 
 PRUNED = ".pruned-"  # prefix of a checkpoint that is being deleted
 ENTRIES_MAX = 100_000
 BLOCK_BYTES = 1 << 20
-_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)  # any other says only that it cannot be seen now
 NUMBERS_MAX = 256  # of a manifest that are looked at
 NAME_CHARS_MAX = 200  # of a file's name, in a sentence
 _NAME = re.compile(r"step-(\d{1,15})")
@@ -139,7 +139,7 @@ def verify_checkpoint(
 
 def _is_damage(error: OSError) -> bool:
     """Whether it says something about the checkpoint, and not only that it cannot be seen now."""
-    return isinstance(error, NotRegular) or error.errno in _ABSENT
+    return isinstance(error, NotRegular) or error.errno == errno.ENOENT or not may_pass(error)
 
 
 def is_there(path: Path) -> bool:

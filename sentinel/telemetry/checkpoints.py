@@ -27,8 +27,8 @@ Signature = tuple[int, int, int, int, int]
 
 
 class Refusal(NamedTuple):
-    """A manifest that was read at `at_s` and is none. One that was new then is judged once more: it may have been half written, and
-    the rest have come within the same tick of the filesystem's clock."""
+    """A manifest that was read at `at_s` and is none. One that was new then is judged once more: it may have been half written,
+    and the rest have come within the same tick of the filesystem's clock."""
 
     signature: Signature
     at_s: float

@@ -117,6 +117,8 @@ def test_a_missing_file_is_found(tmp_path: Path) -> None:
         ({"../../etc/passwd": {"bytes": 1, "sha256": "0"}}, "lies outside the checkpoint"),
         ({"/etc/passwd": {"bytes": 1, "sha256": "0"}}, "lies outside the checkpoint"),
         ({"a\0b": {"bytes": 1, "sha256": "0"}}, "lies outside the checkpoint"),
+        ({"a" * 5000: {"bytes": 1, "sha256": "0"}}, "cannot be read (File name too long)"),
+        ({"/".join("a" * 5000): {"bytes": 1, "sha256": "0"}}, "cannot be read (File name too long)"),
         ({"\ud800": {"bytes": 1, "sha256": "0"}}, "is no name of a file"),
         ({".": {"bytes": 1, "sha256": "0"}}, "cannot be read (Is a directory)"),
         ({"manifest.json/a": {"bytes": 1, "sha256": "0"}}, "cannot be read (Not a directory)"),
