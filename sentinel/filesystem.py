@@ -1,16 +1,26 @@
-"""Is a path on a disk of this machine? SQLite's write-ahead log needs shared memory, which no network filesystem gives.
+"""What is known of filesystems: whether a path lies on a disk of this machine, and whether an error can pass by waiting.
 
-Judged by the mount table. A filesystem that is not known to be local counts as shared: the slower journal mode is right
-everywhere, the faster one loses data where it does not belong.
+SQLite's write-ahead log needs shared memory, which no network filesystem gives. Judged by the mount table. A filesystem that is
+not known to be local counts as shared: the slower journal mode is right everywhere, the faster one loses data where it does not
+belong.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 _LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "tmpfs", "ramfs", "overlay", "overlayfs"})
 _OCTAL = (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\"))  # how /proc/mounts spells them
+
+_ABOUT_THE_PATH = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL, errno.ENOTDIR, errno.EISDIR})
+
+
+def may_pass(error: OSError) -> bool:
+    """Whether the same call may work later: a disk that fails, a stale handle, a file that is not written yet. False where the
+    system says that no such path can be meant: waiting changes nothing, and whoever asks has the answer."""
+    return error.errno not in _ABOUT_THE_PATH
 
 
 def is_local(path: Path, mounts: Path = Path("/proc/mounts")) -> bool:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from sentinel.errors import GiveUp, GoesOn, RetryLater
+from sentinel.filesystem import may_pass
 from sentinel.model.actions import Action, PruneCheckpoint, SendPage
 from sentinel.model.environment import Environment
 from sentinel.model.events import ActionDone, ActionFailed
@@ -18,7 +19,7 @@ from sentinel.model.records import Attribution, Comparison, FoundCheckpoints, Sa
 
 Found = str | Comparison | FoundCheckpoints | SavedNumbers | Attribution | tuple[str, Environment]
 Handler = Callable[[Action], Found]
-OS_RETRY_S = 5.0  # the operating system said no (full disk, no processes left): that may pass
+OS_RETRY_S = 5.0  # the operating system said no, and it may pass: a full disk, no processes left
 
 
 ACTS = "acts"
@@ -118,7 +119,7 @@ def carry_out(handlers: Mapping[type[Action], Handler], action: Action) -> Actio
     except GiveUp as final:
         return ActionFailed(action.key, str(final), None)
     except OSError as error:
-        return ActionFailed(action.key, str(error), OS_RETRY_S)
+        return ActionFailed(action.key, str(error), OS_RETRY_S if may_pass(error) else None)
     except Exception as bug:  # noqa: BLE001 - a bug in one act must reach the engine, which pages; a dead lane would be silence
         return ActionFailed(action.key, f"internal error: {type(bug).__name__}: {bug}", None)
 

@@ -13,27 +13,25 @@ import errno
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, NamedTuple
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
+from sentinel.checkpoints.manifest import MANIFEST, NotACheckpoint, cursor_of, listed_files, read_manifest, whole
 from sentinel.checkpoints.tensors.counting import Counting
 from sentinel.client.regular_file import NotRegular, regular
 from sentinel.client.run_layout import CHECKPOINTS
-from sentinel.client.strict_json import as_float, loads
+from sentinel.client.strict_json import as_float
+from sentinel.filesystem import may_pass
 
-MANIFEST = "manifest.json"
 PRUNED = ".pruned-"  # prefix of a checkpoint that is being deleted
 ENTRIES_MAX = 100_000
-LARGEST_INT = 2**53  # beyond it JSON numbers are not whole in every language
-MANIFEST_BYTES_MAX = 64 << 20
 BLOCK_BYTES = 1 << 20
 NUMBERS_MAX = 256  # of a manifest that are looked at
-_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)  # any other says only that it cannot be seen now
+NAME_CHARS_MAX = 200  # of a file's name, in a sentence
 _NAME = re.compile(r"step-(\d{1,15})")
-_CURSOR_KEYS = ("samples_end", "cursor", "data_cursor", "samples", "samples_consumed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +78,25 @@ def step_of_name(name: str) -> int | None:
 def read_checkpoint(run_dir: Path, name: str) -> CheckpointFound | None:
     """The checkpoint in checkpoints/`name`; None when it has no manifest of its own step that can be read."""
     try:
-        manifest, digest = _read_manifest(run_dir / CHECKPOINTS / name)
-    except (OSError, ValueError):
+        return read_committed(run_dir, name)
+    except (OSError, NotACheckpoint):
         return None
-    step = _whole(manifest.get("step"))
-    if step is None or step != step_of_name(name):
-        return None
-    return CheckpointFound(step, f"{CHECKPOINTS}/{name}", _whole(manifest.get("attempt")) or 0, _cursor(manifest), digest)
+
+
+def read_committed(run_dir: Path, name: str) -> CheckpointFound:
+    """As read_checkpoint, with the reason: raises NotACheckpoint for what its manifest is as it lies there (TooLarge before a
+    byte of it is read), OSError for what says nothing about it: there is none yet, or it cannot be seen now."""
+    path = run_dir / CHECKPOINTS / name
+    try:
+        manifest, digest = read_manifest(path)
+    except OSError as error:
+        if error.errno == errno.ENOENT or not _is_damage(error):
+            raise
+        raise NotACheckpoint(f"{path / MANIFEST}: cannot be read ({error.strerror})") from None
+    step, named = whole(manifest.get("step")), step_of_name(name)
+    if step is None or step != named:
+        raise NotACheckpoint(f"{path / MANIFEST}: is of step {_shown(manifest.get('step'))}, and the directory of step {named}")
+    return CheckpointFound(step, f"{CHECKPOINTS}/{name}", whole(manifest.get("attempt")) or 0, cursor_of(manifest), digest)
 
 
 def verify_checkpoint(
@@ -96,22 +106,23 @@ def verify_checkpoint(
     byte on the way, and counts the values that are not finite. `progressed` is called after every block.
 
     Raises OSError for what cannot be read now (a stale handle, an I/O error, no rights, too many open files): that says
-    nothing about the checkpoint. A file that is absent, of another size, or of another digest is damage.
+    nothing about the checkpoint. A file that is absent, of another size, or of another digest is damage, and so is a name that
+    no file can have.
     """
     try:
-        manifest, digest = _read_manifest(path)
+        manifest, digest = read_manifest(path)
     except OSError as error:
         if not _is_damage(error):
             raise
         return Verification(False, f"{path / MANIFEST}: cannot be read ({error.strerror})", None)
-    except ValueError as error:
-        return Verification(False, f"{path / MANIFEST}: is not a manifest ({error})", None)
+    except NotACheckpoint as no:
+        return Verification(False, str(no), None)
     named, written = step_of_name(path.name), manifest.get("step")
     if named is None or written != named:
-        return Verification(False, f"{path}: the manifest is of step {written!r}, the directory is not", digest)
+        return Verification(False, f"{path}: the manifest is of step {_shown(written)}, the directory is not", digest)
     count, size = 0, 0
     try:
-        listed = tuple(_listed_files(manifest))
+        listed = tuple(listed_files(manifest))
         if counting is not None:
             counting.expect(name for name, _, _ in listed)
         for name, bytes_expected, sha256 in listed:
@@ -128,7 +139,7 @@ def verify_checkpoint(
 
 def _is_damage(error: OSError) -> bool:
     """Whether it says something about the checkpoint, and not only that it cannot be seen now."""
-    return isinstance(error, NotRegular) or error.errno in _ABSENT
+    return isinstance(error, NotRegular) or error.errno == errno.ENOENT or not may_pass(error)
 
 
 def is_there(path: Path) -> bool:
@@ -142,51 +153,31 @@ def is_there(path: Path) -> bool:
     return True
 
 
-def _read_manifest(path: Path) -> tuple[dict[str, Any], str]:
-    """The manifest and its sha256. Raises OSError, or ValueError for what is no JSON object."""
-    with open(path / MANIFEST, "rb", opener=regular) as file:
-        data = file.read(MANIFEST_BYTES_MAX)
-    manifest = loads(data)
-    if not isinstance(manifest, dict):
-        raise ValueError("not a JSON object")
-    return manifest, hashlib.sha256(data).hexdigest()
-
-
-def _listed_files(manifest: Mapping[str, Any]) -> Iterator[tuple[str, int, str]]:
-    """(name, bytes, sha256) of every file. ValueError for an entry that says less, or that points out of the checkpoint."""
-    files = manifest.get("files")
-    if not isinstance(files, dict):
-        raise ValueError("files: is not an object of names")
-    for name, entry in sorted(files.items()):
-        size = _whole(entry.get("bytes", entry.get("size"))) if isinstance(entry, dict) else None
-        sha256 = entry.get("sha256") if isinstance(entry, dict) else None
-        if size is None or not isinstance(sha256, str):
-            raise ValueError(f"files: {name!r}: needs 'bytes' and 'sha256'")
-        where = PurePosixPath(name)
-        if where.is_absolute() or ".." in where.parts or "\0" in name:
-            raise ValueError(f"files: {name!r} lies outside the checkpoint")
-        yield name, size, sha256
-
-
 def _check_file(
     path: Path, name: str, size: int, sha256: str, counting: Counting | None, progressed: Callable[[], None]
 ) -> str:
     """What is wrong with one file, empty when nothing is. Its name is a trainer's, or what a sick disk made of it: no
     terminal takes a command from it."""
-    place = str(path / name) if name.isprintable() else f"{path}/{name!r}"
+    place = f"{path}/{name}" if name.isprintable() and len(name) <= NAME_CHARS_MAX else f"{path}/{_shown(name)}"
     try:
         with open(path / name, "rb", opener=regular) as file:
             actual = os.fstat(file.fileno()).st_size
             if actual != size:
                 return f"{place}: {actual} bytes, the manifest says {size}"
             digest = _digest(file, name, size, counting, progressed)
-    except UnicodeEncodeError:
+    except ValueError:  # a surrogate, or a NUL: no call was made
         return f"{place}: is no name of a file"
     except OSError as error:
         if not _is_damage(error):
             raise
         return f"{place}: cannot be read ({error.strerror})"
     return "" if digest == sha256.lower() else f"{place}: sha256 is {digest[:12]}…, the manifest says {sha256[:12]}…"
+
+
+def _shown(value: object) -> str:
+    """A value that somebody else wrote, for a sentence."""
+    text = repr(value)
+    return text if len(text) <= NAME_CHARS_MAX else f"{text[:NAME_CHARS_MAX]}… ({len(text)} characters)"
 
 
 def _digest(file: BinaryIO, name: str, size: int, counting: Counting | None, progressed: Callable[[], None]) -> str:
@@ -208,7 +199,7 @@ def read_numbers(path: Path) -> dict[str, float]:
     """What the manifest of a checkpoint holds under `metrics`, by name: an object of numbers, and anything else in it is the
     trainer's own. Empty where it holds none, or cannot be read."""
     try:
-        metrics = _read_manifest(path)[0].get("metrics")
+        metrics = read_manifest(path)[0].get("metrics")
     except (OSError, ValueError):
         return {}
     found: dict[str, float] = {}
@@ -221,21 +212,6 @@ def read_numbers(path: Path) -> dict[str, float]:
 def read_size(path: Path) -> int | None:
     """Bytes of all files, as the manifest says; None when it cannot be read."""
     try:
-        return sum(size for _, size, _ in _listed_files(_read_manifest(path)[0]))
+        return sum(size for _, size, _ in listed_files(read_manifest(path)[0]))
     except (OSError, ValueError):
         return None
-
-
-def _cursor(manifest: Mapping[str, Any]) -> int:
-    """The data cursor under whatever name the trainer gives it; 0 when it says nothing."""
-    nested = manifest.get("data")
-    for fields in (manifest, nested if isinstance(nested, dict) else {}):
-        for key in _CURSOR_KEYS:
-            value = _whole(fields.get(key))
-            if value is not None:
-                return value
-    return 0
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LARGEST_INT else None

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from sentinel.checkpoints.files import MANIFEST, PRUNED, is_there, list_entries, step_of_name
+from sentinel.checkpoints.files import PRUNED, is_there, list_entries, step_of_name
+from sentinel.checkpoints.manifest import MANIFEST
 from sentinel.client.atomic_file import ensure_directory, fsync_directory
 from sentinel.client.run_layout import CHECKPOINTS
 

@@ -1,6 +1,7 @@
 """`sentinel top`: a run watched from outside, four times a second, by any process on a machine that sees the run directory.
 
-It reads what the run writes and nothing else, so it can be started and left at any time. GPUs are those of its own machine.
+It reads what the run writes and nothing else, so it can be started and left at any time. Of the streams it reads what it shows,
+the newest steps: a run of a million steps is shown as soon as one of a hundred. GPUs are those of its own machine.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Watched:
     """A run and its machine, looked at again and again."""
 
     def __init__(self, run_dir: Path, clock: Clock, blocks: bool) -> None:
-        self._run = FollowedRun(run_dir)
+        self._run = FollowedRun(run_dir, newest_steps=POINTS_KEPT)
         self._clock = clock
         self._blocks = blocks
         self._beats = RankBeats(run_dir)
@@ -133,7 +134,7 @@ def show_top(run_dir: Path, once: bool) -> None:
 
 
 def points_of(attempts: Mapping[int, DrawnAttempt], count: int = POINTS_KEPT) -> tuple[Point, ...]:
-    """The newest points of the curves. In a long attempt each stands for several steps: of these the highest value, under the
+    """The newest points of the curves. Watched for long, each stands for several steps: of these the highest value, under the
     last step, and what was no number as NaN."""
     found: list[Point] = []
     for number in sorted(attempts, reverse=True):

@@ -33,9 +33,10 @@ def regular(path: str, flags: int) -> int:
 
 
 def read_regular(path: str | os.PathLike[str], bytes_max: int = READ_BYTES_MAX) -> bytes:
-    """The whole file. Raises OSError; NotRegular also for one larger than `bytes_max`."""
+    """The whole file. Raises OSError; NotRegular also for one larger than `bytes_max`, of which nothing is read."""
     with open(path, "rb", opener=regular) as file:
-        data = file.read(bytes_max + 1)
-    if len(data) > bytes_max:
+        size = os.fstat(file.fileno()).st_size  # 0 in /proc
+        data = file.read(bytes_max + 1) if size <= bytes_max else b""
+    if max(size, len(data)) > bytes_max:
         raise NotRegular(0, f"is larger than {bytes_max} bytes", os.fspath(path))
     return data

@@ -1,4 +1,5 @@
-"""One attempt's stream as curves: every metric it reports, lowest and highest of neighbouring steps, and its newest line."""
+"""One attempt's stream as curves: every metric it reports, lowest and highest of neighbouring steps, and its newest line. All of
+the stream, or its newest steps alone."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from pathlib import Path
 from sentinel.client.run_layout import stream_path
 from sentinel.model.readings import Receipt, StepReading
 from sentinel.run_files.stream import StreamPieces
+from sentinel.run_files.stream_end import find_newest
 from sentinel.run_files.stream_lines import parse_line
 from sentinel.streams.curve import Curve
 
@@ -17,12 +19,15 @@ BUCKETS_MAX = 512
 
 class DrawnAttempt:
     """Attributes: curves, by metric; newest and newest_step, the metrics of the newest step line and its step (None before there
-    is one); newest_s, when that was by the trainer's clock; last, the
-    last value of each metric that is drawn; after_step, what it began from; changes, which only grows."""
+    is one); newest_s, when that was by the trainer's clock; last, the last value of each metric that is drawn; after_step, what
+    it began from; steps, how many are drawn; changes, which only grows."""
 
-    def __init__(self, run_dir: Path, attempt: int) -> None:
+    def __init__(self, run_dir: Path, attempt: int, newest_steps: int | None = None) -> None:
+        """`newest_steps`: begin with so many of the newest steps, and read nothing before them: not the receipt either."""
         self.attempt = attempt
         self.changes = 0
+        self._newest_steps = newest_steps
+        self._is_placed = newest_steps is None  # the stream stands where the first piece begins
         self._buckets_max = BUCKETS_MAX
         self._stream = StreamPieces(stream_path(run_dir, attempt))
         self._is_complete = False  # nobody writes it any more, and all of it is drawn
@@ -34,12 +39,17 @@ class DrawnAttempt:
         if self._is_complete:
             return False
         try:
+            if not self._is_placed and self._newest_steps is not None:
+                self._stream.taken, self._is_placed = find_newest(self._stream.path, self._newest_steps), True
             piece = self._stream.read(is_over)
         except OSError:
             return False
         if piece.is_anew:
             self._begin()
             self.changes += 1
+            if self._newest_steps is not None:
+                self._is_placed = False
+                return True  # of what was written anew the end counts, too
         for line in piece.lines:
             self._take(line)
         self._is_complete = is_over and piece.is_end
@@ -65,6 +75,7 @@ class DrawnAttempt:
         self.newest_step: int | None = None
         self.newest_s = 0.0
         self.after_step = 0
+        self.steps = 0
         self._is_complete = False
 
     def _take(self, line: bytes) -> None:
@@ -77,6 +88,7 @@ class DrawnAttempt:
         if not isinstance(reading, StepReading) or (self.newest_step is not None and reading.step <= self.newest_step):
             return
         self.changes += 1
+        self.steps += 1
         self.newest_step, self.newest, self.newest_s = reading.step, reading.metrics, reading.time_s
         for name, value in reading.metrics.items():
             curve = self.curves.get(name)

@@ -68,11 +68,13 @@ class FollowedRun:
     """Made of what is not the directory of a run it raises UsageError. Afterwards it never raises, and `RunSnapshot.trouble` says
     what could not be read."""
 
-    def __init__(self, run_dir: Path) -> None:
+    def __init__(self, run_dir: Path, newest_steps: int | None = None) -> None:
+        """`newest_steps`: the curves need only so many of the newest steps, whichever attempts they are of."""
         check_run_dir(run_dir)
         self.run_dir = run_dir
         self.attempts: dict[int, DrawnAttempt] = {}  # by number, the newest ATTEMPTS_DRAWN
         self.journal = JournalFold(run_dir)
+        self._newest_steps = newest_steps
         self._entries: deque[Entry] = deque(maxlen=ENTRIES_KEPT)
         self._total: tuple[int, int | None] = (0, None)
 
@@ -120,8 +122,13 @@ class FollowedRun:
         """What is new of every attempt, up to one piece of the newest that is not drawn to its end; whether there is more to
         draw at once."""
         over = {attempt.attempt: attempt.is_over for attempt in self.journal.state.attempts}
-        numbers = sorted(self.attempts, reverse=True)
-        has_more = any(self.attempts[number].advance(over.get(number, True)) for number in numbers)
+        has_more, steps = False, 0
+        for number in sorted(self.attempts, reverse=True):
+            drawn = self.attempts[number]
+            has_more = drawn.advance(over.get(number, True))
+            steps += drawn.steps
+            if has_more or (self._newest_steps is not None and steps >= self._newest_steps):
+                break
         self._coarsen()
         return has_more
 
@@ -143,7 +150,7 @@ class FollowedRun:
         numbers = [attempt.attempt for attempt in self.journal.state.attempts[-ATTEMPTS_DRAWN:]]
         for number in numbers:
             if number not in self.attempts:
-                self.attempts[number] = DrawnAttempt(self.run_dir, number)
+                self.attempts[number] = DrawnAttempt(self.run_dir, number, self._newest_steps)
         for number in [number for number in self.attempts if number < numbers[0]]:
             del self.attempts[number]
 

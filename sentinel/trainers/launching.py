@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sentinel.checkpoints.files import MANIFEST
+from sentinel.checkpoints.manifest import MANIFEST
 from sentinel.client.regular_file import read_regular
 from sentinel.client.run_layout import attempts_folder, stream_path
 from sentinel.client.strict_json import loads

@@ -17,7 +17,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sentinel.checkpoints.files import MANIFEST, list_checkpoints
+from sentinel.checkpoints.files import list_checkpoints
+from sentinel.checkpoints.manifest import MANIFEST
 from sentinel.checkpoints.pruning import prune_checkpoint
 from sentinel.client.atomic_file import ensure_directory, fsync_directory, write_atomically
 from sentinel.client.regular_file import read_regular, regular

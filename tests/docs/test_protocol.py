@@ -11,7 +11,7 @@ from typing import Any, get_args
 import pytest
 
 from sentinel import client
-from sentinel.checkpoints import files as checkpoint_files
+from sentinel.checkpoints import manifest as manifest_file
 from sentinel.checkpoints import pointers as checkpoint_pointers
 from sentinel.client.run_layout import HEAD_NAME, LEASE_NAME, LOST_NAME, STANDINGS_NAME
 from sentinel.detectors import slowdown
@@ -48,7 +48,7 @@ def test_the_closed_lists_are_the_codes() -> None:
     assert listed("pointers") == list(checkpoint_pointers.POINTERS)
     assert {words(row[0])[0]: words(row[1])[0] for row in table("in the stream")} == charts.MEGATRON
     assert f"`{charts.MARKER}`" in TEXT
-    assert listed("cursor keys") == list(checkpoint_files._CURSOR_KEYS)
+    assert listed("cursor keys") == list(manifest_file._CURSOR_KEYS)
     assert all(name == vetting.COUNT or name.startswith(vetting.STATE_PREFIXES) for name in listed("judged numbers"))
     assert listed("capabilities") == list(run_file.CAPABILITIES)
     assert f"At most {SAMPLES_MAX} samples" in TEXT

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
-from sentinel.filesystem import filesystem_of, is_local
+from sentinel.filesystem import filesystem_of, is_local, may_pass
 
 MOUNTS = r"""/dev/sda1 / ext4 rw 0 0
 tmpfs /run tmpfs rw 0 0
@@ -55,3 +56,13 @@ def test_a_link_is_judged_by_where_it_leads(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "remote")
     (tmp_path / "mounts").write_text(f"/dev/sda1 / ext4 rw 0 0\nfiler:/x {tmp_path}/remote nfs rw 0 0\n")
     assert filesystem_of(tmp_path / "link" / "run", tmp_path / "mounts") == "nfs"
+
+
+@pytest.mark.parametrize("name", ["EIO", "ESTALE", "ENOENT", "ENOSPC", "EMFILE", "EACCES", "ETIMEDOUT", "EAGAIN", "ENOMEM"])
+def test_what_the_world_refuses_may_pass(name: str) -> None:
+    assert may_pass(OSError(getattr(errno, name), "x"))
+
+
+@pytest.mark.parametrize("name", ["ENAMETOOLONG", "ELOOP", "EINVAL", "ENOTDIR", "EISDIR"])
+def test_what_is_wrong_with_the_path_itself_never_passes(name: str) -> None:
+    assert not may_pass(OSError(getattr(errno, name), "x"))

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sentinel.checkpoints.files import MANIFEST
+from sentinel.checkpoints.manifest import MANIFEST
 from sentinel.client.run_layout import stream_path
 from sentinel.client.strict_json import loads
 from sentinel.clock import Clock

@@ -32,6 +32,9 @@ def raising(error: Exception) -> Callable[[Action], str]:
         (raising(RetryLater("not yet", 2.5)), ActionFailed("kill/1", "not yet", 2.5)),
         (raising(GiveUp("never")), ActionFailed("kill/1", "never", None)),
         (raising(OSError(28, "disk full")), ActionFailed("kill/1", "[Errno 28] disk full", OS_RETRY_S)),
+        (raising(OSError(5, "I/O error")), ActionFailed("kill/1", "[Errno 5] I/O error", OS_RETRY_S)),
+        (raising(OSError(36, "too long")), ActionFailed("kill/1", "[Errno 36] too long", None)),
+        (raising(ValueError("null byte")), ActionFailed("kill/1", "internal error: ValueError: null byte", None)),
         (raising(ZeroDivisionError("oops")), ActionFailed("kill/1", "internal error: ZeroDivisionError: oops", None)),
     ],
 )

@@ -8,7 +8,9 @@ from typing import Any, BinaryIO
 import pytest
 
 from sentinel.checkpoints import files as checkpoint_files
+from sentinel.checkpoints import manifest as manifest_file
 from sentinel.checkpoints.files import list_checkpoints, verify_checkpoint
+from sentinel.checkpoints.manifest import MANIFEST_BYTES_MAX
 from sentinel.checkpoints.quarantine import quarantine_above
 
 
@@ -115,12 +117,27 @@ def test_a_missing_file_is_found(tmp_path: Path) -> None:
         ({"../../etc/passwd": {"bytes": 1, "sha256": "0"}}, "lies outside the checkpoint"),
         ({"/etc/passwd": {"bytes": 1, "sha256": "0"}}, "lies outside the checkpoint"),
         ({"a\0b": {"bytes": 1, "sha256": "0"}}, "lies outside the checkpoint"),
+        ({"a" * 5000: {"bytes": 1, "sha256": "0"}}, "cannot be read (File name too long)"),
+        ({"/".join("a" * 5000): {"bytes": 1, "sha256": "0"}}, "cannot be read (File name too long)"),
+        ({"\ud800": {"bytes": 1, "sha256": "0"}}, "is no name of a file"),
+        ({".": {"bytes": 1, "sha256": "0"}}, "cannot be read (Is a directory)"),
+        ({"manifest.json/a": {"bytes": 1, "sha256": "0"}}, "cannot be read (Not a directory)"),
     ],
 )
 def test_a_manifest_that_proves_nothing_is_refused(tmp_path: Path, files: object, word: str) -> None:
     ok, reason, _ = verify_checkpoint(save(tmp_path, 5, files=files))
     assert not ok
     assert word in reason
+    assert len(reason) < 1000
+
+
+def test_a_manifest_that_is_too_large_is_refused_by_its_size(tmp_path: Path) -> None:
+    folder = save(tmp_path, 5)
+    os.truncate(folder / "manifest.json", MANIFEST_BYTES_MAX + 1)
+    ok, reason, digest = verify_checkpoint(folder)
+    assert (ok, digest) == (False, None)
+    assert f"{folder / 'manifest.json'}: is not a manifest ({MANIFEST_BYTES_MAX + 1} bytes, " in reason
+    assert list_checkpoints(tmp_path) == []
 
 
 def test_a_checkpoint_under_another_steps_name_is_refused(tmp_path: Path) -> None:
@@ -148,7 +165,8 @@ def test_what_cannot_be_read_now_is_no_damage(tmp_path: Path, monkeypatch: pytes
             raise OSError(number, os.strerror(number), str(path))
         return open(path, "rb")
 
-    monkeypatch.setattr(checkpoint_files, "open", fails, raising=False)
+    for module in (checkpoint_files, manifest_file):
+        monkeypatch.setattr(module, "open", fails, raising=False)
     with pytest.raises(OSError, match=r"manifest|distcp"):
         verify_checkpoint(folder)
 

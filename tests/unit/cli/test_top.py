@@ -24,6 +24,8 @@ from sentinel.cli.top import Watched, points_of
 from sentinel.client.run_layout import JOURNAL_NAME
 from sentinel.clock import SystemClock
 from sentinel.report.drawn import DrawnAttempt
+from sentinel.run_files.stream_lines import parse_line
+from sentinel.terminal.live import POINTS_KEPT
 from tests.unit.run_files.test_heartbeats import beat
 from tests.unit.told_run import state_of, told, write_run, write_stream
 
@@ -187,3 +189,47 @@ def test_on_a_terminal_it_draws_follows_a_resize_and_gives_the_terminal_back(tmp
     assert terminal.text.index("\x1b[?1049h") < terminal.text.rindex("\x1b[?1049l")
     assert terminal.text.rindex("\x1b[?25h") > terminal.text.rindex("\x1b[?25l")
     assert "Traceback" not in terminal.text
+
+
+@pytest.fixture
+def lines_read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Every line of a stream that was parsed."""
+    found: list[bytes] = []
+
+    def parse(line: bytes, attempt: int) -> object:
+        found.append(line)
+        return parse_line(line, attempt)
+
+    for module in ("sentinel.report.drawn", "sentinel.run_files.stream", "sentinel.run_files.stream_end"):
+        monkeypatch.setattr(f"{module}.parse_line", parse)
+    return found
+
+
+def test_of_a_long_run_only_what_is_shown_is_read(tmp_path: Path, lines_read: list[bytes]) -> None:
+    run_dir = write_run(tmp_path / "run", until=42)
+    for attempt in (1, 2):
+        write_stream(run_dir, attempt, range(1, 20_001), loss=8.6)
+    text = CliRunner().invoke(app, ["top", str(run_dir), "--once"]).stdout
+    assert re.search(r"step 20000 of 600", text)
+    assert re.search(r"loss +8\.6 .*█", text)
+    assert len(lines_read) < 5000
+
+
+def test_a_young_attempt_is_shown_behind_the_newest_steps_of_the_one_before(tmp_path: Path, lines_read: list[bytes]) -> None:
+    run_dir = write_run(tmp_path / "run", until=42)
+    write_stream(run_dir, 1, range(1, 20_001))
+    path = write_stream(run_dir, 2, [101, 102])
+    watched = Watched(run_dir, SystemClock(), blocks=True)
+    watched.catch_up()
+    shown = watched.refresh()
+    assert shown is not None
+    wanted = [(1, step) for step in range(20_001 - POINTS_KEPT + 2, 20_001)] + [(2, 101), (2, 102)]
+    assert [(point.attempt, point.step) for point in shown.points] == wanted
+    assert len(lines_read) < 5000
+    path.write_text('{"step": 101, "loss": 1.5}\n')  # written anew, and shorter
+    watched.catch_up()
+    watched._refreshed_s = -math.inf
+    again = watched.refresh()
+    assert again is not None
+    assert again.points[-1].values == {"loss": 1.5}
+    watched.close()

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sentinel.checkpoints.files import MANIFEST, read_numbers, verify_checkpoint
+from sentinel.checkpoints.files import read_numbers, verify_checkpoint
+from sentinel.checkpoints.manifest import MANIFEST
 from sentinel.client.regular_file import NotRegular, read_regular, regular
 from sentinel.client.run_layout import stream_path
 from sentinel.errors import UsageError

@@ -3,6 +3,8 @@ import shutil
 
 import pytest
 
+from sentinel.checkpoints import manifest as manifest_file
+from sentinel.client.strict_json import loads
 from sentinel.model.readings import CheckpointReading
 from sentinel.telemetry import checkpoints
 from sentinel.telemetry.checkpoints import RELIST_S, YOUNG_S, CheckpointSource
@@ -99,3 +101,52 @@ def test_all_of_them_are_read_at_once_and_a_directory_that_cannot_be_read_is_no_
     (world.run_dir / "checkpoints").write_text("a file")
     with pytest.raises(NotADirectoryError):
         checkpoints.read_all(world.run_dir)
+
+
+@pytest.fixture
+def manifests_read(monkeypatch):
+    """One entry for every manifest whose content was parsed."""
+    read = []
+    monkeypatch.setattr(manifest_file, "loads", lambda data: read.append(data) or loads(data))
+    return read
+
+
+def remarks_of(readings) -> list[str]:
+    return [reading.reason for reading in readings if getattr(reading, "remark", False)]
+
+
+def test_a_manifest_that_is_too_large_is_told_once_by_its_size_and_no_byte_of_it_is_read(world, source, manifests_read) -> None:
+    place = world.checkpoint(5) / "manifest.json"
+    os.truncate(place, manifest_file.MANIFEST_BYTES_MAX + 1)
+    (words,) = remarks_of(source.poll(1.0))
+    for part in (str(place), str(manifest_file.MANIFEST_BYTES_MAX + 1), str(manifest_file.MANIFEST_BYTES_MAX)):
+        assert part in words
+    assert [source.poll(float(now_s)) for now_s in range(2, 100)] == [[]] * 98
+    assert manifests_read == []
+    place.write_text('{"step": 5, "attempt": 1}')
+    assert steps_of(source.poll(100.0)) == [5]
+
+
+def test_a_manifest_that_is_none_is_judged_again_when_it_is_no_longer_young_and_then_never(world, source, manifests_read) -> None:
+    place = world.checkpoint(5) / "manifest.json"
+    place.write_text('{"step": 5, "att')
+    assert source.poll(1.0) == []
+    (words,) = remarks_of(source.poll(1.0 + 2 * YOUNG_S))
+    assert f"{place}: is not a manifest" in words
+    assert [source.poll(float(now_s)) for now_s in range(10, 100)] == [[]] * 90
+    assert len(manifests_read) == 2
+    place.write_text('{"step": 6, "attempt": 1}')
+    source.poll(100.0)
+    assert "is of step 6, and the directory of step 5" in remarks_of(source.poll(100.0 + 2 * YOUNG_S))[0]
+
+
+def test_a_manifest_that_cannot_be_read_now_is_tried_again_and_no_verdict(world, source, monkeypatch) -> None:
+    world.checkpoint(5)
+
+    def fails(path, mode, **how):
+        raise OSError(5, "Input/output error", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(manifest_file, "open", fails, raising=False)
+        assert [source.poll(float(now_s)) for now_s in range(1, 20)] == [[]] * 19
+    assert steps_of(source.poll(20.0)) == [5]

@@ -12,6 +12,7 @@ from sentinel.operator.answers import Answered
 from sentinel.operator.requests import ask_unattended
 from sentinel.report.reading import read_incidents
 from sentinel.web import acting
+from sentinel.web.access import WRONG_MAX
 from sentinel.web.acting import WHO_CHARS_MAX, who_of
 from sentinel.web.answers import Request
 from sentinel.web.site import SiteServices
@@ -123,3 +124,14 @@ def test_a_name_in_the_journal_is_short_printable_and_never_without_its_place(sa
     by = who_of(Request("POST", (), {}, {"HTTP_X_SENTINEL_WHO": said}, "10.0.0.7"))
     assert by == (f"{name} (browser at 10.0.0.7)" if name else "browser at 10.0.0.7")
     assert by.isprintable()
+
+
+def test_the_right_token_acts_and_reads_from_an_address_of_which_wrong_ones_came(tmp_path: Path) -> None:
+    run_dir = write_told(tmp_path)
+    wrong = {"Authorization": "Bearer an-old-token-of-a-script"}
+    with served(run_dir, token=TOKEN, host="0.0.0.0") as site:
+        assert [site.get("/api/runs", wrong).status for _ in range(WRONG_MAX + 3)] == [401] * WRONG_MAX + [429] * 3
+        assert site.get("/api/runs", BEARER).status == 200
+        assert site.post("/api/runs/demo/pause").status == 409, "let in: nobody supervises the run"
+        refused = site.post("/api/runs/demo/pause", {**JSON, **wrong})
+        assert (refused.status, refused.headers["Retry-After"]) == (429, "60")
