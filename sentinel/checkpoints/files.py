@@ -21,6 +21,7 @@ from typing import BinaryIO, NamedTuple
 
 from sentinel.checkpoints.manifest import MANIFEST, NotACheckpoint, cursor_of, listed_files, read_manifest, whole
 from sentinel.checkpoints.tensors.counting import Counting
+from sentinel.client.checkpoint_files import leads_out
 from sentinel.client.regular_file import NotRegular, regular
 from sentinel.client.run_layout import CHECKPOINTS
 from sentinel.client.strict_json import as_float
@@ -106,8 +107,8 @@ def verify_checkpoint(
     byte on the way, and counts the values that are not finite. `progressed` is called after every block.
 
     Raises OSError for what cannot be read now (a stale handle, an I/O error, no rights, too many open files): that says
-    nothing about the checkpoint. A file that is absent, of another size, or of another digest is damage, and so is a name that
-    no file can have.
+    nothing about the checkpoint. A file that is absent, of another size, or of another digest is damage, and so are a link that
+    leads out of the checkpoint and a name that no file can have.
     """
     try:
         manifest, digest = read_manifest(path)
@@ -160,6 +161,8 @@ def _check_file(
     terminal takes a command from it."""
     place = f"{path}/{name}" if name.isprintable() and len(name) <= NAME_CHARS_MAX else f"{path}/{_shown(name)}"
     try:
+        if target := leads_out(path, name):
+            return f"{place}: is a link out of the checkpoint, to {_shown(target)}"
         with open(path / name, "rb", opener=regular) as file:
             actual = os.fstat(file.fileno()).st_size
             if actual != size:

@@ -49,6 +49,13 @@ def digest_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def leads_out(checkpoint: Path, name: str) -> str:
+    """Where a file of a checkpoint really lies if a link takes it out of the directory; empty if it lies within. What lies
+    elsewhere is not moved or deleted with the checkpoint, and changes without it."""
+    real, root = os.path.realpath(checkpoint / name), os.path.realpath(checkpoint)
+    return "" if real == root or real.startswith(root + os.sep) else real
+
+
 def make_aside(folder: Path, step: int) -> Path:
     """A directory of its own to write into, under a name that no reader takes for a checkpoint."""
     aside = hidden_name(folder, step)

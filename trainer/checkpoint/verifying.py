@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.client import as_float, loads
-from sentinel.client.checkpoint_files import digest_of, list_steps, name_of
+from sentinel.client.checkpoint_files import digest_of, leads_out, list_steps, name_of
 
 from ..exits import DataError
 
@@ -45,9 +45,12 @@ def read_manifest(path: Path) -> Verified:
 
 
 def check_sizes(found: Verified) -> None:
-    """Check that every file exists with its size, which costs little. Raises DataError naming the first that does not."""
+    """Check that every file exists with its size, which costs little. Raises DataError naming the first that does not, or that
+    lies outside the checkpoint."""
     for name, entry in found.manifest["files"].items():
         try:
+            if target := leads_out(found.path, name):
+                raise DataError(f"{found.path}: {name!r} lies outside the checkpoint, at {target!r}")
             actual = (found.path / name).stat().st_size
         except OSError as error:
             raise DataError(f"{found.path}: {name} cannot be read ({error.strerror})") from None

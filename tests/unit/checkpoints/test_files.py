@@ -32,6 +32,37 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
 
+def link_out(folder: Path, name: str, elsewhere: Path) -> Path:
+    """The file moves elsewhere, and a link takes its place."""
+    elsewhere.mkdir(parents=True, exist_ok=True)
+    (folder / name).rename(elsewhere / name)
+    (folder / name).symlink_to(elsewhere / name)
+    return folder
+
+
+def test_a_link_out_of_the_checkpoint_is_damage_though_its_bytes_match(tmp_path: Path) -> None:
+    folder = link_out(save(tmp_path, 100), "__0_0.distcp", tmp_path / "elsewhere")
+    found = verify_checkpoint(folder)
+    assert not found.ok
+    assert f"is a link out of the checkpoint, to '{tmp_path}/elsewhere/__0_0.distcp'" in found.reason
+
+
+def test_a_folder_that_is_a_link_out_of_the_checkpoint_is_damage(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "part").write_bytes(b"x")
+    entry = {"bytes": 1, "sha256": hashlib.sha256(b"x").hexdigest()}
+    folder = save(tmp_path, 100, files={"parts/part": entry})
+    (folder / "parts").symlink_to(elsewhere)
+    assert "out of the checkpoint" in verify_checkpoint(folder).reason
+
+
+def test_a_link_within_the_checkpoint_and_checkpoints_behind_a_link_are_fine(tmp_path: Path) -> None:
+    folder = link_out(save(tmp_path / "scratch", 100), "__0_0.distcp", tmp_path / "scratch/checkpoints/step-00000100/parts")
+    (tmp_path / "checkpoints").symlink_to(tmp_path / "scratch" / "checkpoints")
+    assert verify_checkpoint(tmp_path / "checkpoints" / folder.name).ok
+
+
 # -- which are there ---------------------------------------------------------------------------------------------------
 
 

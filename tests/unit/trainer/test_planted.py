@@ -290,3 +290,20 @@ def test_an_index_that_the_manifest_does_not_list_is_refused(out):
     (newest(out) / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(DataError, match=r"\.metadata is there, and manifest\.json does not list it"):
         checkpoint.verify(newest(out))
+
+
+def test_a_file_that_is_a_link_out_of_the_checkpoint_is_refused(out, tmp_path):
+    """Its bytes match: what lies elsewhere is another's to change."""
+    shard = next(newest(out).glob("*.distcp"))
+    shard.rename(tmp_path / shard.name)
+    shard.symlink_to(tmp_path / shard.name)
+    with pytest.raises(DataError, match="lies outside the checkpoint"):
+        checkpoint.verify(newest(out))
+
+
+def test_a_name_that_climbs_out_of_the_checkpoint_is_refused(out, tmp_path):
+    manifest = json.loads((newest(out) / "manifest.json").read_text())
+    manifest["files"]["../../stray"] = {"bytes": 0, "sha256": ""}
+    (newest(out) / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(DataError, match="lies outside the checkpoint"):
+        checkpoint.verify(newest(out))
