@@ -1,6 +1,6 @@
-"""Which errors of the system are a disk's, or its server's: nobody did anything wrong, and they may pass. The one list.
+"""Which errors of the system are a disk's, or its server's: nobody's mistake, and they may pass. The one list.
 
-Whatever only tells of a run (its lines, its heartbeats, what it prints) is given up where one of these comes, and the run goes on.
+Whatever only tells of a run (its lines, its heartbeats, what it prints) is given up where one of these comes; the run goes on.
 Standard library only.
 """
 

@@ -5,8 +5,9 @@
     stream.step(1, loss=11.0)
 
 `Session` has one for the run directory; a run that nobody supervises may keep the same lines wherever it likes. One thread at a
-time writes a stream: every line is one write, but their order is that of the calls. A disk that is full, or fails, ends no run: step lines
-are lost and counted, and told of when there is room again (`line_file.py`); receipts and events wait for it.
+time writes a stream: every line is one write, but their order is that of the calls. A disk that is full, or
+fails, ends no run: step lines are lost and counted, and told of when there is room again (`line_file.py`); receipts and events
+wait.
 """
 
 from __future__ import annotations
