@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from sentinel.client import Session, Stream
+from sentinel.client.disk_trouble import is_of_disk
 
 from .metrics_ring import MetricsRing
 from .rates import ClipShare, Mfu, peak_memory_bytes
@@ -171,8 +172,13 @@ class Telemetry:
         self._ring.post(act)
 
     def _print(self, line: str) -> None:
-        if self._prints:
+        if not self._prints:
+            return
+        try:
             print(line, flush=True)
+        except OSError as error:  # a log on a full disk ends no run; a reader that has gone does, as ever
+            if not is_of_disk(error):
+                raise
 
     # -- when the numbers have arrived ---------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ a storm of metadata on a cluster's filesystem. A reader that finds a beat half w
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,10 +28,17 @@ class HeartbeatFile:
         self._room_bytes = ROOM_BYTES
 
     def write(self, beat: Mapping[str, Any]) -> None:
-        """In one call to the system, not synced. Raises OSError."""
+        """In one call to the system, not synced. Raises OSError; the next beat then opens the file anew, for a stale handle stays
+        so."""
         if self._handle is None:
             ensure_directory(self.path.parent)
             self._handle = open_closed(self.path, os.O_WRONLY)
         line = dumps(beat).encode()
         self._room_bytes = max(self._room_bytes, len(line))
-        os.pwrite(self._handle, line.ljust(self._room_bytes), 0)
+        try:
+            os.pwrite(self._handle, line.ljust(self._room_bytes), 0)
+        except OSError:
+            handle, self._handle = self._handle, None
+            with contextlib.suppress(OSError):
+                os.close(handle)
+            raise

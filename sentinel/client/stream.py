@@ -5,36 +5,41 @@
     stream.step(1, loss=11.0)
 
 `Session` has one for the run directory; a run that nobody supervises may keep the same lines wherever it likes. One thread at a
-time writes a stream: every line is one write, but their order is that of the calls.
+time writes a stream: every line is one write, but their order is that of the calls. A disk that is full, or
+fails, ends no run: step lines are lost and counted, and told of when there is room again (`line_file.py`); receipts and events
+wait.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sentinel.client.atomic_file import ensure_directory, write_fully
-from sentinel.client.closed_files import open_closed
-from sentinel.client.strict_json import dumps
+from sentinel.client.line_file import LineFile
 
 END_REASONS = ("finished", "stopped_on_request", "failed")
 
 
 class Stream:
-    """Appends to `path`; the file and its folder are made with the first line. Raises OSError."""
+    """Appends to `path`; the file and its folder are made with the first line. Raises OSError where that fails for another reason
+    than a disk's, such as missing permission. `raises`: for a writer that can write its lines again; raises every OSError."""
 
-    def __init__(self, path: Path, attempt: int) -> None:
+    def __init__(self, path: Path, attempt: int, raises: bool = False) -> None:
         self.path = path
         self._attempt = attempt
-        self._handle: int | None = None
+        self._file = LineFile(path, raises)
 
     @property
     def is_begun(self) -> bool:
-        """Has this process written a line?"""
-        return self._handle is not None
+        """Has this process begun to write it? True also where there was no room yet."""
+        return self._file.is_begun
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every line so far was written, and what was lost before was told."""
+        return self._file.is_whole
 
     def start(
         self,
@@ -52,7 +57,7 @@ class Stream:
         line = {"kind": "start", "v": 1, "attempt": self._attempt, "time_s": time.time(), "resume_step": resume_step}
         line |= {"resume_digest": resume_digest, "world_size": world_size, "params": params}
         line |= {"tokens_per_step": tokens_per_step, "overrides": dict(overrides), "effective": dict(effective)}
-        self._append(line | more)
+        self._file.append(line | more, step=resume_step, waits=True)
 
     def step(self, step: int, *, samples: Sequence[Sequence[int]] | None = None, **metrics: Any) -> None:
         """One optimizer step is done."""
@@ -60,29 +65,15 @@ class Stream:
         if samples is not None:
             line["samples"] = [list(pair) for pair in samples]
         line.update(metrics)
-        self._append(line)
+        self._file.append(line, step=step, is_step=True)
 
     def event(self, event: str, *, step: int | None = None, **fields: Any) -> None:
         """Something worth a line happened."""
-        self._append({"kind": "event", "event": event, "step": step, "time_s": time.time()} | fields)
+        line = {"kind": "event", "event": event, "step": step, "time_s": time.time()}
+        self._file.append(line | fields, step=step, waits=True)
 
     def end(self, step: int, reason: str) -> None:
         """The last line; it is synced to disk. `reason`: one of END_REASONS."""
         assert reason in END_REASONS, f"{reason!r} is no reason to end; use one of {END_REASONS}"
-        self._append({"kind": "end", "step": step, "time_s": time.time(), "reason": reason})
-        assert self._handle is not None
-        os.fsync(self._handle)
-
-    def _append(self, line: Mapping[str, Any]) -> None:
-        data = dumps(line).encode() + b"\n"
-        if self._handle is None:
-            self._handle = self._open()
-        write_fully(self._handle, data)  # one write: a reader, or a SIGKILL, finds whole lines
-
-    def _open(self) -> int:
-        ensure_directory(self.path.parent)
-        handle = open_closed(self.path, os.O_RDWR | os.O_APPEND)
-        size = os.fstat(handle).st_size
-        if size and os.pread(handle, 1, size - 1) != b"\n":  # a torn last line must not swallow the next one
-            write_fully(handle, b"\n")
-        return handle
+        self._file.append({"kind": "end", "step": step, "time_s": time.time(), "reason": reason}, step=step, waits=True)
+        self._file.sync()

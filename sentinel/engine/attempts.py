@@ -18,7 +18,7 @@ from sentinel.engine.probation import judge_open_incidents, keep_at_stop, settle
 from sentinel.engine.proving import observe_settings
 from sentinel.engine.relaunching import drop_live_plan, relaunch
 from sentinel.engine.retention import prune_next
-from sentinel.engine.sources import write_down
+from sentinel.engine.sources import DROPPED, LOST, on_numbers_missing, write_down
 from sentinel.engine.unobserved import end_unobserved, is_unobserved
 from sentinel.model import facts as f
 from sentinel.model.actions import CompareRecords, KillAttempt, PruneCheckpoint
@@ -69,6 +69,8 @@ def on_note(decision: Decision, note: TrainerNote) -> None:
         condemn_refused(decision, note)
     elif note.event == "remark" and isinstance(reason := note.data.get("reason"), str):
         write_down(decision, f"trainer: {reason[:REMARK_MAX]}")
+    elif note.event in (LOST, DROPPED):
+        on_numbers_missing(decision, note)
     elif note.event == "override_lapsed":
         on_lapsed_by_trainer(decision, note)
     elif note.event in ("override_applied", "override_refused"):

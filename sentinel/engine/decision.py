@@ -14,6 +14,7 @@ from sentinel.model.facts import ActionDecided, AttemptLaunched, Fact, FindingRe
 from sentinel.model.findings import Finding
 from sentinel.model.incidents import Incident
 from sentinel.model.state import Attempt, RunState
+from sentinel.plan.holes import count_seen
 from sentinel.policy.schema import Policy, Rung
 
 
@@ -70,6 +71,10 @@ class Decision:
             return 0
         newest = self.detectors.newest_step if self.live.attempt == attempt.attempt else 0
         return max(attempt.resumed_step, attempt.last_step if attempt.is_over else newest)
+
+    def steps_seen(self, after_step: int, through_step: int) -> int:
+        """Steps behind one and up to another whose numbers were not lost: what nobody saw proves nothing."""
+        return count_seen(self.live.holes, after_step, through_step)
 
     def rungs_of(self, incident: Incident) -> tuple[Rung, ...]:
         """The incident's playbook as the policy has it now; empty when a changed policy has it no more."""

@@ -74,7 +74,7 @@ def _judge(decision: Decision, lapse: Lapse) -> None:
         decision.record(f.LapseJudged(lapse.keys, "overtaken", f"{keys} was set anew since"))
     elif any(getattr(now, key) is not None for key in lapse.keys):
         decision.record(f.LapseJudged(lapse.keys, "overtaken", f"{keys} never lapsed: the change was overtaken; it is still due"))
-    elif not decision.state.open_incidents and (past := decision.newest_step - lapse.step) >= needed:
+    elif not decision.state.open_incidents and (past := decision.steps_seen(lapse.step, decision.newest_step)) >= needed:
         decision.record(f.LapseJudged(lapse.keys, "proven", f"healthy for {past} steps without {keys}"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sentinel.model.readings import EndReading, Heartbeat, Phase, StepReading
+from sentinel.plan.holes import Hole
 
 RANKS_KEPT = 65536
 SAVES_KEPT = 64
@@ -17,6 +18,7 @@ class LiveAttempt:
     samples_end: behind the newest sample that was trained; None before the first step of an attempt whose receipt has no cursor.
     samples_show: whether the samples of a row show what was trained on, and were not computed from what was asked.
     rates: the last two learning rates of the stream before this attempt, and the factor they ran under; None where not known.
+    holes: steps whose numbers were lost, as far as the stream was read.
     unwritten_remarks: what sources had to say beyond what an attempt may write down.
     """
 
@@ -26,6 +28,7 @@ class LiveAttempt:
         self.saving_s: float | None = None
         self.finished = False
         self.unwritten_remarks = 0
+        self.holes: list[Hole] = []
         self.samples_end: int | None = None
         self.samples_show = True
         self.rates: tuple[float, float, float] | None = None

@@ -13,9 +13,11 @@ from sentinel.engine.decision import Decision
 from sentinel.engine.diagnosis import compare_past_break, is_diagnosing
 from sentinel.engine.ladder import fail_rung
 from sentinel.engine.paging import on_recovered, page
+from sentinel.engine.sources import STREAM
 from sentinel.model import facts as f
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Band, Incident, IncidentState, Outcome
+from sentinel.plan.holes import end_of_last
 from sentinel.plan.verdict import ROWS_MIN, BandVerdict, Peak, judge_band, rows_to_tell
 
 HEALED_AFTER_STEPS = 10  # a level younger than this is not believed to have healed
@@ -45,7 +47,7 @@ def judge_open_incidents(decision: Decision, step: int) -> None:
 def _judge_probation(decision: Decision, incident: Incident, step: int) -> None:
     """A remedy has worked when the metric is back, for N steps, past the step where it broke."""
     needed = decision.policy.spec.probation.steps
-    past = step - incident.break_step
+    past = decision.steps_seen(incident.break_step, step)
     if past < needed or is_diagnosing(incident) or _keeps_firing(decision, incident, step):
         return
     if not incident.is_numeric:
@@ -65,7 +67,7 @@ def _judge_patience(decision: Decision, incident: Incident, step: int) -> None:
     rung = rungs[incident.rung] if 0 <= incident.rung < len(rungs) else None
     wait = rung.wait if rung is not None else None
     last = incident.last_try
-    since = step - max(incident.detected_step, last.taken_step if last else 0)
+    since = decision.steps_seen(max(incident.detected_step, last.taken_step if last else 0), step)
     window = (wait.unless_above_band_steps if wait else None) or HEALED_AFTER_STEPS
     if since < window:
         return
@@ -186,6 +188,9 @@ def settle_at_finish(decision: Decision) -> bool:
 
 
 def _verdict_at_end(decision: Decision, incident: Incident) -> BandVerdict:
+    """Unknown where the last steps were not seen."""
+    if STREAM in decision.state.blind:
+        return BandVerdict("unknown", f"its last numbers are missing: {decision.state.blind[STREAM]}")
     return _band_verdict(decision, incident, _judged_after(decision, incident), 1, is_last=True)
 
 
@@ -259,9 +264,11 @@ def _band_verdict(
     peak: Peak | None = None,
     is_last: bool = False,
 ) -> BandVerdict:
-    """Where the judged metric stands since, against its level before the incident. `is_last`: no more rows will come, and the
+    """Where the judged metric stands since, against its level before the incident. Where numbers were lost since, only what came
+    behind them tells it: nobody knows what they would have shown. `is_last`: no more rows will come, and the
     least that tell anything have to do. The rest as in `judge_band`."""
     before = incident.band
+    after_step = max(after_step, end_of_last(decision.live.holes, decision.newest_step))
     if before is None and incident.kind in PROVEN_BY_ROWS:
         return _judge_rows(decision, after_step)
     level = decision.detectors.level(before.metric, after_step) if before is not None else None

@@ -1,12 +1,21 @@
-"""What is recorded of sources: blindness and its end, remarks, a stream that stands still under ranks that go on."""
+"""What is recorded of sources: blindness and its end, remarks, numbers that were lost, a stream that stands still under ranks
+that go on."""
 
 from __future__ import annotations
 
+from math import isfinite
+
 from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
-from sentinel.model.readings import HardwareReading, SourceReading
+from sentinel.model.readings import HardwareReading, SourceReading, TrainerNote
 from sentinel.model.state import REMARKS_KEPT
+from sentinel.plan.holes import add_hole
 
+LOST, DROPPED = "lines_lost", "lines_dropped"
+HOLES_KEPT = 1024
+HOLES_RECORDED = 64  # in an attempt; more are only counted
+WORD_MAX = 200
+STEP_MAX = 2**53
 STREAM = "step lines"  # a source that telemetry cannot judge: the file can be read, and nothing comes
 
 
@@ -38,6 +47,41 @@ def write_down(decision: Decision, remark: str) -> None:
     decision.live.unwritten_remarks += 1
     if len(known) == REMARKS_KEPT:
         decision.note(f.ABOUT_SOURCE, f"{REMARKS_KEPT} remarks are written down, more in this attempt are only counted")
+
+
+def on_numbers_missing(decision: Decision, note: TrainerNote) -> None:
+    """The trainer says that lines of its own were lost: its disk was full (`lines_lost`), or a device or a disk was too slow
+    (`lines_dropped`, which tells their count alone). Recorded once, however often the stream is read."""
+    attempt = decision.attempt
+    if attempt is None:
+        return
+    newest, data = decision.newest_step, note.data
+    is_dropped = note.event == DROPPED
+    lines = _count(data.get("count" if is_dropped else "lines"))
+    first = newest + 1 if is_dropped else _count(data.get("first_step"))
+    last = note.step - 1 if is_dropped else _count(data.get("last_step"))
+    file, error, reason = (str(data.get(name) or "")[:WORD_MAX] for name in ("file", "errno", "reason"))
+    if lines <= 0 or not 0 < first <= last:
+        if lines > 0:
+            whose = f"{lines} lines of {file or 'its stream'}"
+            write_down(decision, f"trainer: {whose} that are no steps were lost ({error}: {reason})")
+        return
+    add_hole(decision.live.holes, (first, last), HOLES_KEPT)
+    if any(start <= first and last <= end for start, end in attempt.holes):
+        return
+    if len(attempt.holes) >= HOLES_RECORDED:
+        decision.live.unwritten_remarks += 1
+        return
+    spans = (_seconds(data.get("first_s")), _seconds(data.get("last_s")))
+    decision.record(f.NumbersMissing(attempt.attempt, file or "metrics.jsonl", lines, first, last, *spans, error, reason))
+
+
+def _count(value: object) -> int:
+    return value if type(value) is int and 0 <= value < STEP_MAX else 0
+
+
+def _seconds(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) and isfinite(value) and value > 0 else 0.0
 
 
 def report_stream_gap(decision: Decision) -> None:

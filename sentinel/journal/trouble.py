@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sentinel.client.disk_trouble import is_of_disk
 from sentinel.errors import JournalBlocked, JournalError
 
 _DAMAGED = (
@@ -29,7 +29,6 @@ _REMEDIES = {
 _MAY_PASS = (
     sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR,
 )  # fmt: skip
-_MAY_PASS_ERRNO = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.ETIMEDOUT)
 _CUT_SHORT = "the last supervisor was killed while writing; the next `sentinel run` on {folder} repairs it"
 
 
@@ -47,7 +46,7 @@ def explained_errors(path: Path, doing: str, *, read_only: bool = False) -> Iter
         may_pass = not read_only and getattr(error, "sqlite_errorcode", 0) & 0xFF in _MAY_PASS
         raise (JournalBlocked if may_pass else JournalError)(_sentence(path, doing, error, read_only)) from error
     except OSError as error:
-        kind = JournalBlocked if error.errno in _MAY_PASS_ERRNO else JournalError
+        kind = JournalBlocked if is_of_disk(error) else JournalError
         raise kind(f"{path}: cannot {doing} ({error}); look at the disk and the rights of this user") from error
 
 

@@ -241,6 +241,27 @@ class SettingObserved:
     reason: str
 
 
+@recorded_as("NumbersMissing")
+@dataclass(frozen=True, slots=True)
+class NumbersMissing:
+    """The trainer could not write `lines` lines of a file, and says so: what happened meanwhile is not known.
+
+    `first_step`, `last_step`: of the step lines among them. `first_s`, `last_s`: from when to when, by the trainer's clock; 0
+    where it does not say. `error`: the name of the system's error number, such as ENOSPC; empty where a device or a disk was too
+    slow.
+    """
+
+    attempt: int
+    file: str
+    lines: int
+    first_step: int
+    last_step: int
+    first_s: float = 0.0
+    last_s: float = 0.0
+    error: str = ""
+    reason: str = ""
+
+
 @recorded_as("FirstStep")
 @dataclass(frozen=True, slots=True)
 class FirstStep:
@@ -571,6 +592,7 @@ Fact = (
     | EnvironmentRead
     | ReceiptSeen
     | SettingObserved
+    | NumbersMissing
     | FirstStep
     | CheckpointCommitted
     | CheckpointCondemned

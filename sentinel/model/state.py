@@ -74,6 +74,7 @@ class Attempt:
     before, purpose: what was in force until then; why it was changed.
     changes, unread: of what it runs, against the attempts before, as its launch found it.
     proofs: of the settings that were asked for, at its launch and since.
+    holes: steps whose numbers were lost, first and last of each, in the order they were told.
     failed, failed_step: crash or non_finite, and the newest step then, where what it resumed from may be the cause.
     """
 
@@ -111,6 +112,7 @@ class Attempt:
     changes: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
     proofs: tuple[Proof, ...] = ()
+    holes: tuple[tuple[int, int], ...] = ()
 
     @property
     def is_over(self) -> bool:

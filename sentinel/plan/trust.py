@@ -20,6 +20,7 @@ from typing import Literal
 
 from sentinel.model.incidents import Incident, IncidentState, Outcome
 from sentinel.model.state import Attempt, Checkpoint, RunState
+from sentinel.plan.holes import count_seen
 
 Ends = Sequence[tuple[int, int]]  # of each attempt: its number, and its furthest healthy step
 Word = Literal["candidate", "verified", "proven", "suspect", "damaged", "quarantined", "pruned"]
@@ -105,9 +106,11 @@ def _proof(state: RunState, found: Checkpoint, probation_steps: int, ends: Ends)
         if incident.benign and limit is not None and limit <= found.step <= incident.break_step:
             since = max(since, incident.break_step)
     attempt, best = max((end for end in ends if end[0] >= found.attempt), key=lambda end: end[1], default=(0, 0))
-    if not attempt or best < since + probation_steps:
+    holes = [hole for one in state.attempts if found.attempt <= one.attempt <= attempt for hole in one.holes]
+    seen = count_seen(holes, since, best)
+    if not attempt or seen < probation_steps:
         return ""
-    return f"attempt {attempt} trained on from it to step {best} without harm, {best - since} steps beyond it"
+    return f"attempt {attempt} trained on from it to step {best} without harm, {seen} steps beyond it"
 
 
 def _healthy_end(state: RunState, attempt: Attempt, newest_step: int) -> int:

@@ -58,6 +58,7 @@ def status_document(state: RunState, now_s: float, outside: Outside) -> dict[str
         "policy": state.policy_name,
         "observe_only": state.observe_only,
         "blind": dict(state.blind),
+        "missing_steps": [list(hole) for hole in attempt.holes] if attempt else [],
         "supervisor": outside.supervisor,
         "attempt_alive": outside.attempt_alive,
         "warning": outside.warning,

@@ -15,6 +15,7 @@ from sentinel.report.tables import cell, rounded_parts, text_table
 
 INCIDENT_HEADER = ("incident", "onset", "detected", "remedy", "outcome", "steps lost", "s lost")  # fits 80 columns
 
+HOLES_SHOWN = 5
 RANKS_SHOWN = 8
 
 
@@ -38,6 +39,8 @@ def status_text(status: Mapping[str, Any]) -> str:
         rows.append(("left out", f"node {out['node']} (incident {out['incident']}): sentinel readmit {out['node']} RUN_DIR"))
     rows += environment_rows(status["environment"]) + schedule_rows(status["schedule"])
     rows += [("blind", f"{source}: {reason}") for source, reason in status["blind"].items()]
+    if status.get("missing_steps"):
+        rows.append(("missing", _missing_words(status["missing_steps"])))
     if status["warning"]:
         rows.append(("warning", status["warning"]))
     incident = status["open_incident"]
@@ -53,6 +56,13 @@ def status_text(status: Mapping[str, Any]) -> str:
     rows += detector_rows(status["detectors"], is_watched=status["supervisor"] == "alive")
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def _missing_words(holes: Sequence[Sequence[int]]) -> str:
+    """Whose numbers the trainer of this attempt could not write; the newest few."""
+    steps = ", ".join(f"{first} to {last}" if first != last else str(first) for first, last in holes[-HOLES_SHOWN:])
+    more = f", and {len(holes) - HOLES_SHOWN} stretches before" if len(holes) > HOLES_SHOWN else ""
+    return f"the numbers of steps {steps}{more}: the trainer could not write them, and what they would have shown is not known"
 
 
 def ranks_words(ranks: Sequence[Mapping[str, Any]]) -> str:

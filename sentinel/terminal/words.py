@@ -43,6 +43,8 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return Line(f"attempt {fact.attempt}: {proof.words}: {fact.reason}", "plain" if proof.is_proven else "warn")
         case f.FindingRecorded() | f.IncidentOpened() | f.RungTaken() | f.RungJudged() | f.IncidentMoved():
             return _of_incident(fact, state)
+        case f.NumbersMissing():
+            return Line(missing_words(fact), "warn")
         case f.NodeExcluded():
             return Line(f"node {fact.node} is left out from now on: {fact.reason}", "warn")
         case f.SettingLapsed():
@@ -106,6 +108,16 @@ def action_words(action: a.Action) -> str:
             return page_words(action)
         case _:
             return action.words
+
+
+def missing_words(fact: f.NumbersMissing) -> str:
+    """`attempt 3: the numbers of steps 40 to 52 are missing: …`."""
+    steps = f"step {fact.first_step}" if fact.first_step == fact.last_step else f"steps {fact.first_step} to {fact.last_step}"
+    lines = "1 line" if fact.lines == 1 else f"{fact.lines} lines"
+    span = f" within {max(0.0, fact.last_s - fact.first_s):.0f} s" if fact.first_s else ""
+    why = f": {fact.reason} ({fact.error})" if fact.error else ": the trainer could not write them in time"
+    whose = f"attempt {fact.attempt}: the numbers of {steps} are missing"
+    return f"{whose}; the trainer lost {lines} of {fact.file}{span}{why}. What they would have shown is not known"
 
 
 def _of_run(

@@ -158,7 +158,8 @@ def follow(run_dir: Path, attempt: int, trainer_pid: int) -> None:
         trainer = os.open(os.devnull, os.O_RDONLY)
     os.nice(10)
     sources = open_sources(run_dir, attempt, spec)
-    writer = Writer(Stream(stream_path(run_dir, attempt), attempt), spec)
+    stream = Stream(stream_path(run_dir, attempt), attempt, raises=True)  # who follows is started again, and loses nothing
+    writer = Writer(stream, spec)
     writer.recall(run_dir, attempt)
     sealer, life = Sealer(run_dir, attempt, spec), Life(run_dir, attempt, trainer_pid)
     while not _is_over(trainer, POLL_S):

@@ -155,6 +155,7 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.EnvironmentRead: of_attempts.environment_read,
     f.ReceiptSeen: of_attempts.receipt,
     f.SettingObserved: of_attempts.observed,
+    f.NumbersMissing: of_attempts.numbers_missing,
     f.FirstStep: of_attempts.first_step,
     f.CheckpointCommitted: of_attempts.checkpoint,
     f.CheckpointCondemned: of_attempts.condemned,

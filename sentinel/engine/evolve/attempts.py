@@ -79,6 +79,12 @@ def observed(state: RunState, at_s: float, fact: f.SettingObserved) -> RunState:
     return proven(state, fact.attempt, (fact.proof,))
 
 
+def numbers_missing(state: RunState, at_s: float, fact: f.NumbersMissing) -> RunState:
+    del at_s
+    hole = (fact.first_step, fact.last_step)
+    return change_attempt(state, fact.attempt, lambda a: replace(a, holes=(*a.holes, hole)))
+
+
 def proven(state: RunState, number: int, proofs: tuple[Proof, ...]) -> RunState:
     """The attempt's settings, and those of the remedy that launched it or that is in force in it, are known so well."""
     if not proofs:

@@ -143,7 +143,7 @@ def _has_a_line(fact: Fact) -> bool:
             return True
         case f.SettingLapsed() | f.LapseJudged() | f.NodeExcluded() | f.CommandChanged():
             return True
-        case f.OverridesAnswered():
+        case f.OverridesAnswered() | f.NumbersMissing():
             return True
         case f.SupervisorTookOver(epoch=epoch):
             return epoch > 1

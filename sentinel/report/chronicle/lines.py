@@ -14,7 +14,7 @@ from sentinel.report.chronicle.effects import changes_between, effect_words
 from sentinel.report.chronicle.gathering import Gathered, Moment
 from sentinel.report.chronicle.plain import plain
 from sentinel.report.lineage import Branch
-from sentinel.terminal.words import describe
+from sentinel.terminal.words import describe, missing_words
 
 
 def moment_lines(run_dir: Path, found: Gathered, branches: Mapping[int, Branch], moment: Moment) -> list[str]:
@@ -43,6 +43,8 @@ def moment_lines(run_dir: Path, found: Gathered, branches: Mapping[int, Branch],
             return [f"Node {plain(out.node)} is left out from now on: {plain(out.reason)}"]
         case f.CommandChanged() as changed:
             return [f"**Goes on under another command**: {plain(compare_commands(changed.before, changed.command))}"]
+        case f.NumbersMissing() as missing:
+            return [f"**Numbers are missing**: {plain(missing_words(missing))}"]
         case f.StopAsked(by=by):
             return [f"Stop asked for by {plain(by)}"]
         case f.Held(reason=reason):

@@ -1,13 +1,15 @@
 """The stream of a run: its lines, their order, what the host derives, what survives a resume, and that nobody waits."""
 
+import errno
 import json
 import math
+import os
 import threading
 
 import pytest
 import torch
 
-from sentinel.client import Session, Spec, stream
+from sentinel.client import Session, Spec, line_file
 from trainer import train as train_module
 from trainer.command_line import parse_arguments
 from trainer.config import Config
@@ -108,19 +110,38 @@ def test_too_many_updates_left_out_end_the_run_and_the_stream_says_so(start, tmp
     assert found[-1]["reason"] == "failed"
 
 
-def test_a_disk_that_is_full_ends_the_run_with_that_error(start, tmp_path, monkeypatch):
-    really, count = stream.write_fully, [0]
+def test_a_disk_that_is_full_for_a_while_costs_lines_and_ends_no_run(start, tmp_path, monkeypatch):
+    really, count = os.write, [0]
 
-    def until_full(handle, data):
-        count[0] += 1
-        if count[0] > 4:
-            raise OSError(28, "No space left on device")
-        really(handle, data)
+    def full_for_a_while(handle, data):
+        if bytes(data[:2]) == b'{"':
+            count[0] += 1
+            if 4 < count[0] <= 7:
+                raise OSError(28, "No space left on device")
+        return really(handle, data)
 
-    monkeypatch.setattr(stream, "write_fully", until_full)
-    with pytest.raises(OSError, match="No space left"):
-        start()
-    assert [line["kind"] for line in lines(tmp_path / "metrics.jsonl")] == ["start", "step", "step", "step"]
+    monkeypatch.setattr(line_file.os, "write", full_for_a_while)
+    found = start("checkpoint.every=100")
+    assert [line["step"] for line in of_kind(found, "step")] == [1, 2, 3, *range(7, 13)]
+    (lost,) = [line for line in of_kind(found, "event") if line["event"] == "lines_lost"]
+    assert (lost["steps"], lost["first_step"], lost["last_step"], lost["errno"]) == (3, 4, 6, "ENOSPC")
+    assert found[-1]["reason"] == "finished"
+
+
+def test_a_log_on_a_full_disk_ends_no_run_and_a_reader_that_left_does(tmp_path, monkeypatch):
+    telemetry = Telemetry(None, 0, tmp_path, CPU, fp16=False)
+
+    def refuse(number):
+        def printing(*_, **__):
+            raise OSError(number, os.strerror(number))
+
+        return printing
+
+    monkeypatch.setattr("builtins.print", refuse(errno.ENOSPC))
+    telemetry.log("words")
+    monkeypatch.setattr("builtins.print", refuse(errno.EPIPE))
+    with pytest.raises(BrokenPipeError):
+        telemetry.log("words")
 
 
 def test_nothing_in_the_loop_waits_for_the_device(start, monkeypatch):
