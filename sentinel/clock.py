@@ -29,6 +29,12 @@ class Clock(Protocol):
         ...
 
 
+def boot_s() -> float:
+    """Seconds since this machine was started, those asleep included (CLOCK_BOOTTIME). Nobody sets this clock, and every process
+    of one boot reads the same; it means nothing in another boot."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 class SystemClock:
     """The real clock. `floor_s`: the session time of the journal's last entry, 0 for a new run."""
 

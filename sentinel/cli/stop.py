@@ -14,12 +14,13 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from sentinel.errors import PolicyError, RetryLater, UsageError
+from sentinel.journal.holder import judge_holder
 from sentinel.journal.identity import ProcessIdentity, is_here, send_signal
 from sentinel.journal.lease import read_lease
 from sentinel.journal.run_file import read_run_file
 from sentinel.model.state import RunState
 from sentinel.policy_files.loading import load_policy
-from sentinel.report.reading import is_attempt_alive, is_holder_alive, read_run
+from sentinel.report.reading import is_attempt_alive, read_run
 from sentinel.run_files.stream import read_newest_step
 from sentinel.supervisor.app import supervise
 from sentinel.supervisor.run_request import RunRequest
@@ -42,9 +43,13 @@ def stop_run(run_dir: Path, timeout: float) -> str:
     """
     before = read_run(run_dir).state
     lease = read_lease(run_dir)
-    if lease is not None and is_holder_alive(run_dir, lease):
+    holder = judge_holder(run_dir, lease)
+    if lease is not None and holder != "gone":
+        where = f"pid {lease.holder.pid} on {lease.holder.host}"
+        if holder == "unknown":
+            why = f"whether its supervisor ({where}) lives cannot be seen from here, for the clocks differ"
+            raise UsageError(f"{run_dir}: {why}; run there: sentinel stop {run_dir}")
         if not is_here(lease.holder):
-            where = f"pid {lease.holder.pid} on {lease.holder.host}"
             raise UsageError(f"{run_dir}: is supervised by {where}; run there: sentinel stop {run_dir}")
         _ask_and_wait(run_dir, lease.holder, timeout)
         return _standing(read_run(run_dir).state)

@@ -3,7 +3,8 @@
 The lock is held while the supervisor lives and dies with it, kill -9 included. The lease names the supervisor to
 `sentinel stop`, to the trainer (which commits no checkpoint for an attempt that was superseded) and to supervisors on
 machines that the lock does not reach: renewed every 10 s, it is theirs to take 60 s after its last renewal. Neither is
-the last word: that is the epoch in the journal, which fences off whoever was taken over without noticing.
+the last word: that is the epoch in the journal, which fences off whoever was taken over without noticing. Whether the supervisor
+that it names lives, `holder.py` judges.
 
     with RunLock.acquire(run_dir) as lock:            # AlreadySupervised when somebody holds the run
         lease = Lease.publish(lock, journal.claim_epoch())
@@ -17,8 +18,8 @@ import fcntl
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
@@ -26,24 +27,28 @@ from sentinel.client.closed_files import open_closed
 from sentinel.client.regular_file import read_regular
 from sentinel.client.run_layout import LEASE_NAME, LOCK_NAME
 from sentinel.client.strict_json import as_float, dumps, loads
+from sentinel.clock import boot_s
 from sentinel.errors import AlreadySupervised, Fenced, RetryLater, UsageError
-from sentinel.journal.identity import ProcessIdentity, is_alive, is_here, read_own_identity
+from sentinel.journal.identity import ProcessIdentity, is_alive, is_of_this_boot, read_own_identity
 
 RENEW_EVERY_S = 10.0
 STALE_AFTER_S = 60.0
 PID_MAX = 2**31
+STAMP_CHARS = 16  # of the time of renewal, which is written over in place: the file keeps its length
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """lease.json. `released`: its supervisor left in good order and may be succeeded at once."""
+    """lease.json. `released`: its supervisor left in good order and may be succeeded at once. `renewed_boot_s`: when it was
+    renewed last, seconds since its holder's boot; None in a lease of an older version."""
 
     epoch: int
     holder: ProcessIdentity
     attempt: int
     released: bool = False
+    renewed_boot_s: float | None = field(default=None, compare=False)
 
 
 class RunLock:
@@ -144,6 +149,7 @@ class Lease:
                 self._write()
             else:
                 with _retried(self._run_dir):
+                    self._stamp()
                     os.utime(self._run_dir / LEASE_NAME)
             self._renewed_s = now_s
 
@@ -168,13 +174,29 @@ class Lease:
 
     def _write(self, attempt: int | None = None, released: bool = False) -> None:
         wanted = dataclasses.replace(self._record, attempt=self.attempt if attempt is None else attempt, released=released)
-        plain = {"epoch": wanted.epoch, **dataclasses.asdict(wanted.holder), "attempt": wanted.attempt}
-        if released:
-            plain["released"] = True
         with _retried(self._run_dir):
             os.stat(self._run_dir)  # a run directory that is gone (unmounted, deleted) is not made anew
-            write_atomically(self._run_dir / LEASE_NAME, dumps(plain).encode() + b"\n")
+            write_atomically(self._run_dir / LEASE_NAME, _lease_text(wanted))
         self._record = wanted
+
+    def _stamp(self) -> None:
+        """The time of renewal, written over in place, which needs no room on a disk that is full. Nothing is lost without it: the
+        file's own time is what other machines go by. Never over a successor's lease, which would be another file."""
+        with suppress(OSError):
+            handle = os.open(self._run_dir / LEASE_NAME, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                before, after = os.read(handle, 1 << 16), _lease_text(self._record)
+                if _parse(before) == self._record and len(before) == len(after):
+                    os.pwrite(handle, after, 0)
+            finally:
+                os.close(handle)
+
+
+def _lease_text(record: LeaseRecord) -> bytes:
+    plain = {"epoch": record.epoch, **dataclasses.asdict(record.holder), "attempt": record.attempt}
+    if record.released:
+        plain["released"] = True
+    return f'{dumps(plain)[:-1]},"renewed_boot_s":{f"{boot_s():.3f}".ljust(STAMP_CHARS)}}}\n'.encode()
 
 
 def read_lease(run_dir: Path) -> LeaseRecord | None:
@@ -190,12 +212,21 @@ def _parse(text: bytes) -> LeaseRecord | None:
         plain = loads(text)
         epoch, pid, attempt = plain["epoch"], plain["pid"], plain.get("attempt") or 0
         host, boot_id = plain["host"], plain["boot_id"]
-        who = ProcessIdentity(host, pid, as_float(plain["create_time"]), boot_id)
+        since_boot_s, renewed_boot_s = (_seconds(plain.get(name)) for name in ("since_boot_s", "renewed_boot_s"))
+        namespace = plain.get("pid_namespace", "")
+        who = ProcessIdentity(host, pid, as_float(plain["create_time"]), boot_id, since_boot_s, namespace)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
-    if not all(type(number) is int for number in (epoch, pid, attempt)) or not all(type(word) is str for word in (host, boot_id)):
+    numbers, words = (epoch, pid, attempt), (host, boot_id, namespace)
+    if not all(type(number) is int for number in numbers) or not all(type(word) is str for word in words):
         return None
-    return LeaseRecord(epoch, who, attempt, plain.get("released") is True) if 0 < pid < PID_MAX else None
+    released = plain.get("released") is True
+    return LeaseRecord(epoch, who, attempt, released, renewed_boot_s) if 0 < pid < PID_MAX else None
+
+
+def _seconds(value: object) -> float | None:
+    """None where an older version wrote none."""
+    return None if value is None else as_float(value)
 
 
 def _lock(run_dir: Path, handle: int) -> None:
@@ -227,8 +258,8 @@ def _refuse_living_holder(run_dir: Path, lock_handle: int) -> None:
     if record is None or record.released:
         return
     who = record.holder
-    if is_here(who):
-        if is_alive(who) and who.pid != os.getpid():  # it lost its lock file, not its life
+    if is_of_this_boot(who):
+        if is_alive(who) is True and who.pid != os.getpid():  # it lost its lock file, not its life
             raise AlreadySupervised(f"{run_dir}: already supervised by pid {who.pid}; end it with: sentinel stop {run_dir}")
         return
     os.utime(lock_handle)  # the file server's own clock, the one the lease's time was made with

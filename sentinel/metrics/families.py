@@ -42,7 +42,7 @@ RUN = (
         "sentinel_heartbeat_timestamp_seconds", "gauge", (), "seconds",
         "When the supervisor's loop last turned, Unix time, ten seconds out at most; never the exporter's own time",
     ),
-    Family("sentinel_supervisor_alive", "gauge", (), "0/1", "A supervisor holds the run"),
+    Family("sentinel_supervisor_alive", "gauge", (), "0/1", "A supervisor holds the run. Not there where that cannot be seen"),
     Family("sentinel_supervisors_total", "counter", (), "", "Supervisors that have taken the run, one after the other"),
     Family(
         "sentinel_attempt_alive", "gauge", (), "0/1",

@@ -30,9 +30,9 @@ class Answered:
 
 
 def is_supervised(run_dir: Path) -> bool:
-    """Raises UsageError for what is not the directory of a run."""
+    """Also where that cannot be seen from here: somebody may answer. Raises UsageError for what is not the directory of a run."""
     check_run_dir(run_dir)
-    return read_supervisor(run_dir) == "alive"
+    return read_supervisor(run_dir) != "gone"
 
 
 def check_supervised(run_dir: Path) -> None:

@@ -19,7 +19,7 @@ from sentinel.run_files.stall import run_word, stall_of
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What the journal does not hold. `step`: the newest in the stream, None when unknown. `supervisor`: alive | gone."""
+    """What the journal does not hold. `step`: the newest in the stream, None when unknown. `supervisor`: alive, gone, unknown."""
 
     step: int | None
     total_steps: int | None

@@ -19,11 +19,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentinel.errors import JournalError, UsageError
+from sentinel.journal.holder import Supervisor
 from sentinel.model.facts import Entry
 from sentinel.model.state import RunState
 from sentinel.report.drawn import DrawnAttempt
 from sentinel.report.journal_fold import JournalFold
-from sentinel.report.reading import Supervisor, is_attempt_alive, read_heartbeat, read_supervisor
+from sentinel.report.reading import is_attempt_alive, read_heartbeat, read_supervisor
 from sentinel.report.run_dirs import check_run_dir
 from sentinel.report.tally import Tally
 from sentinel.run_files.detector_standings import NO_STANDINGS, DetectorStandings, read_standings

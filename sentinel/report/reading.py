@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from sentinel.client.run_layout import LEASE_NAME
-from sentinel.clock import SystemClock
 from sentinel.errors import UsageError
-from sentinel.journal.identity import is_alive, is_here
-from sentinel.journal.lease import STALE_AFTER_S, LeaseRecord, read_lease
+from sentinel.journal.holder import Supervisor, judge_holder
+from sentinel.journal.lease import read_lease
 from sentinel.journal.lost_history import describe_missing
 from sentinel.journal.run_file import find_run_file
 from sentinel.launcher.registry import DEFAULT, Place, open_launcher
@@ -33,9 +32,6 @@ from sentinel.run_files.stream import read_newest_step, read_tokens_per_sample, 
 
 class NothingRecorded(UsageError):
     """A run directory whose journal holds no fact: its supervisor is just starting, or was killed before its first."""
-
-
-Supervisor = Literal["alive", "gone"]
 
 
 def read_status(run_dir: Path) -> dict[str, Any]:
@@ -109,9 +105,8 @@ def refuse_empty(fold: JournalFold) -> None:
 
 
 def read_supervisor(run_dir: Path) -> Supervisor:
-    """Whether a supervisor holds the run: this very process on this machine, a lease kept fresh on another."""
-    record = read_lease(run_dir)
-    return "alive" if record is not None and is_holder_alive(run_dir, record) else "gone"
+    """Whether a supervisor holds the run: that very process on this machine, a lease kept fresh on another."""
+    return judge_holder(run_dir, read_lease(run_dir))
 
 
 def read_heartbeat(run_dir: Path) -> float | None:
@@ -121,18 +116,6 @@ def read_heartbeat(run_dir: Path) -> float | None:
         return (run_dir / LEASE_NAME).stat().st_mtime
     except OSError:
         return None
-
-
-def is_holder_alive(run_dir: Path, record: LeaseRecord) -> bool:
-    if record.released:
-        return False
-    if is_here(record.holder):
-        return is_alive(record.holder)
-    try:
-        renewed_s = (run_dir / LEASE_NAME).stat().st_mtime
-    except OSError:
-        return False
-    return SystemClock().wall_s() - renewed_s < STALE_AFTER_S
 
 
 def is_attempt_alive(run_dir: Path, state: RunState) -> bool | None:

@@ -145,6 +145,8 @@ def _deadline_words(in_s: float, by: str) -> str:
 
 def _advice(status: Mapping[str, Any]) -> str:
     """What nobody's watching means for a run that has not ended."""
+    if status["supervisor"] == "unknown":
+        return ": whether one watches the run cannot be seen from here (its clock differs); look from its machine"
     if status["supervisor"] == "alive" or status["state"] in ("finished", "failed", "stopped", UNOBSERVED):
         return ""
     if status["state"] == "suspended":

@@ -34,7 +34,7 @@ def ask_of(
     """200 with the answer; 202 when there is none yet, and the request stays open. Raises Refused."""
     check_body(request.body)
     try:
-        if unattended is not None and run.seen().supervisor != "alive":
+        if unattended is not None and run.seen().supervisor == "gone":
             return _answered(unattended(run.run_dir, who_of(request), operator_request))
         check_supervised(run.run_dir)
         number = post_request(run.run_dir, who_of(request), operator_request)

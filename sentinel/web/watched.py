@@ -113,7 +113,7 @@ class ServedRun:
     def may_have_changed(self) -> bool:
         """False for a run that nobody supervises and of which nothing lives, as long as nothing is written."""
         snapshot = self.snapshot
-        if snapshot is None or snapshot.trouble or snapshot.supervisor == "alive" or snapshot.attempt_alive is not False:
+        if snapshot is None or snapshot.trouble or snapshot.supervisor != "gone" or snapshot.attempt_alive is not False:
             return True
         return self._signature() != self._seen
 

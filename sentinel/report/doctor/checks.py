@@ -80,8 +80,11 @@ def examine(run_dir: Path) -> list[Check]:
 def _supervised(one: Patient) -> Iterator[Check]:
     if one.state.ended:
         yield Check("supervisor", "fine", f"the run has ended: {one.state.ended}")
-    elif read_supervisor(one.run_dir) == "alive":
+    elif (supervisor := read_supervisor(one.run_dir)) == "alive":
         yield Check("supervisor", "fine", "a supervisor watches the run")
+    elif supervisor == "unknown":
+        where = "look from its machine, which lease.json names, and compare the clocks of both"
+        yield Check("supervisor", "unknown", "whether a supervisor watches the run cannot be seen from here", where)
     else:
         yield Check("supervisor", "missing", "nobody supervises the run", f"sentinel run --run-dir {one.run_dir}")
 

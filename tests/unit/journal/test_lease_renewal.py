@@ -11,6 +11,7 @@ import pytest
 
 from sentinel.client.run_layout import JOURNAL_NAME, LEASE_NAME
 from sentinel.errors import Fenced, RetryLater
+from sentinel.journal import lease
 from sentinel.journal.identity import read_own_identity
 from sentinel.journal.lease import LeaseRecord, read_lease
 from sentinel.journal.session import take_run
@@ -34,6 +35,35 @@ def test_the_lease_is_touched_every_ten_seconds_of_session_time(tmp_path: Path) 
             age(path)
             session.lease.renew(now_s)
             assert (path.stat().st_mtime > 1000.0) is renewed, now_s
+
+
+def test_the_time_of_renewal_is_written_over_in_place_by_a_clock_that_nobody_sets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / LEASE_NAME
+    with take_run(tmp_path) as session:
+        file = path.stat()
+        for now_s, boot_s in ((10.0, 99_999.5), (20.0, 100_000.25), (30.0, 1e9)):
+            monkeypatch.setattr(lease, "boot_s", lambda boot_s=boot_s: boot_s)
+            session.lease.renew(now_s)
+            assert json.loads(path.read_text())["renewed_boot_s"] == boot_s
+            assert read_lease(tmp_path) == LeaseRecord(1, read_own_identity(), 0)
+        assert (path.stat().st_ino, path.stat().st_size) == (file.st_ino, file.st_size)
+
+
+def test_where_nothing_can_be_written_in_place_the_files_time_alone_is_renewed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / LEASE_NAME
+
+    def full(handle: int, data: bytes, offset: int) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with take_run(tmp_path) as session:
+        age(path)
+        session.lease.renew(10.0)
+        assert path.stat().st_mtime > 1000.0
 
 
 def test_a_lease_that_somebody_deleted_or_spoiled_is_written_again(tmp_path: Path) -> None:

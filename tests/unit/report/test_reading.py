@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from sentinel.client.run_layout import JOURNAL_NAME
 from sentinel.client.strict_json import dumps, loads
+from sentinel.clock import SystemClock
 from sentinel.errors import JournalError, UsageError
 from sentinel.journal.lease import Lease, RunLock
 from sentinel.journal.store import Journal
+from sentinel.report.doctor.checks import examine
 from sentinel.report.reading import read_incidents, read_run, read_status
+from sentinel.report.text import status_text
 from tests.unit.told_run import write_run, write_stream
 
 STATUS_KEYS = {"run", "state", "attempt", "step", "goodput", "open_incident"}
@@ -97,8 +102,31 @@ def test_a_pid_that_now_belongs_to_somebody_else_is_no_supervisor(tmp_path: Path
     run_dir = write_run(tmp_path / "run", until=61, released=False)
     assert read_status(run_dir)["supervisor"] == "alive"  # this very process
     lease = json.loads((run_dir / "lease.json").read_text())
-    (run_dir / "lease.json").write_text(json.dumps(lease | {"create_time": lease["create_time"] - 100}))
+    (run_dir / "lease.json").write_text(json.dumps(lease | {"since_boot_s": lease["since_boot_s"] - 1}))
     assert read_status(run_dir)["supervisor"] == "gone"
+
+
+def test_a_clock_that_is_set_makes_no_living_supervisor_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_dir = write_run(tmp_path / "run", until=61, released=False)
+    for jump_s in (-3600.0, 3600.0):
+        seen_s = psutil.Process().create_time() + jump_s  # boot time by the new clock, plus ticks
+        monkeypatch.setattr(psutil.Process, "create_time", lambda self, seen_s=seen_s: seen_s)
+        monkeypatch.setattr(SystemClock, "wall_s", lambda self, jump_s=jump_s: time.time() + jump_s)
+        assert read_status(run_dir)["supervisor"] == "alive"
+        (watched,) = [check for check in examine(run_dir) if check.topic == "supervisor"]
+        assert watched.standing == "fine"
+
+
+def test_a_lease_from_the_future_of_another_machine_tells_nothing(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "run", until=61, released=False)
+    path = run_dir / "lease.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"host": "elsewhere", "boot_id": "another"}))
+    os.utime(path, (time.time() + 3600.0, time.time() + 3600.0))
+    status = read_status(run_dir)
+    assert status["supervisor"] == "unknown"
+    assert "unknown: whether one watches the run cannot be seen from here" in status_text(status)
+    (watched,) = [check for check in examine(run_dir) if check.topic == "supervisor"]
+    assert watched.standing == "unknown"
 
 
 def test_a_supervisor_on_another_machine_lives_while_it_renews_its_lease(tmp_path: Path) -> None:

@@ -1,0 +1,43 @@
+"""Whether the supervisor that a lease names lives, as far as that can be seen from here.
+
+A clock that somebody sets says nothing about it. In this boot of this machine the process itself is asked, known by its pid and
+its start in ticks; where it cannot be seen (another container, a /proc that hides it), the time since boot tells how old the
+lease is. Only between machines the wall clocks must do.
+
+    judge_holder(run_dir, read_lease(run_dir))      # "alive"
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from sentinel.client.run_layout import LEASE_NAME
+from sentinel.clock import SystemClock, boot_s
+from sentinel.journal.identity import is_alive, is_of_this_boot
+from sentinel.journal.lease import STALE_AFTER_S, LeaseRecord
+
+Supervisor = Literal["alive", "gone", "unknown"]
+
+
+def judge_holder(run_dir: Path, record: LeaseRecord | None) -> Supervisor:
+    """`record`: what stands in lease.json, None where nobody ever supervised. "unknown": nothing that is seen from here tells."""
+    if record is None or record.released:
+        return "gone"
+    lives = is_alive(record.holder)
+    if lives is not None:
+        return "alive" if lives else "gone"
+    if is_of_this_boot(record.holder) and record.renewed_boot_s is not None:
+        return "alive" if boot_s() - record.renewed_boot_s < STALE_AFTER_S else "gone"
+    return _judge_age(run_dir)
+
+
+def _judge_age(run_dir: Path) -> Supervisor:
+    """By the wall clock. A lease that was renewed in the future shows that the clocks differ, and then its age means nothing."""
+    try:
+        age_s = SystemClock().wall_s() - (run_dir / LEASE_NAME).stat().st_mtime
+    except OSError:
+        return "unknown"
+    if age_s <= -STALE_AFTER_S:
+        return "unknown"
+    return "alive" if age_s < STALE_AFTER_S else "gone"
