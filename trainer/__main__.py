@@ -5,6 +5,7 @@ The session begins before torch is imported, so that a supervisor sees a heartbe
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
 from sentinel.client import Session, SpecError
@@ -53,13 +54,12 @@ def _record_failure(session: Session | None, error: BaseException) -> int:
     """Report the error on stderr and in the exit record. Returns the exit code."""
     code = error.code if isinstance(error, TrainerError) else CODES.get(type(error), CRASHED)
     message = f"trainer: {error}" if isinstance(error, SpecError) else describe_error(error)
-    sys.stderr.write(f"{message}\n")  # at once: the ranks share a terminal
+    with contextlib.suppress(OSError):  # stderr may lie on a full disk, and the record may still find its place
+        sys.stderr.write(f"{message}\n")  # at once: the ranks share a terminal
     if session is not None:
-        try:
-            session.record_exit(code, error, peer_lost=is_peer_lost(error))
+        session.record_exit(code, error, peer_lost=is_peer_lost(error))
+        with contextlib.suppress(OSError):
             session.abandon()
-        except OSError as unwritable:
-            print(f"trainer: the exit record cannot be written: {unwritable}", file=sys.stderr)
     return code
 
 

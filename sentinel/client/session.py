@@ -16,21 +16,19 @@ Beats and stream may each have a thread of its own; two threads must not write t
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import os
 import socket
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sentinel.client.atomic_file import ensure_directory, write_atomically
-from sentinel.client.closed_files import open_closed
 from sentinel.client.heartbeat_file import HeartbeatFile
+from sentinel.client.output import redirect_output
 from sentinel.client.overrides import Overrides, OverridesError
 from sentinel.client.run_layout import LEASE_NAME, OVERRIDES_NAME, attempt_folder, rank_file, spec_path, stack_path, stream_path
 from sentinel.client.said import describe_error, mask_event
+from sentinel.client.spare_place import SparePlace, write_record
 from sentinel.client.spec import Spec, SpecError, read_spec
 from sentinel.client.stacks import offer_stacks
 from sentinel.client.stream import END_REASONS, Stream
@@ -52,6 +50,7 @@ class Session:
         self.heartbeat_path = rank_file(self.attempt_dir / "heartbeats", rank)
         self._beats = HeartbeatFile(self.heartbeat_path)
         self.exit_path = rank_file(self.attempt_dir / "exits", rank)
+        self._spare = SparePlace(run_dir, spec.attempt)  # named now: later the run directory may not be readable
         self.metrics_path = stream_path(run_dir, spec.attempt)
         self.stream = Stream(self.metrics_path, spec.attempt)
         self._host = socket.gethostname()
@@ -219,22 +218,20 @@ class Session:
     # -- on the way out ------------------------------------------------------------------------------------------------
 
     def redirect_output(self) -> None:
-        """Send stdout and stderr, native writes and crash dumps included, to attempts/N/logs/rank-NNNNN.{out,err}."""
-        folder = self.attempt_dir / "logs"
-        ensure_directory(folder)
-        for stream, name in ((sys.stdout, "out"), (sys.stderr, "err")):
-            stream.flush()
-            handle = open_closed(folder / f"rank-{self.rank:05d}.{name}", os.O_WRONLY | os.O_APPEND)
-            os.dup2(handle, 1 if name == "out" else 2)
-            os.close(handle)
-        faulthandler.enable(file=2)
+        """Send stdout and stderr, native writes and crash dumps included, to attempts/N/logs/rank-NNNNN.{out,err}. Where a disk
+        refuses these files, both stay where they are. Raises OSError for another reason."""
+        redirect_output(self.attempt_dir / "logs", self.rank)
 
     def record_exit(self, code: int, error: BaseException | str | None = None, step: int | None = None, **more: Any) -> None:
-        """Write down why this rank leaves; the supervisor trusts this over any launcher's exit code. Durable."""
+        """Write down why this rank leaves; the supervisor trusts this over any launcher's exit code. Durable.
+
+        Where the run directory cannot be written, the record goes to a second place (`spare_place.py`). Raises no OSError: a
+        record that nothing takes is told on stderr, and the exit code says the rest.
+        """
         record: dict[str, Any] = {"rank": self.rank, "code": code} | describe_error(error, self.spec)
         record |= {"step": self.last_step if step is None else step, "time_s": time.time()}
         record |= {"pid": os.getpid(), "host": self._host}
-        write_atomically(self.exit_path, dumps(record | more).encode())
+        write_record(self.exit_path, dumps(record | more).encode(), self._spare)
 
 
 def _rank_of(environ: Mapping[str, str]) -> int:

@@ -72,8 +72,19 @@ def on_numbers_missing(decision: Decision, note: TrainerNote) -> None:
     if len(attempt.holes) >= HOLES_RECORDED:
         decision.live.unwritten_remarks += 1
         return
-    spans = (_seconds(data.get("first_s")), _seconds(data.get("last_s")))
-    decision.record(f.NumbersMissing(attempt.attempt, file or "metrics.jsonl", lines, first, last, *spans, error, reason))
+    decision.record(
+        f.NumbersMissing(
+            attempt=attempt.attempt,
+            file=file or "metrics.jsonl",
+            lines=lines,
+            first_step=first,
+            last_step=last,
+            first_s=_seconds(data.get("first_s")),
+            last_s=_seconds(data.get("last_s")),
+            error=error,
+            reason=reason,
+        )
+    )
 
 
 def _count(value: object) -> int:

@@ -53,6 +53,7 @@ from sentinel.launcher.exit_report import (
     read_table,
     write_report,
 )
+from sentinel.launcher.spare_records import bring_home
 from sentinel.launcher.spec_file import write_spec
 from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Exited, ExitReport, NotStarted, Unseen
 from sentinel.policy.quantities import Malformed, parse_positive_duration
@@ -147,6 +148,7 @@ class CommandLauncher:
     def ensure_started(self, spec: AttemptSpec) -> AttemptView:
         """As the contract says. An attempt that ever ran, or whose job the scheduler knows, is never submitted again."""
         files = AttemptFiles(self._run_dir, spec.attempt)
+        bring_home(self._run_dir)
         try:
             with _starting(files) as lock:
                 settled = _settled(files)
@@ -171,6 +173,7 @@ class CommandLauncher:
     def ensure_stopped(self, attempt: int) -> AttemptView:
         """As the contract says. The stop command is run; the attempt has ended when the scheduler says that its job is gone."""
         files = AttemptFiles(self._run_dir, attempt)
+        bring_home(self._run_dir)
         try:
             if not files.spec.exists():
                 return NotStarted(attempt)

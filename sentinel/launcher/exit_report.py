@@ -19,6 +19,7 @@ from sentinel.client.atomic_file import write_atomically
 from sentinel.client.masking import Masking
 from sentinel.client.regular_file import read_regular, regular
 from sentinel.client.strict_json import dumps, loads, printable
+from sentinel.launcher.spare_records import read_spare_records, read_spare_report
 from sentinel.launcher.torchrun_table import NO_TABLE, TAIL_BYTES, FailureTable, parse_failure_table
 from sentinel.model.attempts import EXIT_FINISHED, EXIT_STOPPED, ExitReport, ExitSource, RankExit
 from sentinel.run_files.attempt_files import AttemptFiles, rank_files
@@ -110,8 +111,8 @@ def _first_failed(exits: Sequence[RankExit], evidence: Evidence) -> int | None:
 
 
 def read_records(files: AttemptFiles) -> dict[int, Mapping[str, Any]]:
-    """Every rank's own exit record that can be read."""
-    records: dict[int, Mapping[str, Any]] = {}
+    """Every rank's own exit record that can be read, at home or in the second place."""
+    records = read_spare_records(files)
     for rank, entry in rank_files(files.exits).items():
         record = read_object(entry.path)
         if record is not None:
@@ -140,6 +141,11 @@ def read_object(path: str | os.PathLike[str]) -> dict[str, Any] | None:
 
 def write_report(files: AttemptFiles, report: ExitReport, start_failure: StartFailure | None = None) -> None:
     """Write exit.json atomically, its words masked; `start_failure` when the command never ran. Raises OSError."""
+    write_atomically(files.exit, encode_report(files, report, start_failure))
+
+
+def encode_report(files: AttemptFiles, report: ExitReport, start_failure: StartFailure | None = None) -> bytes:
+    """What `write_report` writes."""
     masking = Masking.of(os.environ, _argv(files))
     ranks = [
         {"rank": rank.rank, "code": rank.code, "signal": rank.signal, "source": rank.source}
@@ -152,7 +158,7 @@ def write_report(files: AttemptFiles, report: ExitReport, start_failure: StartFa
         value["keeper_signal"] = report.keeper_signal
     if start_failure is not None:
         value["start_failure"] = start_failure
-    write_atomically(files.exit, dumps(value).encode() + b"\n")
+    return dumps(value).encode() + b"\n"
 
 
 def _argv(files: AttemptFiles) -> tuple[str, ...]:
@@ -164,9 +170,10 @@ def _argv(files: AttemptFiles) -> tuple[str, ...]:
 
 
 def read_report(files: AttemptFiles) -> ExitReport | None:
-    """exit.json, None when there is none. Raises OSError, or ValueError naming the file when it is not one of ours."""
+    """exit.json, at home or in the second place; None when there is none. Raises OSError, or ValueError naming the file when it
+    is not one of ours."""
     try:
-        value = loads(read_regular(files.exit))
+        value = loads(_read_exit(files))
         return ExitReport(
             command_status=_number(value["command_status"]),
             ranks=tuple(_read_rank(rank) for rank in value["ranks"]),
@@ -180,9 +187,23 @@ def read_report(files: AttemptFiles) -> ExitReport | None:
         raise ValueError(f"{files.exit}: is not an exit report ({error})") from error
 
 
+def _read_exit(files: AttemptFiles) -> bytes:
+    """Raises OSError, FileNotFoundError when it is in neither place."""
+    try:
+        return read_regular(files.exit)
+    except OSError:
+        if (data := read_spare_report(files)) is not None:
+            return data
+        raise
+
+
 def read_start_failure(files: AttemptFiles) -> StartFailure | None:
     """Why the command of an ended attempt never ran: 'certain' if it never can; None when it did run. OSError as read_report."""
-    kind = (read_object(files.exit) or {}).get("start_failure")
+    try:
+        value = loads(_read_exit(files))
+    except (FileNotFoundError, ValueError):
+        return None
+    kind = value.get("start_failure") if isinstance(value, dict) else None
     return "certain" if kind == "certain" else "passing" if kind == "passing" else None
 
 

@@ -24,9 +24,11 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
-from sentinel.launcher.exit_report import StartFailure, write_report
+from sentinel.client.spare_place import SparePlace
+from sentinel.launcher.exit_report import StartFailure, encode_report, write_report
 from sentinel.launcher.keeper_loop import GRACE_S, KILL_NOW, Keeper
 from sentinel.launcher.keeper_start import NotStartable, claim, complain, start_command, write_keeper
+from sentinel.launcher.spare_records import bring_home
 from sentinel.model.attempts import ExitReport
 from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.signals import SAME_S
@@ -37,19 +39,34 @@ STARTED, HELD, NOT_STARTED, TRY_AGAIN = 0, 10, 11, 75  # what the starting proce
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-def _write_surely(files: AttemptFiles, report: ExitReport, start_failure: StartFailure | None = None) -> bool:
+def _write_surely(files: AttemptFiles, spare: SparePlace, report: ExitReport, start_failure: StartFailure | None = None) -> bool:
+    """To its place, and while that cannot be written to the second one, at once: whoever asks gets the answer there. False where
+    it is in neither."""
+    is_kept = False
     for left in range(REPORT_TRIES, 0, -1):
         try:
             write_report(files, report, start_failure)
+            bring_home(files.run_dir)
             return True
         except OSError as error:
             complain(f"{files.exit}: cannot be written ({error}); {left - 1} tries left")
+            is_kept = is_kept or _keep_aside(files, spare, report, start_failure)
             time.sleep(REPORT_RETRY_S)
-    return False
+    return is_kept
+
+
+def _keep_aside(files: AttemptFiles, spare: SparePlace, report: ExitReport, start_failure: StartFailure | None) -> bool:
+    try:
+        complain(f"the report is in {spare.write(files.exit.name, encode_report(files, report, start_failure))}")
+    except OSError as error:
+        complain(f"no second place takes the report either: {error}")
+        return False
+    return True
 
 
 def _keep(files: AttemptFiles, grace_s: float, say: Callable[[int], None]) -> int:
     """Claim the attempt, start it, stay with it. `say` tells the process that started us how that went."""
+    spare = SparePlace(files.run_dir, files.attempt)  # named now: later the run directory may not be readable
     try:
         lock = claim(files)
         if lock is None:
@@ -64,7 +81,7 @@ def _keep(files: AttemptFiles, grace_s: float, say: Callable[[int], None]) -> in
         return TRY_AGAIN
     command = start_command(files)
     if isinstance(command, NotStartable):
-        is_written = _write_surely(files, ExitReport(None, (), None, command.reason), command.kind)
+        is_written = _write_surely(files, spare, ExitReport(None, (), None, command.reason), command.kind)
         say(NOT_STARTED)
         return NOT_STARTED if is_written else TRY_AGAIN
     with contextlib.suppress(OSError):  # keeper.json without the command's pid is complete enough
@@ -72,7 +89,7 @@ def _keep(files: AttemptFiles, grace_s: float, say: Callable[[int], None]) -> in
     say(STARTED)
     report = Keeper(files, command.process.pid, grace_s, wake, stop_signals).run()
     command.process.returncode = report.command_status  # it was waited for here, not through its object
-    return 0 if _write_surely(files, report) else 1
+    return 0 if _write_surely(files, spare, report) else 1
 
 
 def _become_keeper(stop_signals: list[int]) -> int:

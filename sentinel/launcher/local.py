@@ -20,7 +20,15 @@ from sentinel.client.closed_files import closed, open_closed
 from sentinel.client.regular_file import read_regular
 from sentinel.errors import GiveUp, RetryLater
 from sentinel.launcher.attempt_view import KeeperRecord, find_orphans, find_ranks, read_keeper, read_view
-from sentinel.launcher.exit_report import Evidence, build_report, read_records, read_start_failure, read_table, write_report
+from sentinel.launcher.exit_report import (
+    Evidence,
+    build_report,
+    read_records,
+    read_report,
+    read_start_failure,
+    read_table,
+    write_report,
+)
 from sentinel.launcher.keeper_loop import KILL_NOW
 from sentinel.launcher.keeper_start import claim
 from sentinel.launcher.process_tree import (
@@ -32,6 +40,7 @@ from sentinel.launcher.process_tree import (
     send_signal,
     wait_gone,
 )
+from sentinel.launcher.spare_records import bring_home
 from sentinel.launcher.spec_file import write_spec
 from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Exited, ExitReport, NotStarted, Orphaned, Unseen
 from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles, rank_files
@@ -65,6 +74,7 @@ class LocalLauncher:
         A command that could not be started for a passing reason has used up its number: `Exited`, with the reason.
         """
         files = self._files(spec.attempt)
+        bring_home(self._run_dir)
         view = read_view(files)
         if isinstance(view, NotStarted):
             try:
@@ -107,6 +117,7 @@ class LocalLauncher:
         so that a keeper on its way finds it ended. Raises RetryLater also when the attempt cannot be seen, or runs elsewhere.
         """
         files = self._files(attempt)
+        bring_home(self._run_dir)
         view = read_view(files)
         try:
             if isinstance(view, NotStarted):
@@ -183,7 +194,7 @@ class LocalLauncher:
         evidence = Evidence(
             ranks=set(rank_files(files.heartbeats)), records=read_records(files), table=read_table(files), was_killed=True
         )
-        if not files.exit.exists():
+        if read_report(files) is None:
             write_report(files, build_report(evidence, reason))
         return read_view(files)
 

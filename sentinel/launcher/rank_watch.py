@@ -13,11 +13,13 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from sentinel.client.strict_json import as_float
 from sentinel.launcher.exit_report import ORDERLY_EXITS, describe_exit, read_code, read_object, read_pid
 from sentinel.launcher.process_tree import read_environment, read_process
+from sentinel.launcher.spare_records import read_spare_records
 from sentinel.run_files.attempt_files import AttemptFiles, is_this_host, rank_files
 
 NOTICE_S = 2.0  # how late a death may be noticed (two cores at load 6: 0.1 s was seen)
@@ -55,10 +57,18 @@ class RankWatch:
                 self.ranks.add(rank)
                 self._read_beat(rank, beats[rank].path)
             for rank in sorted(set(exits) - set(self.records)):
-                self._read_record(rank, exits[rank].path)
+                self._take_record(rank, read_object(exits[rank].path))
+        except OSError:  # a shared filesystem may answer next time; deaths of children are still seen without it
+            self._read_spare_records()
+            return
+        self._read_spare_records()
+        with suppress(OSError):
             self._judge_missing()
-        except OSError:
-            return  # a shared filesystem may answer next time; deaths of children are still seen without it
+
+    def _read_spare_records(self) -> None:
+        for rank, record in read_spare_records(self._files).items():
+            if rank not in self.records:
+                self._take_record(rank, record)
 
     def _read_beat(self, rank: int, path: str) -> None:
         beat = read_object(path)
@@ -97,8 +107,7 @@ class RankWatch:
                 self._note_failed(rank, time.time())
             self._missing.clear()
 
-    def _read_record(self, rank: int, path: str) -> None:
-        record = read_object(path)
+    def _take_record(self, rank: int, record: Mapping[str, Any] | None) -> None:
         if record is None:
             return
         self.records[rank] = record

@@ -43,10 +43,8 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return Line(f"attempt {fact.attempt}: {proof.words}: {fact.reason}", "plain" if proof.is_proven else "warn")
         case f.FindingRecorded() | f.IncidentOpened() | f.RungTaken() | f.RungJudged() | f.IncidentMoved():
             return _of_incident(fact, state)
-        case f.NumbersMissing():
-            return Line(missing_words(fact), "warn")
-        case f.NodeExcluded():
-            return Line(f"node {fact.node} is left out from now on: {fact.reason}", "warn")
+        case f.NumbersMissing() | f.NodeExcluded():
+            return _of_what_is_missing(fact)
         case f.SettingLapsed():
             return Line(f"setting lapses: {fact.reason}")
         case f.LapseJudged():
@@ -108,6 +106,12 @@ def action_words(action: a.Action) -> str:
             return page_words(action)
         case _:
             return action.words
+
+
+def _of_what_is_missing(fact: f.NumbersMissing | f.NodeExcluded) -> Line:
+    if isinstance(fact, f.NumbersMissing):
+        return Line(missing_words(fact), "warn")
+    return Line(f"node {fact.node} is left out from now on: {fact.reason}", "warn")
 
 
 def missing_words(fact: f.NumbersMissing) -> str:

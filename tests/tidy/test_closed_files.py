@@ -9,6 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2] / "sentinel"
 ELSEWHERE = {
     "client/closed_files.py": "the one place",
+    "client/spare_place.py": "folders of its own, 0700, in places that are everybody's",
     "journal/run_folder.py": "the run directory itself",
     "cli/drill_real.py": "a folder for the drill's run, above it",
     "integrations/linking.py": "a trainer's own folder of checkpoints",

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from sentinel.channels.terminal import Terminal
+from sentinel.client import spare_place
+from sentinel.client.spare_place import SparePlace
 from sentinel.launcher import keeper
 from sentinel.model.attempts import ExitReport
 from sentinel.run_files.attempt_files import AttemptFiles
@@ -24,6 +26,8 @@ class AlwaysFull(io.StringIO):
 
 
 def test_a_keeper_whose_log_is_full_too_still_writes_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
+    monkeypatch.setattr(spare_place, "PLACES", ())
     files, write, left = AttemptFiles.of(tmp_path, 1), keeper.write_report, [FULL, FULL]
     files.make_folders()
 
@@ -35,7 +39,7 @@ def test_a_keeper_whose_log_is_full_too_still_writes_its_report(tmp_path: Path, 
     monkeypatch.setattr(keeper, "write_report", write_later)
     monkeypatch.setattr(keeper, "REPORT_RETRY_S", 0.0)
     monkeypatch.setattr("sys.stderr", AlwaysFull())
-    assert keeper._write_surely(files, ExitReport(0, (), None, "ended"))
+    assert keeper._write_surely(files, SparePlace(tmp_path, 1), ExitReport(0, (), None, "ended"))
     assert files.exit.exists()
 
 

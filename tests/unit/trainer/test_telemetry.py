@@ -1,9 +1,11 @@
 """The stream of a run: its lines, their order, what the host derives, what survives a resume, and that nobody waits."""
 
+import contextlib
 import errno
 import json
 import math
 import os
+import subprocess
 import threading
 
 import pytest
@@ -30,17 +32,25 @@ def start(world, tmp_path, monkeypatch):
     monkeypatch.setattr(train_module, "join_world", lambda replicas: world)
     monkeypatch.setattr("trainer.control.signal.signal", lambda *_: None)
 
-    def start(*settings, resume=False, session=None, faults=()):
+    def start(*settings, resume=False, session=None, faults=(), torn=0):
         sizes = "data.batch_size=2", "data.seq_len=16", "evaluation.batches=1", "schedule.steps=12", "checkpoint.every=8"
         words = ["--preset", "micro", "--set", *sizes, *settings, "--out-dir", str(tmp_path), *(["--resume"] if resume else [])]
         train_module.train(parse_arguments([*words, *(word for fault in faults for word in ("--fault", fault))]), session)
-        return lines(tmp_path / "metrics.jsonl" if session is None else session.metrics_path)
+        return lines(tmp_path / "metrics.jsonl" if session is None else session.metrics_path, torn)
 
     return start
 
 
-def lines(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
+def lines(path, torn=0):
+    """`torn`: so many of them may be broken off in the middle, and are left out."""
+    found, broken = [], []
+    for text in path.read_text().splitlines():
+        try:
+            found.append(json.loads(text))
+        except ValueError:
+            broken.append(text)
+    assert len(broken) <= torn, broken
+    return found
 
 
 def of_kind(found, kind):
@@ -126,6 +136,51 @@ def test_a_disk_that_is_full_for_a_while_costs_lines_and_ends_no_run(start, tmp_
     (lost,) = [line for line in of_kind(found, "event") if line["event"] == "lines_lost"]
     assert (lost["steps"], lost["first_step"], lost["last_step"], lost["errno"]) == (3, 4, 6, "ENOSPC")
     assert found[-1]["reason"] == "finished"
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A filesystem of its own, of 32 MiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=32m", "none", str(place)]
+    mounted = subprocess.run(words, capture_output=True, text=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip(f"only root can mount a tmpfs: {mounted.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def fill(disk):
+    """Until not one byte more fits."""
+    with open(disk / "ballast", "ab", buffering=0) as file:
+        for size in (1 << 20, 4096, 1):
+            with contextlib.suppress(OSError):
+                while file.write(b"x" * size):
+                    pass
+
+
+def test_a_run_directory_on_a_disk_that_is_really_full_for_some_steps(start, small_disk, monkeypatch):
+    session, really, done = Session(small_disk / "run", Spec(attempt=1)), train_module._train_one, [0]
+
+    def train_one(*arguments):
+        done[0] += 1
+        if done[0] == 4:
+            fill(small_disk)
+        if done[0] == 9:
+            (small_disk / "ballast").unlink()
+        really(*arguments)
+
+    monkeypatch.setattr(train_module, "_train_one", train_one)
+    found = start("checkpoint.every=100", session=session, torn=1)
+    steps = [line["step"] for line in of_kind(found, "step")]
+    (lost,) = [line for line in of_kind(found, "event") if line["event"] == "lines_lost"]
+    assert lost["errno"] == "ENOSPC"
+    assert steps == [*range(1, lost["first_step"]), *range(lost["last_step"] + 1, 13)], "all are there or are told as lost"
+    assert 4 <= lost["first_step"] <= lost["last_step"] == 8
+    assert lost["steps"] == lost["last_step"] - lost["first_step"] + 1
+    assert (found[0]["kind"], found[-1]["reason"]) == ("start", "finished")
+    assert json.loads(session.heartbeat_path.read_text())["step"] == 12
 
 
 def test_a_log_on_a_full_disk_ends_no_run_and_a_reader_that_left_does(tmp_path, monkeypatch):
