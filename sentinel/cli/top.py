@@ -170,6 +170,8 @@ def warnings_of(snapshot: RunSnapshot) -> tuple[str, ...]:
     if snapshot.supervisor == "gone" and not snapshot.state.ended:
         alive = {True: "; training goes on unwatched", False: "; none of its processes lives", None: ""}[snapshot.attempt_alive]
         found.append(f"NOBODY SUPERVISES THIS RUN{alive}: sentinel run --run-dir {snapshot.run_dir} goes on with it")
+    if snapshot.supervisor == "stuck" and not snapshot.state.ended:
+        found.append("THE SUPERVISOR STANDS STILL: nothing is watched or repaired; sentinel doctor says what holds it up")
     if snapshot.supervisor == "unknown" and not snapshot.state.ended:
         found.append("whether anybody supervises this run cannot be seen from here: the clocks differ")
     return tuple(found)

@@ -16,20 +16,36 @@ from sentinel.client.run_layout import LEASE_NAME
 from sentinel.clock import SystemClock, boot_s
 from sentinel.journal.identity import is_alive, is_of_this_boot
 from sentinel.journal.lease import STALE_AFTER_S, LeaseRecord
+from sentinel.launcher.process_tree import read_kernel_place, read_process
 
-Supervisor = Literal["alive", "gone", "unknown"]
+STUCK_AFTER_S = 25.0  # two renewals were left out, and half of the third one's time
+STOPPED = ("T", "t")  # by a signal, by a debugger (proc(5))
+
+Supervisor = Literal["alive", "stuck", "gone", "unknown"]
 
 
 def judge_holder(run_dir: Path, record: LeaseRecord | None) -> Supervisor:
-    """`record`: what stands in lease.json, None where nobody ever supervised. "unknown": nothing that is seen from here tells."""
+    """`record`: what stands in lease.json, None where nobody ever supervised. "stuck": its process lives, and its loop does not
+    turn. "unknown": nothing that is seen from here tells."""
     if record is None or record.released:
         return "gone"
     lives = is_alive(record.holder)
     if lives is not None:
-        return "alive" if lives else "gone"
+        return ("stuck" if why_stuck(record) else "alive") if lives else "gone"
     if is_of_this_boot(record.holder) and record.renewed_boot_s is not None:
         return "alive" if boot_s() - record.renewed_boot_s < STALE_AFTER_S else "gone"
     return _judge_age(run_dir)
+
+
+def why_stuck(record: LeaseRecord) -> str:
+    """What holds up the living supervisor of this lease, which is of this machine; empty where its loop turns."""
+    process = read_process(record.holder.pid)
+    if process is not None and process.state in STOPPED:
+        return f"its process {process.pid} was stopped by a signal; it goes on with: kill -CONT {process.pid}"
+    if record.renewed_boot_s is None or (still_s := boot_s() - record.renewed_boot_s) < STUCK_AFTER_S:
+        return ""
+    where = f" (it waits in the kernel: {place})" if (place := read_kernel_place(record.holder.pid)) else ""
+    return f"its loop has stood still for {still_s:.0f} s{where}; most likely the filesystem of the run directory does not answer"
 
 
 def _judge_age(run_dir: Path) -> Supervisor:

@@ -61,6 +61,17 @@ def read_process(pid: int) -> Process | None:
     return Process(pid, int(fields[1]), state, int(fields[19]) / _TICKS_PER_S, ended)
 
 
+def read_kernel_place(pid: int, thread: int | None = None) -> str:
+    """The function of the kernel in which a process (or one thread of it) waits; empty where it runs, or where that is hidden. It
+    tells which filesystem does not answer: a name that begins with `rpc` or `nfs` is NFS."""
+    try:
+        with open(f"/proc/{pid}/task/{thread or pid}/wchan", encoding="ascii") as file:
+            place = file.read().strip()
+    except (OSError, ValueError):
+        return ""
+    return place if place.isidentifier() else ""
+
+
 def read_processes() -> dict[int, Process]:
     """Every process of this machine (of this pid namespace) that could be read, by pid."""
     read = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())

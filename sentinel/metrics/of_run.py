@@ -50,7 +50,7 @@ def _standing(snapshot: RunSnapshot) -> Iterator[Row]:
     if snapshot.heartbeat_s is not None:
         yield "sentinel_heartbeat_timestamp_seconds", (), snapshot.heartbeat_s
     if snapshot.supervisor != "unknown":
-        yield "sentinel_supervisor_alive", (), float(snapshot.supervisor == "alive")
+        yield "sentinel_supervisor_alive", (), float(snapshot.supervisor in ("alive", "stuck"))
     yield "sentinel_supervisors_total", (), float(tally.takeovers)
     if snapshot.attempt_alive is not None:
         yield "sentinel_attempt_alive", (), float(snapshot.attempt_alive)

@@ -105,7 +105,8 @@ def refuse_empty(fold: JournalFold) -> None:
 
 
 def read_supervisor(run_dir: Path) -> Supervisor:
-    """Whether a supervisor holds the run: that very process on this machine, a lease kept fresh on another."""
+    """Whether a supervisor holds the run: that very process on this machine, a lease kept fresh on another; and whether its loop
+    turns."""
     return judge_holder(run_dir, read_lease(run_dir))
 
 

@@ -147,6 +147,8 @@ def _advice(status: Mapping[str, Any]) -> str:
     """What nobody's watching means for a run that has not ended."""
     if status["supervisor"] == "unknown":
         return ": whether one watches the run cannot be seen from here (its clock differs); look from its machine"
+    if status["supervisor"] == "stuck":
+        return ": it holds the run, and its loop stands still; nothing is watched or repaired, and `sentinel doctor` says why"
     if status["supervisor"] == "alive" or status["state"] in ("finished", "failed", "stopped", UNOBSERVED):
         return ""
     if status["state"] == "suspended":

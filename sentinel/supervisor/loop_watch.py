@@ -11,13 +11,14 @@ a whole, and that is no news to anybody (`daemon.WasAway`).
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-from sentinel.client.regular_file import read_regular
+from sentinel.launcher.process_tree import read_kernel_place
 from sentinel.policy.schema_paging import Paging
 from sentinel.supervisor.own_pages import OwnPage, Say, Stage, send_own_page
 
@@ -92,15 +93,12 @@ def page_about_loop(run_dir: Path, run: str, paging: Paging, wall_s: Callable[[]
 
 
 def _place(thread: threading.Thread) -> str:
-    """Where it stands: the innermost function of ours, and the wait in the kernel, which tells the filesystem (`rpc_…`: NFS)."""
+    """Where it stands: the innermost function of ours, and the wait in the kernel."""
     frame = sys._current_frames().get(thread.ident or 0)
     while frame is not None and PACKAGE not in Path(frame.f_code.co_filename).parents:
         frame = frame.f_back
     if frame is None:
         return ""
     name = Path(frame.f_code.co_filename).relative_to(PACKAGE)
-    try:
-        kernel = read_regular(f"/proc/self/task/{thread.native_id}/wchan").decode()
-    except (OSError, ValueError):
-        kernel = ""
-    return f" in {frame.f_code.co_name} ({name}:{frame.f_lineno}{f', kernel: {kernel}' if kernel.isidentifier() else ''})"
+    kernel = read_kernel_place(os.getpid(), thread.native_id)
+    return f" in {frame.f_code.co_name} ({name}:{frame.f_lineno}{f', kernel: {kernel}' if kernel else ''})"

@@ -11,11 +11,12 @@ and what it says in the end is delivered late.
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Callable, Sequence
 
-from sentinel.client.regular_file import read_regular
+from sentinel.launcher.process_tree import read_kernel_place
 from sentinel.model.readings import Reading
 from sentinel.telemetry.source import SourceHealth
 
@@ -99,10 +100,7 @@ class TimedReads:
         return None
 
     def _place(self) -> str:
-        """Where in the kernel the thread waits, which tells a person which filesystem it is: `rpc…` is NFS."""
+        """Where in the kernel the thread waits."""
         assert self._thread is not None, "what is late was asked of a thread"
-        try:
-            where = read_regular(f"/proc/self/task/{self._thread.native_id}/wchan").decode()
-        except (OSError, ValueError):
-            return ""
-        return f"; it waits in the kernel ({where})" if where.isidentifier() and "futex" not in where else ""
+        where = read_kernel_place(os.getpid(), self._thread.native_id)
+        return f"; it waits in the kernel ({where})" if where and "futex" not in where else ""

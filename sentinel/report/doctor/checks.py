@@ -14,6 +14,8 @@ from typing import Literal
 
 from sentinel.client.run_layout import attempt_folder, stream_path
 from sentinel.errors import PolicyError, UsageError
+from sentinel.journal.holder import why_stuck
+from sentinel.journal.lease import read_lease
 from sentinel.journal.run_file import RunFile, read_run_file
 from sentinel.journal.salvage import verify_journal
 from sentinel.model.state import Attempt, RunState
@@ -82,6 +84,11 @@ def _supervised(one: Patient) -> Iterator[Check]:
         yield Check("supervisor", "fine", f"the run has ended: {one.state.ended}")
     elif (supervisor := read_supervisor(one.run_dir)) == "alive":
         yield Check("supervisor", "fine", "a supervisor watches the run")
+    elif supervisor == "stuck":
+        record = read_lease(one.run_dir)
+        why = (why_stuck(record) if record is not None else "") or "it has gone on this moment"
+        remedy = f"see from its machine whether the directory answers: ls {one.run_dir}"
+        yield Check("supervisor", "missing", f"the supervisor stands still: {why}", remedy)
     elif supervisor == "unknown":
         where = "look from its machine, which lease.json names, and compare the clocks of both"
         yield Check("supervisor", "unknown", "whether a supervisor watches the run cannot be seen from here", where)

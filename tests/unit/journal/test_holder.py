@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -91,3 +92,22 @@ def test_what_was_let_go_and_what_nobody_held_is_gone(tmp_path: Path, who: Proce
 
 def test_a_lease_that_cannot_be_looked_at_proves_nothing(tmp_path: Path, who: ProcessIdentity) -> None:
     assert judge_holder(tmp_path / "none", LeaseRecord(1, dataclasses.replace(who, **ELSEWHERE), 0)) == "unknown"
+
+
+def test_a_living_supervisor_whose_lease_grows_old_is_stuck(tmp_path: Path, who: ProcessIdentity) -> None:
+    """Its process is there; what it does not do is turn."""
+    assert judged(tmp_path, who, renewed_boot_s=boot_s() - 20.0) == "alive"
+    assert judged(tmp_path, who, renewed_boot_s=boot_s() - 26.0) == "stuck"
+    assert judged(tmp_path, who, renewed_boot_s=boot_s() - 26.0, released=True) == "gone"
+    why = holder.why_stuck(LeaseRecord(1, who, 0, renewed_boot_s=boot_s() - 3600.0))
+    assert why.startswith("its loop has stood still for 3600 s")
+
+
+def test_a_supervisor_that_a_signal_stopped_is_stuck_and_the_remedy_is_named(tmp_path: Path, who: ProcessIdentity) -> None:
+    os.kill(who.pid, signal.SIGSTOP)
+    os.waitpid(who.pid, os.WUNTRACED)
+    assert judged(tmp_path, who, renewed_boot_s=boot_s()) == "stuck"
+    assert f"kill -CONT {who.pid}" in holder.why_stuck(LeaseRecord(1, who, 0, renewed_boot_s=boot_s()))
+    os.kill(who.pid, signal.SIGCONT)
+    os.waitpid(who.pid, os.WCONTINUED)
+    assert judged(tmp_path, who, renewed_boot_s=boot_s()) == "alive"

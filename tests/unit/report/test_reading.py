@@ -14,6 +14,7 @@ from sentinel.client.run_layout import JOURNAL_NAME
 from sentinel.client.strict_json import dumps, loads
 from sentinel.clock import SystemClock
 from sentinel.errors import JournalError, UsageError
+from sentinel.journal import holder
 from sentinel.journal.lease import Lease, RunLock
 from sentinel.journal.store import Journal
 from sentinel.report.doctor.checks import examine
@@ -181,3 +182,14 @@ def test_a_damaged_journal_names_the_file(tmp_path: Path) -> None:
     (run_dir / JOURNAL_NAME).write_bytes(b"no database at all" * 1000)
     with pytest.raises(JournalError, match=r"sentinel\.db"):
         read_status(run_dir)
+
+
+def test_a_supervisor_that_stands_still_is_said_to_by_status_and_doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_dir = write_run(tmp_path / "run", until=61, released=False)
+    since_s = holder.boot_s()
+    monkeypatch.setattr(holder, "boot_s", lambda: since_s + 60.0)
+    status = read_status(run_dir)
+    assert status["supervisor"] == "stuck"
+    assert "stuck: it holds the run, and its loop stands still" in status_text(status)
+    (watched,) = [check for check in examine(run_dir) if check.topic == "supervisor"]
+    assert (watched.standing, "has stood still for 60 s" in watched.what) == ("missing", True)
