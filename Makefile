@@ -51,6 +51,13 @@ drills: $(STAMP) ## every shipped drill with its faults drawn from three hundred
 drills-real: $(STAMP) ## every shipped drill and three more done to the real trainer, two ranks on the CPU (about 10 minutes)
 	$(BIN)/python -m pytest -m 'slow and drill' -s tests/integration
 
+chaos: $(STAMP)  ## fifty kinds of real faults done to the real trainer, each end compared bit for bit with an unhurt run's (about 30 minutes; KINDS="kill-rank hang" SEED=7 for some)
+	$(BIN)/python -m tests.chaos $(KINDS) $(if $(SEED),--seed $(SEED)) --table docs/chaos-table.md
+
+MINUTES ?= 20
+soak: $(STAMP)   ## one run that is struck once a minute (MINUTES=20 SEED=7): what it survived, pages, goodput, lost steps, the supervisor's memory
+	$(BIN)/python -m tests.chaos soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --shrink
+
 trainers-test: $(STAMP) ## unchanged trainers under their profiles, with the real libraries, which it installs (about 5 minutes)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[libraries]'
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests/trainers

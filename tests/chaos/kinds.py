@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-import psutil
-
 from sentinel.client.run_layout import INBOX, JOURNAL_NAME, LEASE_NAME
 from sentinel.model.actions import StartAttempt
 from sentinel.model.facts import ActionDecided
@@ -34,8 +32,8 @@ Strike = Callable[[ChaosRun, Random], None]
 
 @dataclass(frozen=True)
 class Kind:
-    """`does`: for the table. `strike`: does it to the run that has reached the drawn step. `faults`: of the trainer, instead, in its
-    own grammar (trainer/faults.py) with {step} for the drawn one. `small_disk`: the run lies on a filesystem of its own.
+    """`does`: for the table. `strike`: does it to the run that has reached the drawn step. `faults`: of the trainer, instead, in
+    its own grammar (trainer/faults.py) with {step} for the drawn one. `small_disk`: the run lies on a filesystem of its own.
     `pages`: a person has to be called. `differs`: why the end may differ although no data and no setting was changed.
     """
 
@@ -66,6 +64,11 @@ def rank(number: int) -> Callable[[ChaosRun], int]:
 
 def kill_a_rank(run: ChaosRun, rng: Random) -> None:
     os.kill(run.rank(rng.randrange(RANKS)), signal.SIGKILL)
+
+
+def kill_one(run: ChaosRun, rng: Random) -> None:
+    run.struck()
+    kill_a_rank(run, rng)
 
 
 def kill_everything_of_the_attempt(run: ChaosRun, rng: Random) -> None:
@@ -110,7 +113,7 @@ def read_only_disk(seconds: float) -> Strike:
     def strike(run: ChaosRun, rng: Random) -> None:
         run.struck()
         place = str(run.run_dir.parent)
-        # A mount that somebody writes to is busy; the superblock is made read-only under them, as a kernel does after an I/O error.
+        # A mount that somebody writes to is busy: it is made read-only under them, as a kernel does after an I/O error.
         done = subprocess.run(["mount", "-o", "remount,ro,force", place], capture_output=True, text=True)
         time.sleep(seconds)
         subprocess.run(["mount", "-o", "remount,rw", place], capture_output=True, check=True)
@@ -302,7 +305,8 @@ def no_files_left(run: ChaosRun, rng: Random) -> None:
 
 
 def lose_log_of_journal(run: ChaosRun, rng: Random) -> None:
-    """The write-ahead log is gone under a living supervisor, which is killed then. The next one refuses, and a person salvages."""
+    """The write-ahead log is gone under a living supervisor, which is killed then. The next one refuses, and a person
+    salvages."""
     run.struck()
     run.kill_supervisor()
     facts = len(run.facts())
@@ -321,7 +325,7 @@ def lose_log_of_journal(run: ChaosRun, rng: Random) -> None:
 
 
 KINDS: Sequence[Kind] = (
-    Kind("kill-rank", "process", "SIGKILL to a rank", lambda run, rng: (run.struck(), kill_a_rank(run, rng))[1]),
+    Kind("kill-rank", "process", "SIGKILL to a rank", kill_one),
     Kind("kill-both", "process", "SIGKILL to both ranks at once", signalled(signal.SIGKILL, rank(0), rank(1))),
     Kind("kill-torchrun", "process", "SIGKILL to torchrun", signalled(signal.SIGKILL, ChaosRun.launcher)),
     Kind("kill-keeper", "process", "SIGKILL to the keeper, the ranks live on", signalled(signal.SIGKILL, ChaosRun.keeper)),
@@ -349,7 +353,7 @@ KINDS: Sequence[Kind] = (
          faults=("bad_data@sample={sample}-{sample_end}:share=0.3",),
          differs="damaged samples that were trained on and not skipped are part of the run"),
     Kind("disk-full", "storage", "the disk is full for 8 s, across a save", disk_full(8.0), small_disk=True),
-    Kind("disk-full-and-kill", "storage", "the disk is full and a rank is killed", disk_full(8.0, then_kill=True), small_disk=True),
+    Kind("disk-full-and-kill", "storage", "the disk is full, a rank is killed", disk_full(8.0, then_kill=True), small_disk=True),
     Kind("disk-nearly-full", "storage", "600 KB are left for 8 s: no save fits", disk_full(8.0, 600_000), small_disk=True),
     Kind("read-only", "storage", "the disk is read-only for 6 s", read_only_disk(6.0), small_disk=True),
     Kind("bit-rot", "storage", "a bit of the newest checkpoint flips, a rank is killed", damaged(rot)),
@@ -377,7 +381,7 @@ KINDS: Sequence[Kind] = (
     Kind("no-files", "sentinel", "the supervisor may open no file for 5 s, a rank is killed", no_files_left),
     Kind("lost-lease", "sentinel", "lease.json is deleted", lose(LEASE_NAME)),
     Kind("garbled-lease", "sentinel", "lease.json becomes noise", garble(LEASE_NAME)),
-    Kind("lost-journal", "sentinel", "the journal is emptied under a killed supervisor; a person salvages it", lose_log_of_journal,
+    Kind("lost-journal", "sentinel", "the journal is emptied, the supervisor killed; a person salvages", lose_log_of_journal,
          pages=True),
 )  # fmt: skip
 
@@ -400,7 +404,3 @@ def drawn_faults(kind: Kind, step: int) -> tuple[str, ...]:
 def draw_step(rng: Random) -> int:
     """Where a fault strikes: not on a checkpoint's own step, so that there is something to lose."""
     return rng.choice([step for step in range(FIRST_STEP, LAST_STEP) if step % EVERY])
-
-
-def is_alive(pid: int) -> bool:
-    return psutil.pid_exists(pid)

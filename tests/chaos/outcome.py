@@ -1,4 +1,5 @@
-"""How a struck run ended, judged from its files: whether it is whole, and whether it ends bit for bit as the run that was never hurt.
+"""How a struck run ended, judged from its files: whether it is whole, and whether it ends bit for bit as the run that was never
+hurt.
 
 Bitwise equality is not a property that a kind declares. It is asked of every run whose journal shows no changed setting and no
 skipped sample; only what the fault itself does to the numbers may excuse it, with the reason in the table.
@@ -53,6 +54,13 @@ class Outcome:
     seconds: float
     pages: int
     wrong: tuple[str, ...]
+
+    @property
+    def line(self) -> str:
+        verdict = "WRONG: " + "; ".join(self.wrong) if self.wrong else "survived"
+        ground = "never" if self.new_ground_s is None else f"{self.new_ground_s:.1f} s"
+        what = f"{self.kind} at step {self.step}: {verdict}; {self.happened}; bitwise {self.bitwise}"
+        return f"{what}; new ground after {ground}; {self.seconds:.0f} s"
 
 
 def judge(run: ChaosRun, kind: Kind, drawn: tuple[int, int], unhurt: Ending, seconds: float) -> Outcome:
@@ -138,8 +146,9 @@ def table(outcomes: list[Outcome], kinds: dict[str, Kind]) -> str:
     ]
     for one in outcomes:
         ground = "" if one.new_ground_s is None else f"{one.new_ground_s:.1f}"
-        what = f"{one.happened}{f', {one.pages} page(s)' if one.pages else ''}{'; WRONG: ' + '; '.join(one.wrong) if one.wrong else ''}"
-        cells = (one.kind, kinds[one.kind].does, f"{one.seed}, {one.step}", what, one.bitwise, one.lost_steps, ground, f"{one.seconds:.0f}")
+        parts = (one.happened, f"{one.pages} page(s)" if one.pages else "", *(f"WRONG: {sentence}" for sentence in one.wrong))
+        what, drawn = "; ".join(part for part in parts if part), f"{one.seed}, {one.step}"
+        cells = (one.kind, kinds[one.kind].does, drawn, what, one.bitwise, one.lost_steps, ground, f"{one.seconds:.0f}")
         rows.append("| " + " | ".join(str(cell).replace("|", "/").replace("\n", " ") for cell in cells) + " |")
     return "\n".join(rows)
 

@@ -59,10 +59,10 @@ class ChaosRun:
     def start(self, **options: Any) -> ChaosRun:
         """`sentinel run`, from the beginning or where it stands. `options`: of Popen."""
         self.starts += 1
+        words = ["run", "--run-dir", str(self.run_dir), "--policy", str(POLICY), "--listen", "off", "--", *self.command()]
         with self.log_path.open("ab") as log:
             self.sentinel = subprocess.Popen(
-                [sys.executable, "-m", "sentinel", "run", "--run-dir", str(self.run_dir), "--policy", str(POLICY), "--listen", "off",
-                 "--", *self.command()],
+                [sys.executable, "-m", "sentinel", *words],
                 cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, **options,
             )  # fmt: skip
         return self
@@ -248,7 +248,8 @@ def faults_of_trainer(*texts: str) -> list[str]:
 def small_disk(place: Path, mebibytes: int) -> Iterator[Path]:
     """A filesystem of its own, in memory. Raises Unfinished where it cannot be mounted."""
     place.mkdir(parents=True, exist_ok=True)
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(place)], capture_output=True, text=True)
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(place)]
+    made = subprocess.run(mount, capture_output=True, text=True)
     if made.returncode:
         raise Unfinished(f"{place}: no small disk could be mounted: {made.stderr.strip()}")
     try:

@@ -91,6 +91,8 @@ def test_no_test_sleeps_for_a_fixed_time() -> None:
     found = set()
     for path in sorted((ROOT / "tests").rglob("*.py")):
         where = path.relative_to(ROOT).as_posix()
+        if path.parent.name == "chaos" and not path.name.startswith("test_"):
+            continue  # no tests: what `make chaos` does takes its time, a disk that is full for so long
         for call in find_sleeps(ast.parse(path.read_text(encoding="utf-8"))):
             written = ast.unparse(call)
             found.add((where, written))

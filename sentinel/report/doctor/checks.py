@@ -8,19 +8,17 @@ import os
 import shlex
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from sentinel.client.run_layout import attempt_folder, stream_path
 from sentinel.errors import PolicyError, UsageError
 from sentinel.journal.holder import why_stuck
 from sentinel.journal.lease import read_lease
-from sentinel.journal.run_file import RunFile, read_run_file
+from sentinel.journal.run_file import read_run_file
 from sentinel.journal.salvage import verify_journal
-from sentinel.model.state import Attempt, RunState
 from sentinel.policy.available import lacking
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
+from sentinel.report.doctor.patient import Check, Patient, Standing
 from sentinel.report.masked import run_masking
 from sentinel.report.reading import is_attempt_alive, read_run, read_supervisor
 from sentinel.run_files.attempt_files import rank_files
@@ -29,40 +27,9 @@ from sentinel.trainers.mismatch import find_mismatch
 from sentinel.trainers.probe.judging import WANTED
 from sentinel.trainers.probe.recognise import candidates, printed_format, profiles_of_format
 from sentinel.trainers.probe.text import PRINTED_LINE
-from sentinel.trainers.spec import TrainerSpec, read_trainer_spec
+from sentinel.trainers.spec import read_trainer_spec
 
-Standing = Literal["fine", "note", "unknown", "missing"]
-YOUNG_S = 600.0  # a large model is loaded and compiled for minutes before its first step
 TAIL_BYTES = 2048
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing. `what`: how it stands, a sentence. `remedy`: one line; empty where it is fine. note: it is as it is meant
-    to be, and still worth knowing."""
-
-    topic: str
-    standing: Standing
-    what: str
-    remedy: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Patient:
-    """What the checks look at. `alive`: whether processes of the newest attempt live; None where that cannot be seen."""
-
-    run_dir: Path
-    run: RunFile
-    state: RunState
-    attempt: Attempt | None
-    alive: bool | None
-    now_s: float
-    spec: TrainerSpec | None
-
-    @property
-    def is_young(self) -> bool:
-        """Whether what is not there yet may still come."""
-        return self.attempt is not None and self.alive is not False and self.now_s - self.attempt.launched_s < YOUNG_S
 
 
 def examine(run_dir: Path) -> list[Check]:

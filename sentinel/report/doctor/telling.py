@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sentinel.report.doctor.checks import Check
+from sentinel.report.doctor.patient import Check
 
 EXIT_FINE, EXIT_MISSING = 0, 1
 

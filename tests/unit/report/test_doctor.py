@@ -14,8 +14,9 @@ from sentinel.journal.run_file import PolicyReference, RunFile, read_run_file
 from sentinel.model.attempts import SettingsInForce
 from sentinel.model.proof import Proof
 from sentinel.model.state import Attempt, Checkpoint, RunState
-from sentinel.report.doctor import checks
-from sentinel.report.doctor.checks import Check, Patient, examine
+from sentinel.report.doctor import checks, patient
+from sentinel.report.doctor.checks import examine
+from sentinel.report.doctor.patient import Check, Patient
 from sentinel.report.doctor.telling import doctor_document, doctor_text, exit_code
 from sentinel.trainers.loading import load_profile
 from sentinel.trainers.spec import TrainerSpec
@@ -47,7 +48,7 @@ def test_what_may_still_come_is_unknown_and_then_missing(tmp_path: Path, topic: 
 
 
 def test_rows_that_do_not_come_in_ten_minutes_are_missing(tmp_path: Path) -> None:
-    (check,) = found(a_patient(tmp_path, now_s=checks.YOUNG_S), "rows")
+    (check,) = found(a_patient(tmp_path, now_s=patient.YOUNG_S), "rows")
     assert check.standing == "missing"
     assert "nothing that was printed reads as megatron" in check.what
 
