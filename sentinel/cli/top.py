@@ -15,6 +15,7 @@ from pathlib import Path
 from sentinel.cli.hardware import wait_for_gpus
 from sentinel.clock import Clock, SystemClock
 from sentinel.curves.blocks import Point
+from sentinel.model.facts import RunEnded
 from sentinel.report.drawn import DrawnAttempt
 from sentinel.report.following import FollowedRun, RunSnapshot
 from sentinel.run_files.heartbeats import RANKS_MAX, RANKS_READ_MAX, RankBeats
@@ -23,7 +24,7 @@ from sentinel.telemetry.nvml import DRIVER_SIGNS, HELPER, NO_DRIVER, NvmlSource
 from sentinel.terminal.live import FRAMES_PER_S, LINES_KEPT, POINTS_KEPT, step_time
 from sentinel.terminal.picture import METRICS, Picture
 from sentinel.terminal.screen import Screen, open_console, print_plain, shows_blocks
-from sentinel.terminal.words import Line, clock_words, describe
+from sentinel.terminal.words import Line, clock_words, describe, utc_words
 
 REFRESH_S = 1.0  # a refresh opens the journal and asks for the attempt's processes; curves are read on at every frame
 GPU_ROUND_MS = "200"  # of the helper: every tenth round it tells what it sees
@@ -31,12 +32,14 @@ BACKLOG_PIECES_MAX = 200_000  # of streams, drawn before the first picture of --
 
 
 class Watched:
-    """A run and its machine, looked at again and again."""
+    """A run and its machine, looked at again and again. `with_utc`: events have the time of day with them, for which a terminal
+    of 80 characters has no room."""
 
-    def __init__(self, run_dir: Path, clock: Clock, blocks: bool) -> None:
+    def __init__(self, run_dir: Path, clock: Clock, blocks: bool, with_utc: bool = False) -> None:
         self._run = FollowedRun(run_dir, newest_steps=POINTS_KEPT)
         self._clock = clock
         self._blocks = blocks
+        self._with_utc = with_utc
         self._beats = RankBeats(run_dir)
         self._nvml = NvmlSource(run_dir, argv=(*HELPER, GPU_ROUND_MS), signs=DRIVER_SIGNS)
         self._snapshot = self._run.refresh()
@@ -46,6 +49,7 @@ class Watched:
         self._times: deque[tuple[int, float]] = deque(maxlen=50)
         self._timed = -1  # the attempt they are of: another one's clock may have begun anew
         self._changes = -1
+        self._over_s: float | None = None  # when the run ended
 
     def catch_up(self) -> None:
         """Draw every curve to its end, read every rank, and wait for the first word of the GPUs."""
@@ -80,12 +84,15 @@ class Watched:
         for entry in self._run.entries(self._seq):
             line = describe(entry.fact, entry.at_s, state)
             if line is not None:
-                self._lines.append((clock_words(entry.at_s - state.created_s), line))
+                when = f"{clock_words(entry.at_s - state.created_s):>7}"
+                self._lines.append((f"{when}  {utc_words(entry.at_s)}" if self._with_utc else when, line))
+            if isinstance(entry.fact, RunEnded):
+                self._over_s = entry.at_s
         self._seq = snapshot.seq
         attempt = state.attempt
         return Picture(
             state=state,
-            now_s=snapshot.now_s if not state.ended else _ended_s(snapshot),
+            now_s=snapshot.now_s if not state.ended else self._ended_s(snapshot),
             total=snapshot.total_steps,
             points=points_of(self._run.attempts),
             lines=tuple(self._lines),
@@ -97,6 +104,13 @@ class Watched:
             warnings=warnings_of(snapshot),
             stall=stall_of(state, snapshot.now_s, snapshot.senses),
         )
+
+    def _ended_s(self, snapshot: RunSnapshot) -> float:
+        """Time stands still when a run has ended, whoever looks and whenever."""
+        last = snapshot.state.attempt
+        if last is not None and last.ended_s is not None:
+            return last.ended_s
+        return self._over_s if self._over_s is not None else snapshot.now_s
 
     def _step_time(self) -> float | None:
         attempt = self._snapshot.state.attempt
@@ -117,8 +131,9 @@ def show_top(run_dir: Path, once: bool) -> None:
     Raises UsageError for what is not the directory of a run.
     """
     console, clock = open_console(), SystemClock()
-    with closing(Watched(run_dir, clock, console is None or shows_blocks(console))) as watched:
-        if once or console is None:
+    as_lines = once or console is None
+    with closing(Watched(run_dir, clock, console is None or shows_blocks(console), as_lines)) as watched:
+        if as_lines or console is None:
             watched.catch_up()
             picture = watched.refresh()
             assert picture is not None, "the first refresh always finds something"
@@ -175,9 +190,3 @@ def warnings_of(snapshot: RunSnapshot) -> tuple[str, ...]:
     if snapshot.supervisor == "unknown" and not snapshot.state.ended:
         found.append("whether anybody supervises this run cannot be seen from here: the clocks differ")
     return tuple(found)
-
-
-def _ended_s(snapshot: RunSnapshot) -> float:
-    """Time stands still when a run has ended."""
-    last = snapshot.state.attempt
-    return last.ended_s if last is not None and last.ended_s is not None else snapshot.now_s

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from sentinel.model.state import RunState
 from sentinel.report.journal_fold import JournalFold
 from sentinel.report.reading import find_incident
 from sentinel.terminal.clean import clean
-from sentinel.terminal.words import clock_words, describe
+from sentinel.terminal.words import clock_words, describe, utc_words
 
 
 def read_events(
@@ -89,11 +88,3 @@ def event_document(entry: Entry, state: RunState) -> dict[str, Any]:
         "text": line.text.strip() if line is not None else None,
         "fact": json.loads(body),
     }
-
-
-def utc_words(at_s: float) -> str:
-    """Session time as wall time, which it is but for a clock that was set back: `2026-11-20 15:54:00Z`."""
-    try:
-        return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    except (OverflowError, OSError, ValueError):
-        return f"{at_s:.0f} s"

@@ -25,7 +25,7 @@ from sentinel.run_files.stall import STALLED, run_word
 from sentinel.terminal.clean import clean
 from sentinel.terminal.picture import METRICS, Picture, newest_step, shown_incident
 from sentinel.terminal.side_rows import checkpoint_row, gpu_rows, page_row, rank_rows
-from sentinel.terminal.words import Tone, action_words, clock_words
+from sentinel.terminal.words import Tone, action_words, clock_words, utc_words
 
 __all__ = ["Picture", "draw", "draw_plain"]
 
@@ -106,7 +106,9 @@ def _parts(picture: Picture, width: int, rows: Rows, rule: Callable[[str], Rende
 
 
 def _title(picture: Picture) -> str:
-    return clean(f"sentinel: {picture.state.run_id}, policy {picture.state.policy_name}")
+    state, began = picture.state, utc_words(picture.state.created_s)
+    when = f"{began} to {utc_words(picture.now_s)}" if state.ended else f"since {began}"
+    return clean(f"sentinel: {state.run_id}, policy {state.policy_name}, {when}")
 
 
 def _headline(picture: Picture) -> RenderableType:

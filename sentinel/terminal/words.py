@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Literal, NamedTuple, assert_never
 
 from sentinel.model import actions as a
@@ -260,6 +261,14 @@ def clock_words(seconds: float) -> str:
     whole = max(0, int(seconds))
     hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def utc_words(at_s: float) -> str:
+    """Session time as wall time, which it is but for a clock that was set back: `2026-11-20 15:54:00Z`."""
+    try:
+        return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except (OverflowError, OSError, ValueError):
+        return f"{at_s:.0f} s"
 
 
 def page_words(action: a.SendPage) -> str:

@@ -55,16 +55,20 @@ def run_document(snapshot: RunSnapshot, schedule: Mapping[str, Any] | None, trou
         "seq": snapshot.seq,
         "now_s": snapshot.now_s,
         "elapsed_s": elapsed(snapshot.now_s, state),
+        "began_at_s": state.created_s,
+        "ended_at_s": _ended_at_s(state),
         "trouble": trouble,
         "newest": dict(snapshot.newest),
     }
 
 
 def incident_documents(state: RunState) -> list[dict[str, Any]]:
-    """As `sentinel incidents --json`, with the times on the run's own clock."""
+    """As `sentinel incidents --json`, with the times in Unix seconds and on the run's own clock."""
     return [
         incident_document(incident)
         | {
+            "opened_at_s": incident.detected_s,
+            "closed_at_s": incident.closed_s,
             "opened_elapsed_s": elapsed(incident.detected_s, state),
             "closed_elapsed_s": None if incident.closed_s is None else elapsed(incident.closed_s, state),
         }
@@ -96,3 +100,8 @@ def ledger_document(snapshot: RunSnapshot) -> dict[str, Any]:
 def elapsed(at_s: float, state: RunState) -> float:
     """On the run's own clock, which begins when it was created."""
     return round(max(0.0, at_s - state.created_s), 3)
+
+
+def _ended_at_s(state: RunState) -> float | None:
+    """When the last attempt of a run that has ended was over; None for one that goes on, or never launched anything."""
+    return state.attempt.ended_s if state.ended and state.attempt is not None else None

@@ -23,12 +23,12 @@ from sentinel.report.chronicle.gathering import DAY_S, Day, Gathered, Moment, ga
 from sentinel.report.chronicle.lines import moment_lines
 from sentinel.report.chronicle.plain import code, plain
 from sentinel.report.chronicle.stories import Story, many, outcome_words, story_lines
-from sentinel.report.events import utc_words
 from sentinel.report.journal_fold import JournalFold
 from sentinel.report.lineage import Branch
 from sentinel.report.masked import run_masking
 from sentinel.report.schedule import schedule_rows
 from sentinel.report.tables import markdown_table, rounded_parts
+from sentinel.terminal.words import utc_words
 
 INCIDENTS_TOLD_MAX = 8  # of one day one by one; of more the repaired ones are a table
 CONDEMNED_TOLD = 3

@@ -16,15 +16,13 @@ import { drawLedger } from "./ledger.js";
 import { drawLineage } from "./lineage.js";
 import { Pace } from "./pace.js";
 import { drawRuns, runOfAddress } from "./runs.js";
-import { RunClock } from "./times.js";
 
 const RUNS_EVERY_MS = 5_000;
 const LEDGER_EVERY_MS = 5_000;
 const UNAUTHORIZED = 401;
 const NOT_FOUND = 404;
 
-const clock = new RunClock();
-const events = new Events(clock);
+const events = new Events();
 const curves = new Curves();
 const connection = new Connection(() => pace.now());
 const actions = new Actions(() => { drawAll(); pace.now(); });
@@ -82,7 +80,6 @@ async function lookAtRun(run) {
   const status = await readStatus(run);
   if (run !== known.run) return;
   known.status = status;
-  clock.hear(status.now_s, status.elapsed_s);
   const isNew = status.seq !== known.seq;
   const isLedgerDue = isNew || performance.now() - known.ledgerMs > LEDGER_EVERY_MS;
   const parts = await Promise.allSettled([
@@ -135,7 +132,7 @@ function drawAll() {
   if (!status) return;
   /** @param {string} verb @param {number | null} [incident] */
   const isBusy = (verb, incident = null) => actions.isBusy(run, verb, incident);
-  drawHeader(status, clock, (verb) => void actions.act(run, verb, null), { canAct, isBusy });
+  drawHeader(status, (verb) => void actions.act(run, verb, null), { canAct, isBusy });
   drawBanner(known.incidents, paged(), (verb, incident) => void actions.act(run, verb, incident), { canAct, isBusy });
   drawIncidents(run, known.incidents, events, paged());
   drawLineage(known.lineage, status.step);

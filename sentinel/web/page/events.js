@@ -2,7 +2,7 @@
 
 import { readEvents } from "./api.js";
 import { byId, make, redraw } from "./dom.js";
-import { elapsedWords } from "./times.js";
+import { elapsedWords, localWords } from "./times.js";
 
 const KEPT = 4000;
 const SHOWN = 200;
@@ -21,9 +21,7 @@ export class Events {
   /** @type {number | null} shown up to this line while the list is frozen */
   #frozenAt = null;
 
-  /** @param {import("./times.js").RunClock} clock */
-  constructor(clock) {
-    this.clock = clock;
+  constructor() {
     byId("pause-events").addEventListener("click", () => this.toggleFrozen());
   }
 
@@ -75,15 +73,15 @@ export class Events {
     button.setAttribute("aria-pressed", String(frozenAt !== null));
     button.textContent = frozenAt === null ? "freeze" : waiting ? `frozen, ${waiting} new` : "frozen";
     const shown = known.slice(-SHOWN).reverse();
-    redraw(byId("event-list"), [shown.map((line) => line.seq), shown.length && this.clock.localWords(shown[0].at_s).length], () =>
-      shown.length ? shown.map((line) => lineItem(line, this.clock)) : [make("li", { class: "quiet" }, "Nothing yet.")]);
+    redraw(byId("event-list"), [shown.map((line) => line.seq), shown.length && localWords(shown[0].at_s)], () =>
+      shown.length ? shown.map((line) => lineItem(line)) : [make("li", { class: "quiet" }, "Nothing yet.")]);
   }
 }
 
-/** Elapsed time, local time, and the words. @param {Line} line @param {import("./times.js").RunClock} clock */
-export function lineItem(line, clock) {
+/** Elapsed time, local time, and the words. @param {Line} line */
+export function lineItem(line) {
   return make("li", { class: line.tone },
     make("span", { class: "when" },
-      make("b", {}, elapsedWords(line.elapsed_s)), " ", make("time", {}, clock.localWords(line.at_s))),
+      make("b", {}, elapsedWords(line.elapsed_s)), " ", make("time", {}, localWords(line.at_s))),
     make("span", { class: "text" }, line.text.trim().replace(/^- /, "")));
 }

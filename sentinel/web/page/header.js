@@ -3,17 +3,17 @@
 import { byId, make, redraw } from "./dom.js";
 import { percentWords, stepWords } from "./numbers.js";
 import { isEnded, runTone } from "./states.js";
-import { elapsedWords } from "./times.js";
+import { elapsedWords, localWords } from "./times.js";
 
 /** @type {Record<string, [string, string]>} what can be asked for in a state, and what its button says */
 const ANSWERS = { paused: ["resume", "resume remedies"], held: ["resume", "resume training"] };
 
 /**
- * @param {any} status @param {import("./times.js").RunClock} clock
+ * @param {any} status
  * @param {(verb: string) => void} act
  * @param {{canAct: boolean, isBusy: (verb: string) => boolean}} may
  */
-export function drawHeader(status, clock, act, may) {
+export function drawHeader(status, act, may) {
   byId("run-name").textContent = status.run;
   document.title = titleOf(status);
   drawTrouble(status);
@@ -22,7 +22,7 @@ export function drawHeader(status, clock, act, may) {
     make("p", { class: "state" },
       make("strong", { class: `chip ${runTone(status.state)}` }, status.state), status.reason && make("span", {}, status.reason)),
     progress(status),
-    make("dl", { class: "figures" }, ...figures(status, clock)),
+    make("dl", { class: "figures" }, ...figures(status)),
     may.canAct && controls(status, act, may.isBusy),
   ]);
 }
@@ -59,10 +59,10 @@ function ranksWords(ranks) {
   return words.join(", ") + (ranks.length > first.length ? `, and ${ranks.length - first.length} more` : "");
 }
 
-/** @param {any} status @param {import("./times.js").RunClock} clock */
-function figures(status, clock) {
+/** @param {any} status */
+function figures(status) {
   const rows = [
-    ["time", timeWords(status, clock)],
+    ["time", timeWords(status)],
     ["goodput", percentWords(status.goodput)],
     ["attempt", status.attempt ?? "none"],
     ["incidents", status.incidents],
@@ -73,11 +73,12 @@ function figures(status, clock) {
   return rows.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, String(value))));
 }
 
-/** Since it began; of a run that has ended, what it took. @param {any} status @param {import("./times.js").RunClock} clock */
-function timeWords(status, clock) {
-  const began = clock.localOfElapsed(0);
-  if (isEnded(status.state)) return `${elapsedWords(status.wall_s)} from ${began}`;
-  return `${elapsedWords(status.elapsed_s)} since ${began}`;
+/** Since it began; of a run that has ended, what it took and when. @param {any} status */
+function timeWords(status) {
+  const began = localWords(status.began_at_s);
+  if (!isEnded(status.state)) return `${elapsedWords(status.elapsed_s)} since ${began}`;
+  const ended = localWords(status.ended_at_s);
+  return `${elapsedWords(status.wall_s)} from ${began}${ended && ` to ${ended}`}`;
 }
 
 /** @param {any} status */

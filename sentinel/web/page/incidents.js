@@ -5,7 +5,7 @@ import { lineItem } from "./events.js";
 import { countWords, stepWords } from "./numbers.js";
 import { reportLink } from "./report.js";
 import { incidentTone, isOpen, rungWords, tryTone } from "./states.js";
-import { elapsedWords, spanWords } from "./times.js";
+import { elapsedWords, localWords, spanWords } from "./times.js";
 
 const SHOWN = 100;
 
@@ -29,7 +29,6 @@ export function drawIncidents(run, incidents, events, paged) {
  * @param {boolean} isNewest @param {Set<number>} paged
  */
 function one(run, incident, lines, events, isNewest, paged) {
-  const { clock } = events;
   const decisions = events.reachesTo(incident.opened_elapsed_s) ? "every decision" : "the newest decisions; its report has all";
   const id = `incident-${incident.id}`;
   const isShownWhole = isOpen(incident) || paged.has(incident.id) || isNewest;
@@ -38,7 +37,7 @@ function one(run, incident, lines, events, isNewest, paged) {
       make("span", { class: "headline" },
         make("b", {}, `#${incident.id} ${incident.kind}`),
         make("span", { class: `chip small ${incidentTone(incident.state)}` }, incident.state)),
-      make("span", { class: "quiet" }, whenWords(incident, clock))),
+      make("span", { class: "quiet" }, whenWords(incident))),
     make("p", {}, incident.reason),
     incident.verdict && incident.verdict !== incident.reason && make("p", {}, make("b", {}, "Now: "), incident.verdict),
     make("p", { class: "quiet" }, factWords(incident, paged).join(" · ")),
@@ -47,17 +46,18 @@ function one(run, incident, lines, events, isNewest, paged) {
     incident.remedies.length > 0 && tries(incident.remedies),
     lines.length > 0 && make("details", { "data-key": `lines-${incident.id}` },
       make("summary", {}, `${decisions} (${countWords(lines.length, "line")})`),
-      make("ol", { class: "lines" }, ...lines.map((line) => lineItem(line, clock)))),
+      make("ol", { class: "lines" }, ...lines.map((line) => lineItem(line)))),
     make("p", {}, reportLink(run, incident.id)));
 }
 
-/** @param {any} incident @param {import("./times.js").RunClock} clock */
-function whenWords(incident, clock) {
+/** @param {any} incident */
+function whenWords(incident) {
   const seen = `seen at step ${stepWords(incident.detected_step)}`;
   const where = incident.onset_step === null ? seen : `onset step ${stepWords(incident.onset_step)}, ${seen}`;
-  const closed = incident.closed_elapsed_s ?? null;
-  const moment = (/** @type {number} */ elapsedS) => `${elapsedWords(elapsedS)} (${clock.localOfElapsed(elapsedS)})`;
-  return `${where} · ${moment(incident.opened_elapsed_s)}${closed === null ? "" : ` to ${moment(closed)}`}`;
+  const moment = (/** @type {number} */ elapsedS, /** @type {number} */ atS) => `${elapsedWords(elapsedS)} (${localWords(atS)})`;
+  const opened = moment(incident.opened_elapsed_s, incident.opened_at_s);
+  const isClosed = (incident.closed_elapsed_s ?? null) !== null;
+  return `${where} · ${opened}${isClosed ? ` to ${moment(incident.closed_elapsed_s, incident.closed_at_s)}` : ""}`;
 }
 
 /** @param {any} incident @param {Set<number>} paged */

@@ -1,35 +1,15 @@
 /**
- * Two clocks. The run's own seconds come with every answer (`now_s`); this machine's clock says when that was. A moment of the
- * run is shown as time since it began and as local time, told from how long ago it was: the clocks themselves need not agree.
+ * What happened has its time with it, in Unix seconds, and is shown by it: as local time, the same whenever and wherever somebody
+ * looks. This machine's clock says only which day is today.
  */
 
 const DAY_S = 86_400;
 const clockFormat = new Intl.DateTimeFormat(undefined, { timeStyle: "medium", hourCycle: "h23" });
 const dayFormat = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
 
-export class RunClock {
-  /** @type {number | null} the run's seconds when the newest answer came */
-  #runS = null;
-  #beganS = 0;
-  #heardMs = 0;
-
-  /** @param {number} nowS the run's clock, in an answer that has just come @param {number} elapsedS since the run began */
-  hear(nowS, elapsedS) {
-    this.#runS = nowS;
-    this.#beganS = nowS - elapsedS;
-    this.#heardMs = Date.now();
-  }
-
-  /** The local clock at a moment of the run; empty before the first answer. @param {number} atS */
-  localWords(atS) {
-    if (this.#runS === null) return "";
-    return timeWords(new Date(this.#heardMs - (this.#runS - atS) * 1000));
-  }
-
-  /** The local clock so long after the run began. @param {number} elapsedS */
-  localOfElapsed(elapsedS) {
-    return this.localWords(this.#beganS + elapsedS);
-  }
+/** The local clock at a moment; empty for none. @param {number | null | undefined} atS Unix seconds */
+export function localWords(atS) {
+  return atS === null || atS === undefined ? "" : timeWords(new Date(atS * 1000));
 }
 
 /** The clock, and the day where it is not today. @param {Date} date */

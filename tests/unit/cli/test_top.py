@@ -23,11 +23,13 @@ from sentinel.cli.root import app
 from sentinel.cli.top import Watched, points_of
 from sentinel.client.run_layout import JOURNAL_NAME
 from sentinel.clock import SystemClock
+from sentinel.journal.session import take_run
+from sentinel.model.facts import RunEnded
 from sentinel.report.drawn import DrawnAttempt
 from sentinel.run_files.stream_lines import parse_line
 from sentinel.terminal.live import POINTS_KEPT
 from tests.unit.run_files.test_heartbeats import beat
-from tests.unit.told_run import state_of, told, write_run, write_stream
+from tests.unit.told_run import START_S, state_of, told, write_run, write_stream
 
 DEADLINE_S = 60.0
 
@@ -65,6 +67,8 @@ def test_without_a_terminal_it_prints_once(tmp_path: Path) -> None:
 def test_a_run_that_has_ended_is_shown_as_it_ended(tmp_path: Path) -> None:
     text = CliRunner().invoke(app, ["top", str(write_run(tmp_path / "run"))]).stdout
     assert "FINISHED   2:30" in text
+    assert "1970-01-12 13:46:40Z to 1970-01-12 13:49:10Z" in text
+    assert "   2:30  1970-01-12 13:49:10Z  run finished" in text, "when it happened, and not when it is shown"
     assert "NOBODY" not in text
 
 
@@ -232,4 +236,15 @@ def test_a_young_attempt_is_shown_behind_the_newest_steps_of_the_one_before(tmp_
     again = watched.refresh()
     assert again is not None
     assert again.points[-1].values == {"loss": 1.5}
+    watched.close()
+
+
+def test_the_time_of_a_run_that_ended_while_its_attempt_was_being_started_stands_still(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "run", until=0)
+    with take_run(run_dir) as session:
+        session.journal.append(START_S + 7.0, [RunEnded("stopped", "stopped by me")], session.epoch)
+    watched = Watched(run_dir, SystemClock(), blocks=True)
+    shown = watched.refresh()
+    assert shown is not None
+    assert shown.now_s == START_S + 7.0
     watched.close()

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-START_S = 5_000.0  # of the run's own clock, which is no clock of the browser's
+START_S = 1_700_000_000.0  # Unix seconds, years before anybody's browser looks
 STEP_S = 0.5
 LAYERS = [f"activation_norm/h.{layer}" for layer in range(4)]
 METRICS = ["grad_norm", "loss", "loss_scale", "lr", "tokens_per_s", *LAYERS]
@@ -42,8 +42,8 @@ def value_of(metric: str, step: int, attempt: int) -> float:
 
 
 def incident(number: int, kind: str, **said: Any) -> dict[str, Any]:
-    """With every key of the document of `sentinel incidents --json`, and the page's two."""
-    return {
+    """With every key of the document of `sentinel incidents --json`, and the page's four."""
+    told = {
         "id": number, "kind": kind, "severity": "critical", "state": "recovered", "onset_step": None, "detected_step": 132,
         "break_step": 132, "time_to_detect_s": 0.5, "time_to_recover_s": 12.0, "steps_lost": 32,
         "reason": "rank 1 was killed by signal 9",
@@ -51,6 +51,8 @@ def incident(number: int, kind: str, **said: Any) -> dict[str, Any]:
         "awaits_approval": None, "acknowledged_by": "", "diagnosis": None, "attribution": None, "put_back": [], "remedies": [],
         "pages": [], "page": None, "opened_elapsed_s": 30.5, "closed_elapsed_s": 60.0,
     } | said  # fmt: skip
+    closed_s = told["closed_elapsed_s"]
+    return told | {"opened_at_s": START_S + told["opened_elapsed_s"], "closed_at_s": closed_s and START_S + closed_s}
 
 
 def is_paged(one: dict[str, Any]) -> bool:
@@ -76,6 +78,7 @@ class SimulatedRun:
         self.detector_rows = [("detectors", "as of 3 s ago, attempt 3, step 412"), ("healthy", "spike, hang")]
         self.total_steps = 600
         self.wall_s: float | None = None  # None: as long as it is there
+        self.ended_at_s: float | None = None
         self.attempts = [
             Attempt(1, 0, 132, 100, "crashed: rank 1 was killed by signal 9"),
             Attempt(2, 100, 384, 350, "stopped: stop was requested", "resume from the checkpoint of step 100", 1, [381, 383]),
@@ -152,7 +155,7 @@ class SimulatedRun:
             "attempt_alive": True,
             "supervisor": self.supervisor, "warning": self.trouble, "excluded_nodes": [], "seq": self.seq, "now_s": self.now_s,
             "ranks": self.ranks, "detector_rows": self.detector_rows,
-            "elapsed_s": self.now_s - START_S, "trouble": self.trouble,
+            "elapsed_s": self.now_s - START_S, "began_at_s": START_S, "ended_at_s": self.ended_at_s, "trouble": self.trouble,
             "newest": {name: value_of(name, self.step, 3) for name in METRICS},
             "pages": [page_of(i) for i in self.incidents if is_paged(i)],
         }  # fmt: skip

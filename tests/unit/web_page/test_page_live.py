@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from collections.abc import Iterator
 
+import pytest
 from selenium.webdriver.common.by import By
 
 from tests.unit.web_page.browser import Page
 from tests.unit.web_page.page_server import PageServer
-from tests.unit.web_page.simulated_run import LAYERS, SimulatedRun, incident
+from tests.unit.web_page.simulated_run import LAYERS, START_S, SimulatedRun, incident
 
 HOSTILE = '<img src=x onerror="document.body.id=1"><script>document.body.id=2</script>&amp;'
 ODD = "<img src=x onerror=alert(1)>&amp;"
@@ -170,21 +171,40 @@ def test_the_list_of_events_can_be_frozen(page: Page, server: PageServer, run: S
     page.wait_for_text("#event-list li:first-child", "a checkpoint was committed")
 
 
-def test_moments_are_told_by_this_machines_clock_and_not_by_the_runs(page: Page, server: PageServer, run: SimulatedRun) -> None:
+@pytest.fixture
+def in_utc(page: Page) -> Iterator[None]:
+    page.chrome.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": "UTC"})
+    yield
+    page.chrome.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": ""})
+
+
+@pytest.mark.usefixtures("in_utc")
+def test_what_happened_is_shown_when_it_happened_and_not_by_when_somebody_looks(
+    page: Page, server: PageServer, run: SimulatedRun
+) -> None:
+    """The run began on 14 November 2023 at 22:13:20 UTC."""
     page.open(server.address)
     page.wait_for_text("#event-list li:last-child", "run demo: policy default")
-    began, *_ = page.text("#event-list li:last-child time").split()
-    now = datetime.fromtimestamp(page.script("return Date.now()") / 1000)
-    told = datetime.combine(now.date(), datetime.strptime(began[-8:], "%H:%M:%S").time())
-    away = (now - timedelta(seconds=240) - told).total_seconds() % 86_400
-    assert min(away, 86_400 - away) < 30
+    assert page.text("#event-list li:last-child time").endswith(" 22:13:20")
+    find_crash = "return [...document.querySelectorAll('#event-list li')].find((e) => /crash/.test(e.innerText)).innerText"
+    assert "22:13:50" in page.script(find_crash)
+    assert page.text("#incident-1 summary").count("22:13:50") == page.text("#incident-1 summary").count("22:14:20") == 1
+    assert page.text("#figures dd").splitlines()[0].endswith(" 22:13:20")
+    run.tell("a checkpoint was committed", elapsed_s=3600.0)
+    page.wait_for_text("#event-list li:first-child", "a checkpoint was committed")
+    assert page.text("#event-list li:first-child time").endswith(" 23:13:20")
 
 
+@pytest.mark.usefixtures("in_utc")
 def test_the_time_of_a_run_that_has_ended_stands_still(page: Page, server: PageServer, run: SimulatedRun) -> None:
     run.state, run.reason, run.supervisor, run.wall_s = "finished", "the trainer finished at step 420", "gone", 95.0
+    run.ended_at_s = START_S + 95.0
     page.open(server.address)
     page.wait_for_text("#figures", "the trainer finished at step 420")
     page.wait_for_text("#figures dd", "1:35 from ")
+    took = page.text("#figures dd").splitlines()[0]
+    assert " 22:13:20 to " in took
+    assert took.endswith(" 22:14:55")
     assert "gone: the run has ended" in page.text("#figures")
     assert page.find("#figures button") == []
 
