@@ -63,7 +63,7 @@ def read_process(pid: int) -> Process | None:
 
 def read_kernel_place(pid: int, thread: int | None = None) -> str:
     """The function of the kernel in which a process (or one thread of it) waits; empty where it runs, or where that is hidden. It
-    tells which filesystem does not answer: a name that begins with `rpc` or `nfs` is NFS."""
+    tells which filesystem does not answer: a name with rpc or nfs in it is NFS."""
     try:
         with open(f"/proc/{pid}/task/{thread or pid}/wchan", encoding="ascii") as file:
             place = file.read().strip()

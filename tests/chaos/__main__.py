@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from random import Random, SystemRandom
 
-from tests.chaos.kinds import DISK_MIB, KINDS, STEPS, Kind, draw_step, drawn_faults, find
+from tests.chaos.kinds import DISK_MIB, KINDS, STEPS, Kind, drawn_faults, find
 from tests.chaos.outcome import Ending, Outcome, judge, table, write_table
 from tests.chaos.run import ChaosRun, Unfinished, faults_of_trainer, remove, small_disk
 from tests.chaos.soak import Planned, draw_plan, shrink, soak
@@ -98,7 +98,7 @@ def run_unhurt(folder: Path, precision: str) -> Ending:
 def do(kind: Kind, seed: int, folder: Path, unhurt: Ending) -> Outcome:
     """One run with one fault. What does not come in time is in its outcome."""
     rng = Random(f"{seed} {kind.name}")
-    step = draw_step(rng)
+    step = kind.draw_step(rng)
     began_s = time.monotonic()
     with ExitStack() as stack:
         kept = place = folder / kind.name

@@ -25,6 +25,7 @@ from tests.hanging_folder import why_not as why_no_hanging_folder
 
 STEPS = 160
 FIRST_STEP, LAST_STEP = 30, 110  # between which a fault is drawn: a checkpoint before it, and room to recover behind it
+AWAKE_STEP = 70  # the detectors of the numbers know their levels
 DISK_MIB = 48  # of the small disk: a run of this size takes a fifth of it
 
 Strike = Callable[[ChaosRun, Random], None]
@@ -33,8 +34,9 @@ Strike = Callable[[ChaosRun, Random], None]
 @dataclass(frozen=True)
 class Kind:
     """`does`: for the table. `strike`: does it to the run that has reached the drawn step. `faults`: of the trainer, instead, in
-    its own grammar (trainer/faults.py) with {step} for the drawn one. `small_disk`: the run lies on a filesystem of its own.
-    `pages`: a person has to be called. `differs`: why the end may differ although no data and no setting was changed.
+    its own grammar (trainer/faults.py) with {step} for the drawn one. `noticed`: an incident is due. `small_disk`: the run lies
+    on a filesystem of its own. `pages`: a person has to be called. `differs`: why the end may differ although no data and no
+    setting was changed.
     """
 
     name: str
@@ -45,7 +47,13 @@ class Kind:
     precision: str = "fp32"
     small_disk: bool = False
     pages: bool = False
+    noticed: bool = False
     differs: str = ""
+
+    def draw_step(self, rng: Random) -> int:
+        """Where it strikes: not on a checkpoint's own step, so that there is something to lose."""
+        first = AWAKE_STEP if self.group in ("numbers", "data") else FIRST_STEP
+        return rng.choice([step for step in range(first, LAST_STEP) if step % EVERY])
 
 
 def signalled(number: int, *targets: Callable[[ChaosRun], int]) -> Strike:
@@ -339,15 +347,19 @@ KINDS: Sequence[Kind] = (
     Kind("pause", "process", "a rank stands still for 3 s", pause(3.0)),
     Kind("exception", "process", "a rank raises", faults=("crash@step={step}:rank=1",)),
     Kind("exit-code", "process", "every rank leaves with code 7", faults=("exit@step={step}:code=7",)),
-    Kind("nan-grad", "numbers", "a gradient becomes NaN for a step", faults=("nan_grad@step={step}:length=1",)),
-    Kind("nan-state", "numbers", "every parameter becomes NaN", faults=("nan_state@step={step}",)),
-    Kind("unstable", "numbers", "the learning rate is 50 times what it should be", faults=("unstable@step={step}:times=50",)),
-    Kind("sick-optimizer", "numbers", "Adam's first moments run away", faults=("sick_optimizer@step={step}:later=10",)),
+    Kind("nan-grad", "numbers", "a gradient becomes NaN for a step", faults=("nan_grad@step={step}:length=1",), noticed=True),
+    Kind("nan-state", "numbers", "every parameter becomes NaN", faults=("nan_state@step={step}",), noticed=True),
+    Kind("unstable", "numbers", "the learning rate is 50 times what it should be",
+         faults=("unstable@step={step}:times=50",), noticed=True,
+         differs="the learning rate of the fault is in every update behind it"),
+    Kind("sick-optimizer", "numbers", "Adam's first moments run away",
+         faults=("sick_optimizer@step={step}:later=10",), noticed=True),
     Kind("bit-flip", "numbers", "a bit of a parameter flips", faults=("bit_flip@step={step}:rank=1",),
          differs="the flipped bit may be one that no number shows"),
-    Kind("scale-collapse", "numbers", "fp16: four updates in a row overflow", faults=("scale_collapse@step={step}:length=4",),
+    Kind("scale-collapse", "numbers", "fp16: four updates in a row overflow",
+         faults=("scale_collapse@step={step}:length=4",), noticed=True,
          precision="fp16", differs="the overflow itself leaves updates out, as the scaler of any fp16 run does"),
-    Kind("bad-data", "data", "400 sequences become random bytes", faults=("bad_data@sample={sample}-{sample_end}",),
+    Kind("bad-data", "data", "400 sequences become random bytes", faults=("bad_data@sample={sample}-{sample_end}",), noticed=True,
          differs="damaged samples that were trained on and not skipped are part of the run"),
     Kind("mild-bad-data", "data", "a third of 400 sequences becomes random bytes",
          faults=("bad_data@sample={sample}-{sample_end}:share=0.3",),
@@ -399,8 +411,3 @@ def drawn_faults(kind: Kind, step: int) -> tuple[str, ...]:
     """The trainer's faults of a kind at the drawn step. Half of what `bad-data` hurts lies before a checkpoint's end."""
     sample = step * 16
     return tuple(text.format(step=step, sample=sample, sample_end=sample + 400) for text in kind.faults)
-
-
-def draw_step(rng: Random) -> int:
-    """Where a fault strikes: not on a checkpoint's own step, so that there is something to lose."""
-    return rng.choice([step for step in range(FIRST_STEP, LAST_STEP) if step % EVERY])

@@ -74,6 +74,8 @@ def judge(run: ChaosRun, kind: Kind, drawn: tuple[int, int], unhurt: Ending, sec
     wrong = [*what_is_wrong(run, state.ended)]
     if pages and not kind.pages:
         wrong.append(f"{pages} page(s), and policy could do without")
+    if kind.noticed and not state.incidents:
+        wrong.append("nobody noticed it")
     if not is_equal and not changed and not kind.differs:
         wrong.append(f"nothing was changed, and the end differs: {first_difference(ours, unhurt)}")
     incidents = "; ".join(f"{one.kind} {one.state}" for one in state.incidents) or "no incident"

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from tests.chaos.__main__ import main
-from tests.chaos.kinds import FIRST_STEP, KINDS, LAST_STEP, draw_step, drawn_faults, find
+from tests.chaos.kinds import AWAKE_STEP, FIRST_STEP, KINDS, LAST_STEP, drawn_faults, find
 from tests.chaos.outcome import Outcome, table
 from tests.chaos.run import EVERY
 from tests.chaos.soak import MEAN_S, Planned, draw_plan, shrink
@@ -24,15 +24,16 @@ def test_there_are_thirty_kinds_of_every_group_and_each_has_one_way_to_strike() 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.faults], ids=lambda kind: kind.name)
 def test_the_trainer_understands_its_drawn_faults(kind) -> None:
     for seed in range(20):
-        for text in drawn_faults(kind, draw_step(Random(seed))):
+        for text in drawn_faults(kind, kind.draw_step(Random(seed))):
             parse_fault(text)
 
 
 def test_a_fault_is_drawn_behind_a_checkpoint_and_not_on_one() -> None:
-    steps = {draw_step(Random(seed)) for seed in range(2000)}
-    assert min(steps) >= FIRST_STEP > EVERY
-    assert max(steps) < LAST_STEP
-    assert not {step for step in steps if step % EVERY == 0}
+    for kind, first in (("hang", FIRST_STEP), ("nan-grad", AWAKE_STEP)):
+        steps = {find([kind])[0].draw_step(Random(seed)) for seed in range(2000)}
+        assert min(steps) > first - 2
+        assert EVERY < first < max(steps) < LAST_STEP
+        assert not {step for step in steps if step % EVERY == 0}
 
 
 def test_a_plan_is_the_seeds_alone_has_a_fault_a_minute_and_can_be_typed_again() -> None:
