@@ -48,6 +48,7 @@ from sentinel.supervisor.lost_journal import JournalPages
 from sentinel.supervisor.run_request import RunRequest, describe_run, policy_of, refuse_while_it_trains
 from sentinel.supervisor.stop_signals import StopSignals
 from sentinel.supervisor.systemd import Notifier, in_words
+from sentinel.telemetry.disks import open_disks
 from sentinel.telemetry.hardware import open_hardware
 from sentinel.telemetry.inbox import post
 from sentinel.telemetry.reference import load_reference
@@ -148,8 +149,7 @@ def _watch(
             refuse_too_late(deadline, engine, clock.now_s())
             refuse_while_it_trains(run_dir, run_file, engine.state)
             write_run_file(run_dir, run_file)
-        wake = Wake(run_dir)
-        outage.stops.wake(wake.event)
+        outage.stops.wake((wake := Wake(run_dir)).event)
         withheld = secret_variables(engine.policy.spec.paging)
         place = launchers.Place(run_dir, withheld, supervises=True)
         launcher = launchers.open_launcher(run_file.launcher, run_file.launcher_options, place)
@@ -159,14 +159,15 @@ def _watch(
         reports = ReportKeeper(run_dir, lambda: engine.state)
         trackers = open_trackers(run_dir, () if request.stop_at_once else run_file.track)
         desk = _open_desk(run_dir, engine, clock, session.lease)
-        telemetry = RunTelemetry(run_dir, launcher, hardware, boards, trackers, desk)
         trained = None if profile is None else Trained(run_dir, profile, run_file.command, run_file.cwd)
-        send, masking = desk.courier.send, engine.masking
-        handlers = build_handlers(run_dir, launcher, session.lease, run_file, send, withheld, trained, masking)
+        disks = open_disks(run_dir, engine.policy.spec.detectors.disk_full, () if trained is None else trained.roots)
+        telemetry = RunTelemetry(run_dir, launcher, hardware, boards, trackers, desk, disks)
+        courier, lease = desk.courier, session.lease
+        handlers = build_handlers(run_dir, launcher, lease, run_file, courier.send, withheld, trained, engine.masking)
         runner = ThreadRunner(handlers, wake.event)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
         with (
-            closing(wake), closing(hardware), closing(boards), closing(reports), closing(trackers), closing(desk),
+            closing(wake), closing(hardware), closing(disks), closing(boards), closing(reports), closing(trackers), closing(desk),
             last_act(runner.close),
         ):  # fmt: skip
             leaves = any(isinstance(event, StopWanted) for event in outage.stops.events)
