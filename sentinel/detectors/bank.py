@@ -394,6 +394,11 @@ class DetectorBank:
         detector = self._by_kind.get(DISK_FULL)
         return detector.lacks_room(self._clock(now_s)) if isinstance(detector, DiskFull) else ""
 
+    def room_of(self, steps: Sequence[int]) -> str:
+        """What the checkpoints of these steps take on their disk, in words, as far as it was seen."""
+        detector = self._by_kind.get(DISK_FULL)
+        return detector.room_of(steps) if isinstance(detector, DiskFull) else "the room"
+
     def back_since(self, metric: str, top: float, from_step: int) -> int | None:
         """Since when the metric stands below `top` again; None when it does not."""
         return back_since(self._series, metric, top, from_step)

@@ -207,6 +207,13 @@ class DiskFull(Detector):
                 return reason
         return ""
 
+    def room_of(self, steps: Sequence[int]) -> str:
+        """What these checkpoints take, in words: at least as much as of those that were looked at."""
+        saves = {save.step: save.bytes for disk in self._disks.values() for save in disk.reading.saves}
+        seen = [saves[step] for step in steps if step in saves]
+        more = "" if len(seen) == len(steps) else "at least "
+        return f"{more}{bytes_words(sum(seen))}"
+
     def verdict(self) -> tuple[Verdict, str]:
         if self._blind:
             return Verdict.UNKNOWN, self._blind

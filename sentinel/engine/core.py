@@ -26,6 +26,7 @@ from sentinel.engine import (
     operator_requests,
     paging,
     receipts,
+    relaunching,
     sample_attribution,
     stopping,
 )
@@ -289,7 +290,7 @@ class Engine:
             if decision.state.stop_by or not decision.is_alive:
                 decision.dismiss(finding, "nothing trains on it now, or it is being stopped; a fault that lasts is found again")
             else:
-                ladder.consider(decision, finding)
+                ladder.consider(decision, disk_room.with_offer(decision, finding))
         for finding in live_settings.judge_unanswered(decision):
             ladder.consider(decision, finding)
         sample_attribution.on_tick(decision)
@@ -298,6 +299,7 @@ class Engine:
         if by := leaving.why_due(decision):
             stopping.on_stop_wanted(decision, by, resumes=True)
         stopping.on_tick(decision)
+        relaunching.try_again(decision)
         disk_room.on_tick(decision)
         paging.on_tick(decision)
 
