@@ -79,8 +79,8 @@ class Slot:
 class MetricsRing:
     """One of each rank; every rank's has the same lag, so that what is decided from its numbers is decided alike everywhere.
 
-    `begin`, `fill`, `send` once a step from the loop's thread; `post` from any. An error of a callback (a folder that may not be written)
-    is raised by the next call, and no callback runs after it.
+    `begin`, `fill`, `send` once a step from the loop's thread; `post` from any. An error of a callback (a folder that may not be
+    written) is raised by the next call, and no callback runs after it.
     """
 
     def __init__(self, device: torch.device, depth: int = DEPTH, event: Callable[[], TimingEvent] | None = None) -> None:

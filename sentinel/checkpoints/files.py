@@ -212,9 +212,16 @@ def read_numbers(path: Path) -> dict[str, float]:
     return found
 
 
-def read_size(path: Path) -> int | None:
-    """Bytes of all files, as the manifest says; None when it cannot be read."""
+def read_extent(path: Path) -> tuple[int, int] | None:
+    """Bytes of all files as the manifest says, and how many files with it; None when it cannot be read."""
     try:
-        return sum(size for _, size, _ in listed_files(read_manifest(path)[0]))
+        sizes = [size for _, size, _ in listed_files(read_manifest(path)[0])]
     except (OSError, ValueError):
         return None
+    return sum(sizes), len(sizes) + 1
+
+
+def read_size(path: Path) -> int | None:
+    """Bytes of all files, as the manifest says; None when it cannot be read."""
+    extent = read_extent(path)
+    return None if extent is None else extent[0]

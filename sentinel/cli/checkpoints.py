@@ -1,4 +1,4 @@
-"""`sentinel checkpoints …`: how far each is trusted, and a close look at one. Parse and print."""
+"""`sentinel checkpoints …`: how far each is trusted, a close look at one, and room made by deleting some. Parse and print."""
 
 from __future__ import annotations
 
@@ -42,3 +42,37 @@ def verify(
     documents = verify_steps(run_dir, steps or ())
     print(masked_json(documents) if as_json else verified_text(documents))
     raise typer.Exit(0 if all(document["ok"] for document in documents) else 1)
+
+
+@checkpoints_app.command()
+def prune(
+    run_dir: RunDir,
+    keep: Annotated[int | None, typer.Option(help="Of the newest; left out: as the policy retains, else 3.", min=1)] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted, and what it gives back.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Delete the checkpoints that no resume and no rollback of the policy can need, and say how much room that gives back.
+
+    The newest ones stay, the newest that is trusted and all younger, what a rollback may reach, multiples that the policy keeps
+    for ever, and whatever is evidence: condemned checkpoints and the quarantine. Nothing is deleted while an incident is open, a
+    recovery is under way, or the run is not seen. Works also when nobody supervises the run and nothing trains.
+
+    Exit codes: 0 done, or nothing to do with --dry-run; 1 refused (the sentence says why), or not all could be deleted; 2 usage.
+    """
+    from sentinel.operator.pruning import prune_run, read_sparing, sparing_text
+    from sentinel.report.masked import masked_json
+
+    sparing = read_sparing(run_dir, keep)
+    if as_json and dry_run:
+        print(masked_json(sparing))
+        raise typer.Exit(0)
+    if not as_json:
+        print(sparing_text(sparing))
+    if dry_run:
+        raise typer.Exit(0)
+    answer = prune_run(run_dir, sparing["keep"])
+    if as_json:
+        print(masked_json(sparing | {"granted": answer.granted, "answer": answer.words}))
+    else:
+        typer.echo(answer.words if answer.granted else f"refused: {answer.words}", err=not answer.granted)
+    raise typer.Exit(0 if answer.granted and not answer.left else 1)

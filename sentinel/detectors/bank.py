@@ -19,15 +19,19 @@ from sentinel.detectors.bands import back_since
 from sentinel.detectors.contract import Detector, DetectorSettings, Start, WatchedRun
 from sentinel.detectors.crash import Ended, Ending, Failed, judge_exit
 from sentinel.detectors.crash_class import Owner
+from sentinel.detectors.disk_forecast import Kept
+from sentinel.detectors.disk_full import KIND as DISK_FULL
+from sentinel.detectors.disk_full import DiskFull
 from sentinel.detectors.expression import Expressions
 from sentinel.detectors.hold import Hold
 from sentinel.detectors.moved import MOVED_BY_RATE, judge_moved
 from sentinel.detectors.onset import SIGNALS, Dated, date_onset
 from sentinel.detectors.reference import Reference
-from sentinel.detectors.registry import DETECTORS, FINDS
+from sentinel.detectors.registry import DETECTORS, FINDS, MAKER_OF
 from sentinel.detectors.standing import Standing, View, judge_standing
 from sentinel.detectors.stream_gap import judge_stream_gap
 from sentinel.model.attempts import ExitReport, SampleRange
+from sentinel.model.disks import DiskReading
 from sentinel.model.findings import Finding, Kind, Severity
 from sentinel.model.metrics import is_family
 from sentinel.model.readings import (
@@ -72,6 +76,7 @@ class DetectorBank:
         severities: Mapping[Kind, Severity],
         reference: Reference | None = None,
         expressions: Expressions | None = None,
+        kept: Kept | None = None,
     ) -> None:
         def severity(kind: Kind) -> Severity:
             return severities.get(kind, FINDS[kind].severity)
@@ -79,7 +84,7 @@ class DetectorBank:
         tuned = {row.name: getattr(settings, row.name) for row in DETECTORS if row.settings is not None}
         watched = (name for one in tuned.values() for name in getattr(one, "metrics", ()))
         self._series = Series(dict.fromkeys((*watched, *SIGNALS)))
-        self._run = WatchedRun(self._series, severity, holds, reference, expressions)
+        self._run = WatchedRun(self._series, severity, holds, reference, expressions, kept)
         self._rate = RateJumps()
         self._grace_steps = settings.grace_steps
         self._lookback_steps = settings.onset_lookback_steps
@@ -260,6 +265,12 @@ class DetectorBank:
         for detector in self._detectors:
             detector.hardware(reading, now_s)
 
+    def disk(self, reading: DiskReading, now_s: float) -> None:
+        """How much room a filesystem of the run has; what it means comes with `hardware_tick`."""
+        now_s = self._clock(now_s)
+        for detector in self._detectors:
+            detector.disk(reading, now_s)
+
     def source(self, reading: SourceReading) -> None:
         """A source that cannot be read makes nothing healthy."""
         for detector in self._detectors:
@@ -371,6 +382,22 @@ class DetectorBank:
         """Why it cannot have healed, whatever the loss says; empty when it may have, or that is not known."""
         detector = self._by_kind.get(kind)
         return detector.still_true(alert) if detector is not None else ""
+
+    def over(self, kind: Kind, metric: str) -> str:
+        """What shows that a finding of this kind is over, by what its detector measures; empty where that is not known."""
+        row = MAKER_OF.get(kind)
+        detector = self._by_kind.get(row.finds[0].kind) if row is not None else None
+        return detector.over(kind, metric, self._now_s) if detector is not None else ""
+
+    def lacks_room(self, now_s: float) -> str:
+        """Why an attempt launched now could not save; empty where it could, or that is not known."""
+        detector = self._by_kind.get(DISK_FULL)
+        return detector.lacks_room(self._clock(now_s)) if isinstance(detector, DiskFull) else ""
+
+    def room_of(self, steps: Sequence[int]) -> str:
+        """What the checkpoints of these steps take on their disk, in words, as far as it was seen."""
+        detector = self._by_kind.get(DISK_FULL)
+        return detector.room_of(steps) if isinstance(detector, DiskFull) else "the room"
 
     def back_since(self, metric: str, top: float, from_step: int) -> int | None:
         """Since when the metric stands below `top` again; None when it does not."""

@@ -11,8 +11,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from sentinel.detectors.disk_forecast import Kept
 from sentinel.detectors.hold import Hold
 from sentinel.detectors.reference import Reference
+from sentinel.model.disks import DiskReading
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
 from sentinel.model.readings import (
     CheckpointReading,
@@ -62,7 +64,8 @@ class WatchedRun:
     """What the detectors of one bank share. The bank keeps it; a detector reads it, and writes what its comment names.
 
     severity: of a kind's findings, by the policy's rule or the registry's default. hold: of the rule on a kind.
-    reference: a recorded run to compare with. expressions: the policy's rules on expressions. Both may be None.
+    reference: a recorded run to compare with. expressions: the policy's rules on expressions. kept: what its retention
+    keeps of the checkpoints. All three may be None.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class WatchedRun:
         holds: Mapping[Kind, Hold],
         reference: Reference | None = None,
         expressions: Detector | None = None,
+        kept: Kept | None = None,
     ) -> None:
         self.series = series
         self.pace = Pace()
@@ -80,6 +84,7 @@ class WatchedRun:
         self._holds = holds
         self.reference = reference
         self.expressions = expressions
+        self.kept = kept
         self.is_alive = False
         self.has_beats = False
         self.ranks_expected = 0
@@ -172,6 +177,9 @@ class Detector:
 
     def hardware(self, reading: HardwareReading, now_s: float) -> None: ...
 
+    def disk(self, reading: DiskReading, now_s: float) -> None:
+        """A look at one filesystem of the run."""
+
     def source(self, reading: SourceReading) -> None:
         """A source went blind, or sees again."""
 
@@ -195,6 +203,10 @@ class Detector:
 
     def still_true(self, alert: str) -> str:
         """Why its finding cannot have healed, whatever the loss says; empty where it may have. `alert`: of a rule on `expr`."""
+        return ""
+
+    def over(self, kind: Kind, metric: str, now_s: float) -> str:
+        """What shows that it is over, of a kind that its own measurement ends; empty where it is not, or not known to be."""
         return ""
 
     def explain(self, now_s: float) -> tuple[str, int | None]:

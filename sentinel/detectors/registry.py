@@ -13,6 +13,9 @@ from typing import Any, Literal
 from sentinel.detectors.behind_reference import BehindReference, BehindReferenceSettings
 from sentinel.detectors.contract import Detector, WatchedRun
 from sentinel.detectors.crash import CrashSettings
+from sentinel.detectors.disk_full import FILLING as DISK_FILLING
+from sentinel.detectors.disk_full import KIND as DISK_FULL
+from sentinel.detectors.disk_full import DiskFull, DiskFullSettings
 from sentinel.detectors.divergence import Divergence, DivergenceSettings
 from sentinel.detectors.drift import Drift, DriftSettings
 from sentinel.detectors.generalisation import Generalisation, GeneralisationSettings
@@ -33,7 +36,7 @@ from sentinel.detectors.trend import KIND as TREND
 from sentinel.detectors.trend import Trend, TrendSettings
 from sentinel.model.findings import Kind, Severity
 
-Source = Literal["metrics", "heartbeats", "checkpoints", "signs of life", "its own"]
+Source = Literal["metrics", "heartbeats", "checkpoints", "signs of life", "disks", "its own"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,7 @@ class Finds:
     only_tells: it informs a person: it cancels no change of settings under way, and is not reported again after a restart.
     is_gradual: the band before it is measured before its onset, and not taken from a breach.
     bend: the power by which it climbs; its onset is dated anew by where its own metric bent. 0: by no bend.
+    is_measured: what it tells of is over once its detector has measured that; the page is taken back then.
     keeps_onset: no other signal dates it. is_explained: what the machine said just before is part of its reason.
     """
 
@@ -55,6 +59,7 @@ class Finds:
     bend: Literal[0, 1, 2] = 0
     keeps_onset: bool = False
     is_explained: bool = False
+    is_measured: bool = False
 
 
 Build = Callable[[Any, WatchedRun], Detector | None]
@@ -113,6 +118,9 @@ DETECTORS: tuple[DetectorRow, ...] = (
         (Finds(Kind.STRAGGLER, "warning", asks_for_rule=False, only_tells=True),), source="heartbeats"),
     DetectorRow("stale_checkpoint", "training is not being saved", StaleCheckpointSettings, StaleCheckpoint,
         (Finds(Kind.STALE_CHECKPOINT, "warning", asks_for_rule=False, only_tells=True),), source="checkpoints"),
+    DetectorRow("disk_full", "no room for checkpoints, now or soon", DiskFullSettings, DiskFull,
+        (Finds(DISK_FULL, asks_for_rule=False, only_tells=True, is_measured=True),
+         Finds(DISK_FILLING, "warning", asks_for_rule=False, only_tells=True, is_measured=True)), source="disks"),
     DetectorRow("gpu_fault", "sick hardware", GpuFaultSettings, GpuFault,
         (Finds(Kind.GPU_FAULT, asks_for_rule=False), Finds(Kind.HARDWARE_WARNING, "warning", asks_for_rule=False)),
         source="its own"),

@@ -18,6 +18,7 @@ from sentinel.detectors.reference import Reference
 from sentinel.engine import (
     action_results,
     attempts,
+    disk_room,
     ladder,
     lapsing,
     leaving,
@@ -25,6 +26,7 @@ from sentinel.engine import (
     operator_requests,
     paging,
     receipts,
+    relaunching,
     sample_attribution,
     stopping,
 )
@@ -39,6 +41,7 @@ from sentinel.engine.sources import on_hardware, on_source, report_stream_gap
 from sentinel.engine.unobserved import is_unobserved
 from sentinel.model import facts as f
 from sentinel.model.actions import KillAttempt, SendPage, StartAttempt
+from sentinel.model.disks import DiskReading
 from sentinel.model.environment import Environment
 from sentinel.model.events import (
     ActionDelayed,
@@ -161,7 +164,7 @@ class Engine:
                 attempts.on_view(decision, event.view)
             case LogTail():
                 detectors.log_tail(event)
-            case HardwareReading():
+            case HardwareReading() | DiskReading():
                 on_hardware(decision, event)
             case SourceReading():
                 on_source(decision, event)
@@ -287,7 +290,7 @@ class Engine:
             if decision.state.stop_by or not decision.is_alive:
                 decision.dismiss(finding, "nothing trains on it now, or it is being stopped; a fault that lasts is found again")
             else:
-                ladder.consider(decision, finding)
+                ladder.consider(decision, disk_room.with_offer(decision, finding))
         for finding in live_settings.judge_unanswered(decision):
             ladder.consider(decision, finding)
         sample_attribution.on_tick(decision)
@@ -296,6 +299,8 @@ class Engine:
         if by := leaving.why_due(decision):
             stopping.on_stop_wanted(decision, by, resumes=True)
         stopping.on_tick(decision)
+        relaunching.try_again(decision)
+        disk_room.on_tick(decision)
         paging.on_tick(decision)
 
     def _hung_while_stopping(self, decision: Decision, finding: Finding) -> None:

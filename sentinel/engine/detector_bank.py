@@ -4,11 +4,13 @@ expressions, compiled."""
 from __future__ import annotations
 
 from sentinel.detectors.bank import DetectorBank
+from sentinel.detectors.disk_forecast import Kept
 from sentinel.detectors.expression import ExpressionRule, Expressions, RunQuantities
 from sentinel.detectors.hold import Hold
 from sentinel.detectors.reference import Reference
 from sentinel.detectors.registry import KINDS
 from sentinel.model.findings import Kind, Severity
+from sentinel.plan.retention import rule_of
 from sentinel.policy.expr_compile import compile_expression
 from sentinel.policy.match import Match, match_rule
 from sentinel.policy.schema import Policy
@@ -23,7 +25,9 @@ def build_detector_bank(policy: Policy, reference: Reference | None = None) -> D
         if isinstance(match, Match):
             holds[kind] = match.rule.for_
             severities[kind] = match.rule.labels.severity
-    return DetectorBank(policy.spec.detectors, holds, severities, reference, build_expressions(policy))
+    rule = rule_of(policy) if policy.spec.mode == "act" else None
+    kept = None if rule is None else Kept(rule.last, rule.every_steps, rule.reach_steps)
+    return DetectorBank(policy.spec.detectors, holds, severities, reference, build_expressions(policy), kept)
 
 
 def build_expressions(policy: Policy) -> Expressions | None:

@@ -70,12 +70,15 @@ def _shown(value: float | None) -> str:
 
 def reported_before(decision: Decision, finding: Finding) -> Incident | None:
     """What stands and does not break is found again by whoever reads its signs anew: said once for each attempt, rank and metric.
-    Another layer's `grad_norm/LAYER` is news. Incidents of old journals name no metric, and stand for all."""
-    state = decision.state
-    if not FINDS[finding.kind].only_tells or decision.now_s - state.session_s > FOUND_AGAIN_S:
+    Another layer's `grad_norm/LAYER` is news, and so is what was over by measurement in between. Incidents of old journals name
+    no metric, and stand for all."""
+    state, finds = decision.state, FINDS[finding.kind]
+    if not finds.only_tells or decision.now_s - state.session_s > FOUND_AGAIN_S:
         return None
     whom, metrics = (finding.kind, finding.attempt, finding.blamed_rank), ("", finding.metric or "")
     before = (i for i in reversed(state.incidents) if i.detected_s < state.session_s)
+    if finds.is_measured:
+        before = (i for i in before if i.page is None or i.page.is_open)
     return next((i for i in before if (i.kind, i.attempt, i.blamed_rank) == whom and i.metric in metrics), None)
 
 

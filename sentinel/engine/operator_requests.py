@@ -17,6 +17,7 @@ from sentinel.engine.ladder import take_next_rung, take_rung
 from sentinel.engine.lapsing import spare_steps
 from sentinel.engine.live_settings import write_live
 from sentinel.engine.relaunching import relaunch
+from sentinel.engine.retention import prune, spared_now, why_not_pruned
 from sentinel.engine.stopping import ask_to_stop
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
@@ -74,6 +75,8 @@ def _answer(decision: Decision, asked: RequestReading) -> RequestAnswer:
         return _settle(decision, request.incident, asked.by)
     if isinstance(request, w.Remark):
         return RequestAnswer("noted", _nothing_more)
+    if isinstance(request, w.PruneCheckpoints):
+        return _prune(decision, request.keep)
     if state.ended:
         return _refuse(f"the run has {state.ended}: {state.end_reason}")
     if state.stop_by:
@@ -190,6 +193,17 @@ def _decide_rung(decision: Decision, number: int, by: str, is_approved: bool) ->
         take_next_rung(decision, number)
 
     return RequestAnswer(f"rung {index + 1} of incident {number} is passed over", deny)
+
+
+def _prune(decision: Decision, keep: int) -> RequestAnswer:
+    """Also of a run that has ended or is held: what it would resume from is known then."""
+    if busy := why_not_pruned(decision):
+        return _refuse(busy)
+    spared = spared_now(decision, keep)
+    if not spared:
+        return _refuse(f"no checkpoint can be spared: each is one of the newest {keep}, or a resume or a rollback may need it")
+    steps = ", ".join(str(one.checkpoint.step) for one in spared)
+    return RequestAnswer(f"deleted, one after the other: the checkpoints of steps {steps}", lambda: prune(decision, spared, keep))
 
 
 # What is trained, and with which settings.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sentinel.engine.decision import Decision
+from sentinel.engine.disk_room import hold_back
+from sentinel.engine.leaving import end_stopped
 from sentinel.model import facts as f
 from sentinel.model.actions import Action, InspectSamples, StartAttempt
 from sentinel.model.attempts import ResumePoint, SettingsInForce
@@ -72,6 +74,8 @@ def proceed(decision: Decision) -> None:
         return
     action = plan.actions[plan.next]
     if isinstance(action, StartAttempt):
+        if hold_back(decision, action):
+            return
         _count_lost(decision, plan.incident, action)
         _see_ended(decision, action)
         decision.launch(action, plan.reason or "launch")
@@ -80,6 +84,22 @@ def proceed(decision: Decision) -> None:
         decision.decide(action)
     else:
         decision.decide(action)
+
+
+def try_again(decision: Decision) -> None:
+    """On every tick: a launch that was held back for want of room, or that somebody wants no more."""
+    plan, state = decision.state.plan, decision.state
+    action = plan.actions[plan.next] if plan is not None else None
+    if not isinstance(action, StartAttempt) or action.key in state.pending:
+        return None
+    if not (state.stop_by or state.hold_by):
+        return proceed(decision)
+    if decision.is_alive:
+        return None  # its end is still to be read
+    by = f"stopped by {state.stop_by}" if state.stop_by else f"held by {state.hold_by}"
+    decision.record(f.PlanDropped(by))
+    reason = f"{by} while a launch waited for room on the disk"
+    return end_stopped(decision, reason) if state.stop_by else decision.record(f.Held(reason))
 
 
 def _count_lost(decision: Decision, incident: int | None, action: StartAttempt) -> None:

@@ -10,7 +10,8 @@ from sentinel.engine.decision import Decision
 from sentinel.model.actions import PruneCheckpoint
 from sentinel.model.incidents import Incident
 from sentinel.plan.remedy import choose_checkpoint
-from sentinel.plan.retention import choose_to_prune, judge_retention, rule_of, why_not_now
+from sentinel.plan.retention import Retained, choose_to_prune, judge_retention, rule_of, why_not_now
+from sentinel.plan.sparing import NOT_BY_SENTINEL, choose_spared, why_not_spared
 from sentinel.plan.trust import judge_trust
 
 RETRY_S = 600.0  # what could not be deleted (no rights, a sick disk) is left alone for so long
@@ -30,10 +31,32 @@ def prune_next(decision: Decision) -> None:
     trusts = judge_trust(state, decision.policy.spec.probation.steps, decision.newest_step)
     found = choose_to_prune(judge_retention(trusts, rule, attempt.resumed_step))
     if found is not None:
-        step, digest = found.checkpoint.step, found.checkpoint.digest
-        assert digest is not None, "what has no digest on record is kept"
-        key = f"prune/{step}/{digest[:12]}"
-        decision.decide(PruneCheckpoint(key, step, found.checkpoint.path, digest, found.reason))
+        _give_up(decision, found, found.reason)
+
+
+def why_not_pruned(decision: Decision) -> str:
+    """Why nothing may be deleted now although a person asks for it; empty where it may."""
+    attempt = decision.attempt
+    if decision.is_observed_run:
+        return NOT_BY_SENTINEL
+    return why_not_spared(decision.state, is_watched=attempt is not None and decision.live.attempt == attempt.attempt)
+
+
+def spared_now(decision: Decision, keep: int) -> tuple[Retained, ...]:
+    """What a person's request to make room may delete."""
+    return tuple(one for one in choose_spared(decision.state, decision.policy, keep, decision.newest_step) if one.prune)
+
+
+def prune(decision: Decision, spared: tuple[Retained, ...], keep: int) -> None:
+    for one in spared:
+        _give_up(decision, one, f"a person asked for room, and kept the newest {keep}")
+
+
+def _give_up(decision: Decision, found: Retained, reason: str) -> None:
+    step, digest = found.checkpoint.step, found.checkpoint.digest
+    assert digest is not None, "what has no digest on record is kept"
+    key = f"prune/{step}/{digest[:12]}"
+    decision.decide(PruneCheckpoint(key, step, found.checkpoint.path, digest, reason))
 
 
 def on_pruned(decision: Decision, left_over: str) -> None:

@@ -7,6 +7,7 @@ from math import isfinite
 
 from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
+from sentinel.model.disks import DiskReading
 from sentinel.model.readings import HardwareReading, SourceReading, TrainerNote
 from sentinel.model.state import REMARKS_KEPT
 from sentinel.plan.holes import add_hole
@@ -19,10 +20,13 @@ STEP_MAX = 2**53
 STREAM = "step lines"  # a source that telemetry cannot judge: the file can be read, and nothing comes
 
 
-def on_hardware(decision: Decision, reading: HardwareReading) -> None:
+def on_hardware(decision: Decision, reading: HardwareReading | DiskReading) -> None:
+    if isinstance(reading, DiskReading):
+        return decision.detectors.disk(reading, decision.now_s)
     decision.detectors.hardware(reading, decision.now_s)
     if reading.what == "absent":  # nothing to look at is no blindness, and worth a note
         decision.note(reading.source, reading.text)
+    return None
 
 
 def on_source(decision: Decision, reading: SourceReading) -> None:

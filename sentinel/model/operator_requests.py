@@ -103,6 +103,14 @@ class Readmit:
     node: str
 
 
+@recorded_as("Prune")
+@dataclass(frozen=True, slots=True)
+class PruneCheckpoints:
+    """Delete the checkpoints that nobody needs, but for the newest `keep`."""
+
+    keep: int
+
+
 OperatorRequest = (
     PauseRun
     | ResumeRun
@@ -116,6 +124,7 @@ OperatorRequest = (
     | Resolve
     | Remark
     | Readmit
+    | PruneCheckpoints
 )
 
 _DEADLINE = "deadline/"

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from sentinel.model.attempts import AttemptView, SampleRange
 from sentinel.model.collectives import Dumps
+from sentinel.model.disks import DiskReading
 from sentinel.model.operator_requests import OperatorRequest
 
 Phase = Literal["init", "compile", "data", "forward", "backward", "optimizer", "eval", "checkpoint", "idle"]
@@ -215,6 +216,7 @@ Reading = (
     | LauncherReading
     | LogTail
     | HardwareReading
+    | DiskReading
     | SourceReading
     | RequestReading
 )

@@ -45,9 +45,14 @@ def rule_of(policy: Policy) -> RetentionRule | None:
     retain = policy.spec.checkpoints.retain
     if retain is None:
         return None
+    return RetentionRule(retain.last, retain.every_steps, reach_of(policy))
+
+
+def reach_of(policy: Policy) -> int:
+    """Steps behind the newest that a rollback may ask for: the deepest of the policy, of an onset that is dated back."""
     books = policy.spec.playbooks.values()
     depths = [margin_steps(rungs, at) for rungs in books for at, rung in enumerate(rungs) if rung.rollback is not None]
-    return RetentionRule(retain.last, retain.every_steps, max(depths, default=0) + policy.spec.detectors.onset_lookback_steps)
+    return max(depths, default=0) + policy.spec.detectors.onset_lookback_steps
 
 
 def why_not_now(state: RunState) -> str:

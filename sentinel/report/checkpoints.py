@@ -36,7 +36,7 @@ def read_trust(run_dir: Path) -> dict[str, Any]:
     read, and nothing can be called proven. `retain` null: sentinel deletes none. `kept` of a checkpoint: why it is not deleted.
     Raises UsageError, JournalError."""
     run = read_run(run_dir)
-    policy, missing = _policy(run_dir)
+    policy, missing = read_policy(run_dir)
     probation = policy.spec.probation.steps if policy is not None else None
     attempt = run.state.attempt
     newest = read_newest_step(run_dir, attempt.attempt) if attempt is not None else None
@@ -62,9 +62,12 @@ def trust_text(document: dict[str, Any]) -> str:
         return f"no checkpoint was committed yet{note}"
     kept = document["retain"] is not None
     rows = [
-        (c["step"], _amount(c["age_s"], AGES), _amount(c["bytes"], SIZES), c["trust"], c["why"], *((c["kept"],) if kept else ()))
+        (
+            c["step"], amount_words(c["age_s"], AGES), amount_words(c["bytes"], SIZES), c["trust"], c["why"],
+            *((c["kept"],) if kept else ()),
+        )
         for c in there
-    ]
+    ]  # fmt: skip
     return text_table(("step", "age", "size", "trust", "why", *(("kept",) if kept else ())), rows) + note
 
 
@@ -149,7 +152,7 @@ def _document(run_dir: Path, trust: Trust, now_s: float, kept: dict[str, str]) -
     }
 
 
-def _policy(run_dir: Path) -> tuple[Policy | None, str]:
+def read_policy(run_dir: Path) -> tuple[Policy | None, str]:
     """What the run is supervised by; None, and why, where that cannot be read."""
     try:
         run = find_run_file(run_dir)
@@ -161,7 +164,7 @@ def _policy(run_dir: Path) -> tuple[Policy | None, str]:
         return None, f"the run's policy cannot be read: {error.message.splitlines()[0]}"
 
 
-def _amount(value: float | None, units: Sequence[tuple[str, float]]) -> str | None:
+def amount_words(value: float | None, units: Sequence[tuple[str, float]]) -> str | None:
     """In the largest unit of which there is one: 1.5 GiB, 3 h."""
     if value is None:
         return None

@@ -26,6 +26,7 @@ from sentinel.journal.run_folder import ensure_run_dir, find_group, who_else_rea
 from sentinel.journal.session import RunSession, take_run
 from sentinel.launcher import registry as launchers
 from sentinel.launcher.checks import check_code
+from sentinel.launcher.contract import Launcher
 from sentinel.metrics.exposition import exposition
 from sentinel.model.events import Deadline, StopWanted, SupervisorStarted
 from sentinel.model.operator_requests import Acknowledge
@@ -41,6 +42,7 @@ from sentinel.report.summary import leave_report
 from sentinel.run_files.detector_standings import StandingsFile
 from sentinel.supervisor.daemon import Daemon, Narrator, WasAway, run_until_over
 from sentinel.supervisor.deadline import EndOfTime, read_end, refuse_too_late
+from sentinel.supervisor.disk_check import refuse_full_disk
 from sentinel.supervisor.each_turn import keep_up
 from sentinel.supervisor.handlers import build_handlers
 from sentinel.supervisor.journal_outage import JournalOutage, last_act, say
@@ -49,6 +51,7 @@ from sentinel.supervisor.lost_journal import JournalPages
 from sentinel.supervisor.run_request import RunRequest, describe_run, policy_of, refuse_while_it_trains
 from sentinel.supervisor.stop_signals import StopSignals
 from sentinel.supervisor.systemd import Notifier, in_words
+from sentinel.telemetry.disks import open_disks
 from sentinel.telemetry.hardware import open_hardware
 from sentinel.telemetry.inbox import post
 from sentinel.telemetry.reference import load_reference
@@ -146,29 +149,29 @@ def _watch(
             print(f"{run_dir}: this run has {RIGHTLY_ENDED[engine.state.ended]}; choose another --run-dir to train again")
             return EXIT_OK
         deadline = end.on_session_clock(clock.now_s(), clock.wall_s())
+        trained = None if profile is None else Trained(run_dir, profile, run_file.command, run_file.cwd)
+        roots = () if trained is None else trained.roots
         if not outage.has_begun:
+            refuse_full_disk(run_dir, engine, roots, is_stop=request.stop_at_once)
             refuse_too_late(deadline, engine, clock.now_s())
             refuse_while_it_trains(run_dir, run_file, engine.state)
             write_run_file(run_dir, run_file)
-        wake = Wake(run_dir)
-        outage.stops.wake(wake.event)
+        outage.stops.wake((wake := Wake(run_dir)).event)
         withheld = secret_variables(engine.policy.spec.paging)
-        place = launchers.Place(run_dir, withheld, supervises=True)
-        launcher = launchers.open_launcher(run_file.launcher, run_file.launcher_options, place)
+        launcher = _open_launcher(run_dir, run_file, withheld)
         hardware = open_hardware(engine.policy.spec.detectors.gpu_fault, run_dir)
         show_gpus(narrator, hardware.gpus)
         boards = open_boards(run_dir, lambda: engine.state, request.tensorboard)
         reports = ReportKeeper(run_dir, lambda: engine.state)
         trackers = open_trackers(run_dir, () if request.stop_at_once else run_file.track)
         desk = _open_desk(run_dir, engine, clock, session.lease)
-        telemetry = RunTelemetry(run_dir, launcher, hardware, boards, trackers, desk)
-        trained = None if profile is None else Trained(run_dir, profile, run_file.command, run_file.cwd)
-        send, masking = desk.courier.send, engine.masking
-        handlers = build_handlers(run_dir, launcher, session.lease, run_file, send, withheld, trained, masking)
-        runner = ThreadRunner(handlers, wake.event)
+        disks = open_disks(run_dir, engine.policy.spec.detectors.disk_full, roots)
+        telemetry = RunTelemetry(run_dir, launcher, hardware, boards, trackers, desk, disks)
+        acts = build_handlers(run_dir, launcher, session.lease, run_file, desk.courier.send, withheld, trained, engine.masking)
+        runner = ThreadRunner(acts, wake.event)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
         with (
-            closing(wake), closing(hardware), closing(boards), closing(reports), closing(trackers), closing(desk),
+            closing(wake), closing(hardware), closing(disks), closing(boards), closing(reports), closing(trackers), closing(desk),
             last_act(runner.close),
         ):  # fmt: skip
             leaves = any(isinstance(event, StopWanted) for event in outage.stops.events)
@@ -185,6 +188,10 @@ def _watch(
         leave_report(run_dir, engine.state, clock.now_s())
         leave_chronicle(run_dir)
         return exit_code(engine.state)
+
+
+def _open_launcher(run_dir: Path, run: RunFile, withheld: frozenset[str]) -> Launcher:
+    return launchers.open_launcher(run.launcher, run.launcher_options, launchers.Place(run_dir, withheld, supervises=True))
 
 
 def exit_code(state: RunState) -> int:

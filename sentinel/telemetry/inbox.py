@@ -33,6 +33,7 @@ _WORDS: dict[type[w.OperatorRequest], str] = {
     w.PauseRun: "pause", w.ResumeRun: "resume", w.HoldRun: "hold", w.RollBack: "rollback", w.LeaveOut: "skip",
     w.ChangeSettings: "set", w.Approve: "approve", w.Deny: "deny", w.Acknowledge: "ack",
     w.Readmit: "readmit", w.Resolve: "resolve", w.Remark: "note",
+    w.PruneCheckpoints: "prune",
 }  # fmt: skip
 
 
@@ -127,6 +128,8 @@ def _to_json(request: w.OperatorRequest) -> dict[str, Any]:
             body |= {"incident": request.incident}
         case w.Readmit():
             body |= {"node": request.node}
+        case w.PruneCheckpoints():
+            body |= {"keep": request.keep}
         case w.Remark():
             body |= {"text": request.text}
         case w.PauseRun() | w.ResumeRun() | w.HoldRun():
@@ -170,6 +173,8 @@ def _from_json(raw: Mapping[str, Any]) -> w.OperatorRequest:
             if not isinstance(raw.get("node"), str):
                 raise Unreadable(f"node: {raw.get('node')!r} is not a name")
             return w.Readmit(raw["node"])
+        case "prune":
+            return w.PruneCheckpoints(max(1, _whole(raw, "keep")))
         case word:
             raise Unreadable(f"ask: {word!r} is not one of {', '.join(_WORDS.values())}")
 

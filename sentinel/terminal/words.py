@@ -300,6 +300,8 @@ def request_words(request: w.OperatorRequest) -> str:
             return f"change {', '.join(request.keys)}"
         case w.Readmit():
             return f"readmit node {request.node}"
+        case w.PruneCheckpoints():
+            return f"delete the checkpoints that nobody needs, but for the newest {request.keep}"
         case w.Remark():
             return f"note: {request.text}"
         case w.Approve() | w.Deny() | w.Acknowledge() | w.Resolve():

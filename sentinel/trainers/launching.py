@@ -71,6 +71,12 @@ class Trained:
         stop = saves_at(self.profile, self.command)
         return None if stop is None or request != "stop_after_checkpoint" else signal.Signals[stop.signal]
 
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """Where the trainer itself saves to; none where its profile says nothing of it."""
+        root = find_root(self.profile.spec, self.command, self.cwd)
+        return () if root is None else (Path(root),)
+
     def seal(self) -> None:
         """Seal what the attempt before left complete: nothing writes there now. Raises OSError."""
         places = self.profile.spec.checkpoints

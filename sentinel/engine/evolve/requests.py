@@ -34,7 +34,7 @@ def answered(state: RunState, at_s: float, fact: f.RequestAnswered) -> RunState:
             return acknowledged(state, at_s, number, fact.by)
         case w.Readmit(node=node):
             return replace(state, excluded=tuple(one for one in state.excluded if one.node != node))
-        case w.ChangeSettings() | w.Resolve() | w.Remark():
+        case w.ChangeSettings() | w.Resolve() | w.Remark() | w.PruneCheckpoints():
             return state  # what follows from them are facts of their own
 
 

@@ -24,7 +24,7 @@ ACTIONS = """
 Capture CompareRecords InspectSamples KillAttempt PruneCheckpoint Quarantine RequestStop SendPage SignalRanks StartAttempt
 VerifyCheckpoint WriteOverrides
 """
-REQUESTS = "Acknowledge Approve Change Deny Hold LeaveOut Pause Readmit Remark Resolve Resume RollBack"
+REQUESTS = "Acknowledge Approve Change Deny Hold LeaveOut Pause Prune Readmit Remark Resolve Resume RollBack"
 VIEWS = "Alive Exited NotStarted Orphaned Unseen"
 
 

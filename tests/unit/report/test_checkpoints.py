@@ -21,7 +21,7 @@ from sentinel.journal.store import Journal
 from sentinel.model import facts as f
 from sentinel.model.actions import PruneCheckpoint
 from sentinel.policy_files.loading import shipped_policy_path
-from sentinel.report.checkpoints import SIZES, _amount, read_trust, trust_text
+from sentinel.report.checkpoints import SIZES, amount_words, read_trust, trust_text
 from tests.unit.checkpoints.counted import commit
 from tests.unit.told_run import write_run
 
@@ -160,7 +160,7 @@ def test_one_without_a_manifest_is_looked_at_like_the_others(run_dir: Path) -> N
 
 
 def test_the_largest_amounts_of_a_unit_are_told_whole() -> None:
-    assert [_amount(value * 2.0**30, SIZES) for value in (1.5, 1023.4, 1024)] == ["1.5 GiB", "1023 GiB", "1 TiB"]
+    assert [amount_words(value * 2.0**30, SIZES) for value in (1.5, 1023.4, 1024)] == ["1.5 GiB", "1023 GiB", "1 TiB"]
 
 
 @pytest.mark.parametrize("name", ["\x1b[31mevil", "\ud800"])

@@ -1,0 +1,73 @@
+"""Room on the disks: what would make some, a launch that is held back for want of it, and pages that are taken back when there is
+room again, by measurement. Where nobody knows how much room there is, nothing is held back."""
+
+from __future__ import annotations
+
+from sentinel.detectors.disk_full import KIND
+from sentinel.detectors.registry import FINDS
+from sentinel.engine.decision import Decision
+from sentinel.engine.opening import open_incident
+from sentinel.engine.paging import page, resolve
+from sentinel.model import facts as f
+from sentinel.model.actions import StartAttempt
+from sentinel.model.changed import replace
+from sentinel.model.findings import Finding
+from sentinel.model.incidents import Incident, IncidentState
+from sentinel.plan.sparing import choose_spared, keep_of
+from sentinel.policy.match import Match, match_rule
+
+AT_LAUNCH = "room_at_launch"  # the metric of an incident about a launch that is held back
+FOLLOWS = "sentinel launches it as soon as it has measured room for it; nothing trains until then"
+
+
+def with_offer(decision: Decision, finding: Finding) -> Finding:
+    """The finding with what would make room, where it is one about room for checkpoints."""
+    if not FINDS[finding.kind].is_measured or "(run directory)" in finding.reason:
+        return finding
+    return replace(finding, reason=f"{finding.reason}; {_offer(decision)}")
+
+
+def _offer(decision: Decision) -> str:
+    """The command that gives back checkpoints nobody needs, and how much that is."""
+    keep = keep_of(decision.policy)
+    spared = [one.checkpoint for one in choose_spared(decision.state, decision.policy, keep, decision.newest_step) if one.prune]
+    if not spared:
+        return "no checkpoint can be spared: make room elsewhere on that disk"
+    much = decision.detectors.room_of([found.step for found in spared])
+    return f"`sentinel checkpoints prune RUN_DIR --keep {keep}` gives back {much} of {len(spared)} checkpoints that nobody needs"
+
+
+def hold_back(decision: Decision, action: StartAttempt) -> bool:
+    """Whether the launch has to wait for room: an attempt that cannot save trains for nothing. A person is called once."""
+    told = _told(decision)
+    why = decision.detectors.lacks_room(decision.now_s)
+    if not why:
+        for incident in told:
+            resolve(decision, incident.id, f"there is room again, and attempt {action.attempt} is launched")
+        return False
+    if not any(incident.attempt == action.attempt for incident in told):
+        _call(decision, action, f"attempt {action.attempt} is not launched: {why}; {_offer(decision)}")
+    return True
+
+
+def _told(decision: Decision) -> list[Incident]:
+    return [i for i in decision.state.open_pages if i.kind is KIND and i.metric == AT_LAUNCH]
+
+
+def _call(decision: Decision, action: StartAttempt, reason: str) -> None:
+    match = match_rule(decision.policy, KIND)
+    alert = match.rule.alert if isinstance(match, Match) else "DiskFull"
+    step, now_s = decision.newest_step, decision.now_s
+    finding = Finding(KIND, "critical", action.attempt, None, step, now_s, reason, metric=AT_LAUNCH, outside=True)
+    incident = open_incident(decision, finding, alert, None)
+    decision.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, "only room helps, and sentinel deletes nothing for it"))
+    page(decision, incident.id, "critical", reason, FOLLOWS)
+
+
+def on_tick(decision: Decision) -> None:
+    for incident in decision.state.open_pages:
+        finds = FINDS.get(incident.kind)
+        if finds is None or not finds.is_measured:
+            continue
+        if why := decision.detectors.over(incident.kind, incident.metric):
+            resolve(decision, incident.id, why)
