@@ -18,6 +18,7 @@ from sentinel.sim.invariant_broken import InvariantBroken
 from sentinel.sim.store import SimCheckpoint, Store
 
 RESUME = "never resume from what is not trusted"
+MOVED = "nothing above a resume step stays in place"
 RETENTION = "retention costs no repair"
 
 
@@ -26,6 +27,14 @@ def judge_requested_resume(checkpoints: Iterable[Checkpoint], attempt: int, step
     found = next((known for known in checkpoints if step and known.step == step), None)
     if found is not None and found.condemned:
         raise InvariantBroken(RESUME, f"attempt {attempt} is to resume at step {step}, which was passed over: {found.condemned}")
+
+
+def judge_left_above(store: Store, attempt: int, step: int) -> None:
+    """By the world's own truth, when an attempt was launched: what earlier attempts saved above its resume step was moved. A
+    later "resume from the newest" would take it."""
+    left = [found.step for found in store.committed.values() if found.step > step and found.attempt < attempt]
+    if left:
+        raise InvariantBroken(MOVED, f"attempt {attempt} begins at step {step}, and step {min(left)} still lies in checkpoints/")
 
 
 def judge_resumed(store: Store, attempt: int, loaded: SimCheckpoint, asked_step: int) -> None:

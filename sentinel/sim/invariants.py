@@ -15,7 +15,13 @@ from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import IncidentState
 from sentinel.model.state import INCIDENTS_KEPT, PRUNED_KEPT, REQUESTS_KEPT, STAMPS_KEPT, RunState
 from sentinel.policy.schema import Policy
-from sentinel.sim.checkpoint_invariants import find_spared, judge_requested_resume, judge_resumed, judge_retained
+from sentinel.sim.checkpoint_invariants import (
+    find_spared,
+    judge_left_above,
+    judge_requested_resume,
+    judge_resumed,
+    judge_retained,
+)
 from sentinel.sim.invariant_broken import InvariantBroken
 from sentinel.sim.page_invariants import PageJudge
 from sentinel.sim.store import SimCheckpoint
@@ -153,6 +159,7 @@ class Inspector:
 
     def _judge_launch(self, attempt: int, step: int) -> None:
         judge_requested_resume(self.state.checkpoints, attempt, step)
+        judge_left_above(self.world.store, attempt, step)
         for number, onset in self._open.items():
             kept = self.state.incident(number).kept_step
             if onset is not None and onset <= step and (kept is None or step > kept):

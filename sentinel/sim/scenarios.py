@@ -115,6 +115,7 @@ def draw_scenario(seed: int, long_history: bool = False) -> Scenario:
         texts += _draw_bad_checkpoints(random.Random(f"checkpoints {seed}"), shape)
         texts += _draw_leaves(random.Random(f"leaves {seed}"))
     texts += _draw_edits(random.Random(f"edits {seed}"))
+    texts += _draw_blindness(random.Random(f"blindness {seed}"))
     if plan == "chaos":
         shape, sick = _draw_sick_node(random.Random(f"nodes {seed}"), shape)
         texts += sick
@@ -216,6 +217,14 @@ def _draw_bad_checkpoints(dice: random.Random, shape: Shape) -> list[str]:
         later = min(shape.steps - 1, saved + dice.randrange(1, shape.checkpoint_every))
         texts += [f"kill@step={later}:rank=0"] if dice.random() < 0.8 else []
     return texts
+
+
+def _draw_blindness(dice: random.Random) -> list[str]:
+    """Nothing that tells of the ranks' life can be read for a while: a filesystem that hangs."""
+    if dice.random() > 0.05:
+        return []
+    at_s, seconds = dice.randrange(1, 150), dice.choice((20, 50, 120))
+    return [f"blind@time={at_s}:source={source},for={seconds}" for source in ("metrics", "heartbeats")]
 
 
 def _draw_edits(dice: random.Random) -> list[str]:
