@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sentinel.detectors.disk_memory import bytes_words
 from sentinel.model.state import UNOBSERVED
 from sentinel.policy.rung_words import CONDITIONS
 from sentinel.report.detectors import detector_rows, duration_words
@@ -38,6 +39,7 @@ def status_text(status: Mapping[str, Any]) -> str:
         rows.append(("left out", f"node {out['node']} (incident {out['incident']}): sentinel readmit {out['node']} RUN_DIR"))
     rows += environment_rows(status["environment"]) + schedule_rows(status["schedule"])
     rows += [("blind", f"{source}: {reason}") for source, reason in status["blind"].items()]
+    rows += [("disk", _disk_words(disk)) for disk in status["disks"]]
     if status["warning"]:
         rows.append(("warning", status["warning"]))
     incident = status["open_incident"]
@@ -131,6 +133,12 @@ def ledger_words(ledger_s: Mapping[str, float]) -> str:
 def _deadline_words(in_s: float, by: str) -> str:
     when = f"in {duration_words(in_s)}" if in_s >= 0 else f"passed {duration_words(-in_s)} ago"
     return f"{when} ({by})"
+
+
+def _disk_words(disk: Mapping[str, Any]) -> str:
+    inodes = "" if disk["free_inodes"] is None else f", {disk['free_inodes']} inodes"
+    room = f"{bytes_words(disk['free_bytes'])} of {bytes_words(disk['total_bytes'])}{inodes}"
+    return f"{room} free on {disk['mount']} ({disk['place']})"
 
 
 def _advice(status: Mapping[str, Any]) -> str:
