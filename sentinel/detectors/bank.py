@@ -394,6 +394,11 @@ class DetectorBank:
         detector = self._by_kind.get(DISK_FULL)
         return detector.lacks_room(self._clock(now_s)) if isinstance(detector, DiskFull) else ""
 
+    def disks(self, now_s: float) -> tuple[DiskReading, ...]:
+        """The filesystems of the run as they were seen just now."""
+        detector = self._by_kind.get(DISK_FULL)
+        return detector.seen(self._clock(now_s)) if isinstance(detector, DiskFull) else ()
+
     def room_of(self, steps: Sequence[int]) -> str:
         """What the checkpoints of these steps take on their disk, in words, as far as it was seen."""
         detector = self._by_kind.get(DISK_FULL)

@@ -207,6 +207,10 @@ class DiskFull(Detector):
                 return reason
         return ""
 
+    def seen(self, now_s: float) -> tuple[DiskReading, ...]:
+        """The disks as they stand now; none whose last look is old, and none while nobody can look."""
+        return () if self._blind else tuple(disk.reading for disk in self._disks.values() if now_s - disk.read_s <= FRESH_S)
+
     def room_of(self, steps: Sequence[int]) -> str:
         """What these checkpoints take, in words: at least as much as of those that were looked at."""
         saves = {save.step: save.bytes for disk in self._disks.values() for save in disk.reading.saves}

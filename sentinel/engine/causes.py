@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sentinel.detectors.disk_full import KIND as DISK_FULL
 from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
 from sentinel.model.findings import Finding, Kind
@@ -37,6 +38,7 @@ class Link:
 
 # PyTorch ends a collective that hangs after 10 minutes by default, many jobs after 30: so late may the death come.
 TIMEOUT_S = 1900.0
+DAY_S = 86400.0
 LINKS: tuple[Link, ...] = (
     Link(Kind.GPU_FAULT, Kind.CRASH, 600.0, "a failing GPU kills its rank"),
     Link(Kind.GPU_FAULT, Kind.HANG, 600.0, "a rank on a failing GPU answers no collective"),
@@ -49,6 +51,8 @@ LINKS: tuple[Link, ...] = (
     Link(Kind.HANG, Kind.STALE_CHECKPOINT, 7200.0, "no step, no checkpoint"),
     Link(Kind.CRASH, Kind.HANG, TIMEOUT_S, "the others wait for the rank that died"),
     Link(Kind.CRASH, Kind.STALE_CHECKPOINT, 7200.0, "no step, no checkpoint"),
+    Link(DISK_FULL, Kind.CRASH, DAY_S, "a save that finds no room may end the trainer"),
+    Link(DISK_FULL, Kind.STALE_CHECKPOINT, DAY_S, "no room, no checkpoint"),
     Link(Kind.STRAGGLER, Kind.SLOWDOWN, 3600.0, "everybody waits for the slowest rank"),
     Link(Kind.STRAGGLER, Kind.STALE_CHECKPOINT, 7200.0, "slow steps, late checkpoints"),
     Link(Kind.SLOWDOWN, Kind.STALE_CHECKPOINT, 7200.0, "slow steps, late checkpoints"),

@@ -64,6 +64,12 @@ RUN = (
     Family("sentinel_checkpoint_step", "gauge", (), "steps", "The newest checkpoint that a run may resume from"),
     Family("sentinel_checkpoint_age_seconds", "gauge", (), "seconds", "How long ago it was first seen"),
     Family(
+        "sentinel_disk_free_bytes", "gauge", ("place",), "bytes",
+        "Room on the filesystem that holds the run's checkpoints or directory; not there while nobody can look",
+    ),
+    Family("sentinel_disk_size_bytes", "gauge", ("place",), "bytes", "Its size"),
+    Family("sentinel_disk_free_inodes", "gauge", ("place",), "", "Inodes left there; not there where the filesystem counts none"),
+    Family(
         "sentinel_source_blind", "gauge", ("source",), "0/1",
         "A source of telemetry cannot be read; every source that ever could not",
     ),

@@ -9,6 +9,7 @@ from typing import get_args
 from sentinel import __version__
 from sentinel.curves.registry import CURVES
 from sentinel.engine.goodput import account
+from sentinel.model.disks import PLACES
 from sentinel.model.findings import Severity, Verdict
 from sentinel.model.state import ENDINGS
 from sentinel.report.following import RunSnapshot
@@ -36,6 +37,7 @@ def rows(snapshot: RunSnapshot) -> Iterator[Row]:
     yield from _training(snapshot)
     yield from _incidents(snapshot)
     yield from _detectors(snapshot)
+    yield from _disks(snapshot)
     yield from _actions(snapshot)
     yield from _pages(snapshot)
 
@@ -124,6 +126,18 @@ def _detectors(snapshot: RunSnapshot) -> Iterator[Row]:
         stands = Verdict.UNKNOWN if is_old else verdict
         for word in Verdict:
             yield "sentinel_detector_state", (kind, str(word)), float(stands == word)
+
+
+def _disks(snapshot: RunSnapshot) -> Iterator[Row]:
+    """Room that was looked at an hour ago is not known."""
+    standings = snapshot.senses
+    if snapshot.supervisor != "alive" or standings.time_s is None or snapshot.now_s - standings.time_s > OLD_AFTER_S:
+        return
+    for disk in {disk.place: disk for disk in standings.disks if disk.place in PLACES}.values():
+        yield "sentinel_disk_free_bytes", (disk.place,), float(disk.free_bytes)
+        yield "sentinel_disk_size_bytes", (disk.place,), float(disk.total_bytes)
+        if disk.free_inodes is not None:
+            yield "sentinel_disk_free_inodes", (disk.place,), float(disk.free_inodes)
 
 
 def _actions(snapshot: RunSnapshot) -> Iterator[Row]:

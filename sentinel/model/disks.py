@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+CHECKPOINTS_PLACE, TRAINER_PLACE, RUN_PLACE = PLACES = ("checkpoints", "trainer's checkpoints", "run directory")
+
 
 @dataclass(frozen=True, slots=True)
 class SavedCheckpoint:
@@ -21,7 +23,7 @@ class DiskReading:
     """The room on one filesystem that the run writes to, reported at every look.
 
     Attributes:
-        place: what of the run lies there: `checkpoints` (and whatever else), `trainer's checkpoints` or `run directory`.
+        place: what of the run lies there, the first of PLACES that does.
         mount: its mount point.
         free_bytes, total_bytes, free_inodes: what this user may still take; inodes None where the filesystem counts none.
         count: complete checkpoints that lie in RUN_DIR/checkpoints, and `saves` the newest of them, oldest first. None and empty

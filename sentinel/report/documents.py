@@ -12,7 +12,7 @@ from sentinel.model.records import Attribution
 from sentinel.model.state import RunState
 from sentinel.report.environment import environment_document
 from sentinel.report.pages import page_document, pages_document
-from sentinel.run_files.detector_standings import NO_STANDINGS, DetectorStandings
+from sentinel.run_files.detector_standings import NO_STANDINGS, OLD_AFTER_S, DetectorStandings
 from sentinel.run_files.heartbeats import RankSeen
 from sentinel.run_files.stall import run_word, stall_of
 
@@ -67,6 +67,7 @@ def status_document(state: RunState, now_s: float, outside: Outside) -> dict[str
         "environment": environment_document(state),
         "pages": pages_document(state, now_s),
         "detectors": _detectors_document(outside.senses, now_s),
+        "disks": _disks_document(outside.senses, now_s),
     }
 
 
@@ -87,6 +88,22 @@ def _detectors_document(standings: DetectorStandings, now_s: float) -> dict[str,
         "unwritten_remarks": standings.unwritten_remarks,
         "verdicts": [{"kind": kind, "verdict": verdict, "reason": reason} for kind, verdict, reason in standings.verdicts],
     }
+
+
+def _disks_document(standings: DetectorStandings, now_s: float) -> list[dict[str, Any]]:
+    """The room on the filesystems of the run; empty where nobody has looked lately. `free_inodes` null: it counts none."""
+    if standings.time_s is None or now_s - standings.time_s > OLD_AFTER_S:
+        return []
+    return [
+        {
+            "place": disk.place,
+            "mount": disk.mount,
+            "free_bytes": disk.free_bytes,
+            "total_bytes": disk.total_bytes,
+            "free_inodes": disk.free_inodes,
+        }
+        for disk in standings.disks
+    ]
 
 
 def incident_document(incident: Incident) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sentinel.detectors.disk_memory import bytes_words
 from sentinel.model.state import UNOBSERVED
 from sentinel.policy.rung_words import CONDITIONS
 from sentinel.report.detectors import detector_rows, duration_words
@@ -41,6 +42,7 @@ def status_text(status: Mapping[str, Any]) -> str:
     rows += [("blind", f"{source}: {reason}") for source, reason in status["blind"].items()]
     if status.get("missing_steps"):
         rows.append(("missing", _missing_words(status["missing_steps"])))
+    rows += [("disk", _disk_words(disk)) for disk in status["disks"]]
     if status["warning"]:
         rows.append(("warning", status["warning"]))
     incident = status["open_incident"]
@@ -141,6 +143,12 @@ def ledger_words(ledger_s: Mapping[str, float]) -> str:
 def _deadline_words(in_s: float, by: str) -> str:
     when = f"in {duration_words(in_s)}" if in_s >= 0 else f"passed {duration_words(-in_s)} ago"
     return f"{when} ({by})"
+
+
+def _disk_words(disk: Mapping[str, Any]) -> str:
+    inodes = "" if disk["free_inodes"] is None else f", {disk['free_inodes']} inodes"
+    room = f"{bytes_words(disk['free_bytes'])} of {bytes_words(disk['total_bytes'])}{inodes}"
+    return f"{room} free on {disk['mount']} ({disk['place']})"
 
 
 def _advice(status: Mapping[str, Any]) -> str:

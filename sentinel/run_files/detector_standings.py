@@ -17,6 +17,7 @@ from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import STANDINGS_NAME
 from sentinel.client.strict_json import as_float, dumps, loads, printable
 from sentinel.engine import Engine
+from sentinel.model.disks import DiskReading
 from sentinel.model.findings import Kind, Verdict
 from sentinel.model.stall import StepTimes
 
@@ -62,6 +63,16 @@ class StandingsFile:
             "step_time_s": times.step_time_s,
             "steps_a_line": times.steps_seen_at_once,
             "unwritten_remarks": engine.unwritten_remarks,
+            "disks": [
+                {
+                    "place": disk.place,
+                    "mount": disk.mount,
+                    "free_bytes": disk.free_bytes,
+                    "total_bytes": disk.total_bytes,
+                    "free_inodes": disk.free_inodes,
+                }
+                for disk in engine.detectors.disks(now_s)
+            ],
             "detectors": [{"kind": kind, "verdict": verdict, "reason": reason} for kind, (verdict, reason) in standing.items()],
         }
         with suppress(OSError):
@@ -71,7 +82,8 @@ class StandingsFile:
 @dataclass(frozen=True, slots=True)
 class DetectorStandings:
     """The file as read. `time_s`: session seconds at which it was written; `verdicts`: kind, verdict, reason.
-    `step_times`: of the attempt as it stood then. `missing`: why nothing is known, and then there is nothing else."""
+    `step_times`: of the attempt as it stood then. `disks`: as they were looked at, without checkpoints. `missing`: why nothing is
+    known, and then there is nothing else."""
 
     time_s: float | None = None
     attempt: int | None = None
@@ -80,6 +92,7 @@ class DetectorStandings:
     verdicts: tuple[tuple[str, str, str], ...] = ()
     step_times: StepTimes = field(default_factory=StepTimes)
     missing: str = ""
+    disks: tuple[DiskReading, ...] = ()
 
 
 NO_STANDINGS = DetectorStandings(missing=f"no supervisor has written {STANDINGS_NAME} yet")
@@ -100,6 +113,7 @@ def read_standings(run_dir: Path) -> DetectorStandings:
             unwritten_remarks=int(raw.get("unwritten_remarks", 0)),
             verdicts=tuple(_verdict(item) for item in raw["detectors"]),
             step_times=_step_times(raw),
+            disks=tuple(_disk(item) for item in raw.get("disks", ())),
         )
     except FileNotFoundError:
         return NO_STANDINGS
@@ -115,6 +129,17 @@ def _step_times(raw: Mapping[str, Any]) -> StepTimes:
     if last_s is None or each_s is None:
         return StepTimes()
     return StepTimes(as_float(last_s), as_float(each_s), max(1, int(raw.get("steps_a_line", 1))))
+
+
+def _disk(item: Any) -> DiskReading:
+    inodes = item["free_inodes"]
+    return DiskReading(
+        place=printable(str(item["place"])),
+        mount=printable(str(item["mount"])),
+        free_bytes=int(item["free_bytes"]),
+        total_bytes=int(item["total_bytes"]),
+        free_inodes=None if inodes is None else int(inodes),
+    )
 
 
 def _verdict(item: Any) -> tuple[str, str, str]:

@@ -28,6 +28,7 @@
     deaf@step=0                    the trainer ignores overrides, and its receipt says so
     blind@time=60:source=metrics,for=30   a source cannot be read    term@step=50           SIGTERM to the command from outside
     unreadable@time=60:for=30      for so long no checkpoint can be read (a stale file handle), though every one is whole
+    disk@time=60:left=1,for=60     somebody fills the disk: so many checkpoints more find room, until somebody makes plenty
     changed@time=60:what=code      what the next attempt runs: other code, another library, or it cannot be read (unread)
     supervisor_kill@time=60:for=5  kill -9 of sentinel, restarted so many seconds later; also @journal=N:side=before|after and
                                    @effect=N:side=before|after, at the Nth append to the journal or effect on the world
@@ -89,6 +90,7 @@ KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "term": ((STEP,), {}),
     "blind": ((TIME,), {"source": "metrics", "for": "30"}),
     "unreadable": ((TIME,), {"for": "30"}),
+    "disk": ((TIME,), {"left": "1", "for": "60"}),
     "changed": ((TIME,), {"what": "code"}),
     "supervisor_kill": ((TIME, JOURNAL, EFFECT), {"for": "2", "side": "before"}),
     "fails": ((ACTION,), {"times": "1", "retry": "2"}),

@@ -217,6 +217,7 @@ class Simulation:
         effects["leave"] = lambda: stop(StopWanted("SIGUSR1", resumes=True))
         effects["changed"] = lambda: world.change_program(options["what"])
         effects["blind"] = lambda: world.go_blind(options["source"], fault.number("for"))
+        effects["disk"] = lambda: world.fill_disk(fault.number("left"), fault.number("for"))
         effects["route"] = lambda: world.spoil_route(options["name"], options["does"], fault.number("for"))
         return {**effects, "unreadable": lambda: world.hide_checkpoints(fault.number("for"))}[fault.kind]
 

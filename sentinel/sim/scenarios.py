@@ -10,6 +10,7 @@ import random
 import re
 from dataclasses import dataclass, replace
 
+from sentinel.sim.disk import draw_full_disk
 from sentinel.sim.faults import ASKED, SOURCES, Fault, parse_fault
 from sentinel.sim.learning import LossCurve
 from sentinel.sim.program_changes import CHANGES
@@ -116,6 +117,7 @@ def draw_scenario(seed: int, long_history: bool = False) -> Scenario:
         texts += _draw_leaves(random.Random(f"leaves {seed}"))
     texts += _draw_edits(random.Random(f"edits {seed}"))
     texts += _draw_blindness(random.Random(f"blindness {seed}"))
+    texts += draw_full_disk(random.Random(f"disk {seed}"))
     if plan == "chaos":
         shape, sick = _draw_sick_node(random.Random(f"nodes {seed}"), shape)
         texts += sick

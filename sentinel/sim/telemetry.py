@@ -13,6 +13,7 @@ from functools import partial
 from sentinel.launcher.contract import Launcher
 from sentinel.model.attempts import AttemptView, Exited, Unseen
 from sentinel.model.readings import Heartbeat, LauncherReading, Reading, Receipt, StepReading
+from sentinel.sim.disk import SimDisk
 from sentinel.sim.stuck import RUNS, STOPPED, Sight, SimLife, SimSilentRanks
 from sentinel.sim.trainer import SimTrainer
 from sentinel.sim.world import World
@@ -38,6 +39,7 @@ class SimTelemetry:
         self._store_version = -1
         self._delivered: set[str] = set()
         self._hardware_read = len(world.hardware)  # a look at the machine begins now
+        self._disk = SimDisk(world)
         self.has_more = False
 
     def follow(self, attempt: int) -> None:
@@ -61,6 +63,7 @@ class SimTelemetry:
         out = self._read_inbox()
         out += self._world.hardware[self._hardware_read :]
         self._hardware_read = len(self._world.hardware)
+        out += self._disk.poll(now_s)
         if not self._attempt:
             return out
         self._look(now_s, out)

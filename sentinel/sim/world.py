@@ -14,6 +14,8 @@ from sentinel.sim.processes import Job
 from sentinel.sim.program_changes import CHANGES, PROGRAM
 from sentinel.sim.store import Store
 
+PLENTY = 1e6  # checkpoints
+
 
 class SupervisorKilled(BaseException):
     """SIGKILL to the supervisor at exactly this instruction. No handler of errors may catch it."""
@@ -45,6 +47,7 @@ class World(Machine):
         samples: what inspections wrote, by attempt.
         program: what the next attempt would run; `specs`: what each attempt was started with.
         hardware: what can be read of the machines; `sick`: which fault of them came upon which attempt.
+        room_left: checkpoints more that find room on the disk; None: nobody has looked.
         world_changes: what was changed, by whom: the truth that invariants are checked against.
         pages: what reached a person, by stage: trigger, update, acknowledge, resolve, message.
         routes: those on which pages are refused, or hang.
@@ -66,6 +69,7 @@ class World(Machine):
     specs: dict[int, Environment] = field(default_factory=dict)
     hardware: list[HardwareReading] = field(default_factory=list)
     sick: set[tuple[int, str]] = field(default_factory=set)
+    room_left: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -95,6 +99,14 @@ class World(Machine):
 
     def _mend_route(self, name: str) -> None:
         self.routes.pop(name, None)
+
+    def fill_disk(self, left: float, seconds: float) -> None:
+        """For so long the disk has room for no more than `left` checkpoints; then somebody makes plenty."""
+        self.room_left = left
+        self.after(seconds, self._make_room)
+
+    def _make_room(self) -> None:
+        self.room_left = PLENTY
 
     def hide_checkpoints(self, seconds: float) -> None:
         """For so long no file in checkpoints/ can be read."""

@@ -14,10 +14,9 @@ from sentinel.checkpoints.files import list_entries, read_extent, step_of_name
 from sentinel.checkpoints.manifest import MANIFEST
 from sentinel.client.run_layout import CHECKPOINTS
 from sentinel.clock import Clock, SystemClock
-from sentinel.model.disks import DiskReading, SavedCheckpoint
+from sentinel.model.disks import CHECKPOINTS_PLACE, RUN_PLACE, TRAINER_PLACE, DiskReading, SavedCheckpoint
 
 SAVES_MAX = 64  # the newest, of which the manifests are read
-CHECKPOINTS_PLACE, TRAINER_PLACE, RUN_PLACE = "checkpoints", "trainer's checkpoints", "run directory"
 
 _Known = tuple[int, int, int]
 Extent = tuple[int, int]  # bytes and files

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from sentinel.detectors.disk_full import CALM_S, FILLING, KIND
 from sentinel.model import actions as a
 from sentinel.model import facts as f
@@ -10,6 +12,10 @@ from sentinel.model.disks import DiskReading, SavedCheckpoint
 from sentinel.model.incidents import IncidentState
 from sentinel.model.readings import SourceReading
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
+from sentinel.report.documents import Outside, status_document
+from sentinel.report.schedule import SettingsHistory
+from sentinel.report.text import status_text
+from sentinel.run_files.detector_standings import StandingsFile, read_standings
 from tests.builders import Bench
 
 GIB = 1 << 30
@@ -221,3 +227,17 @@ def test_room_can_be_made_for_a_launch_that_waits_for_it_and_never_with_what_it_
     assert isinstance(launch, a.StartAttempt)
     assert launch.resume is not None
     assert launch.resume.step not in [action.step for action in bench.decided(a.PruneCheckpoint)]
+
+
+def test_how_much_room_there_is_stands_in_senses_and_in_status(tmp_path: Path) -> None:
+    bench = looked(training(), 55)
+    StandingsFile(tmp_path).write(bench.now_s, bench.engine)
+    standings = read_standings(tmp_path)
+    assert standings.disks == (DiskReading("checkpoints", "/ckpt", 55 * GIB, 10**13, 10**6),)
+    schedule = SettingsHistory().document((), None)
+    document = status_document(bench.state, bench.now_s, Outside(45, None, "alive", True, senses=standings))
+    assert "55 GiB of 9.09 TiB, 1000000 inodes free on /ckpt (checkpoints)" in status_text(document | {"schedule": schedule})
+    assert status_document(bench.state, bench.now_s + 60.0, Outside(45, None, "alive", True, senses=standings))["disks"] == []
+    bench.tell(SourceReading("disks", False, "no answer"))
+    StandingsFile(tmp_path).write(bench.now_s, bench.engine)
+    assert read_standings(tmp_path).disks == ()

@@ -24,6 +24,7 @@ from sentinel.metrics.families import FAMILIES
 from sentinel.metrics.of_run import LAYERS_MAX, STATES
 from sentinel.model import actions as a
 from sentinel.model import facts as f
+from sentinel.model.disks import DiskReading
 from sentinel.model.stall import StepTimes
 from sentinel.model.state import Mark, RunState
 from sentinel.report.following import FollowedRun, RunSnapshot
@@ -35,7 +36,8 @@ from tests.unit.told_run import at, entries_of, told, write_run, write_stream
 
 METRICS_PAGE = Path(__file__).resolve().parents[3] / "deploy/prometheus/METRICS.md"
 DETECTORS = DetectorStandings(
-    at(200), 3, 600, 0, (("spike", "healthy", "well"), ("hang", "breached", "silent")), StepTimes(at(199.9), 0.2)
+    at(200), 3, 600, 0, (("spike", "healthy", "well"), ("hang", "breached", "silent")), StepTimes(at(199.9), 0.2),
+    disks=(DiskReading("checkpoints", "/ckpt", 5, 9, 7), DiskReading("run directory", "/home", 3, 4, None)),
 )
 
 
@@ -270,3 +272,12 @@ def test_a_scrape_of_five_hundred_incidents_takes_less_than_20_ms_of_a_processor
 def test_it_says_which_sentinel_exports_and_in_which_format() -> None:
     assert value(snapshot(), "sentinel_info", version=__version__, policy="demo") == 1.0
     assert CONTENT_TYPE.startswith("text/plain; version=0.0.4")
+
+
+def test_room_is_told_by_place_and_not_at_all_where_nobody_has_looked_lately() -> None:
+    assert value(everything(), "sentinel_disk_free_bytes", place="checkpoints") == 5.0
+    assert value(everything(), "sentinel_disk_size_bytes", place="run directory") == 4.0
+    assert value(everything(), "sentinel_disk_free_inodes", place="checkpoints") == 7.0
+    assert value(everything(), "sentinel_disk_free_inodes", place="run directory") is None
+    for gone in (snapshot(supervisor="gone"), snapshot(now_s=at(400))):
+        assert value(gone, "sentinel_disk_free_bytes", place="checkpoints") is None

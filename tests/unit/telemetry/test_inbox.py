@@ -24,6 +24,7 @@ REQUESTS: list[w.OperatorRequest] = [
     w.Deny(3),
     w.Acknowledge(12),
     w.Resolve(12),
+    w.PruneCheckpoints(3),
     w.Remark("the disk of node 3 was full; Grüße, ada"),
 ]
 
