@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from random import Random, SystemRandom
 
-from tests.chaos.kinds import DISK_MIB, KINDS, STEPS, Kind, drawn_faults, find
+from tests.chaos.kinds import DISK_MIB, INODES, KINDS, STEPS, Kind, drawn_faults, find
 from tests.chaos.outcome import Ending, Outcome, judge, table, write_table
 from tests.chaos.run import ChaosRun, Unfinished, faults_of_trainer, remove, small_disk
 from tests.chaos.soak import Planned, draw_plan, shrink, soak
@@ -103,7 +103,7 @@ def do(kind: Kind, seed: int, folder: Path, unhurt: Ending) -> Outcome:
     with ExitStack() as stack:
         kept = place = folder / kind.name
         try:
-            place = stack.enter_context(small_disk(place, DISK_MIB)) if kind.small_disk else place
+            place = stack.enter_context(small_disk(place, DISK_MIB, INODES)) if kind.small_disk else place
         except Unfinished as error:
             return Outcome(kind.name, seed, step, "not done", "", 0, None, 0.0, 0, (str(error),))
         place.mkdir(exist_ok=True)

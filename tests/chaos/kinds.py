@@ -26,7 +26,7 @@ from tests.hanging_folder import why_not as why_no_hanging_folder
 STEPS = 160
 FIRST_STEP, LAST_STEP = 30, 110  # between which a fault is drawn: a checkpoint before it, and room to recover behind it
 AWAKE_STEP = 70  # the detectors of the numbers know their levels
-DISK_MIB = 48  # of the small disk: a run of this size takes a fifth of it
+DISK_MIB, INODES = 48, 3000  # of the small disk: a run of this size takes a fifth of either
 
 Strike = Callable[[ChaosRun, Random], None]
 
@@ -117,16 +117,18 @@ def disk_full(seconds: float, leave_bytes: int = 0, then_kill: bool = False) -> 
     return strike
 
 
-def read_only_disk(seconds: float) -> Strike:
+def no_inodes(seconds: float) -> Strike:
+    """There is room, and no new file can be made in it."""
+
     def strike(run: ChaosRun, rng: Random) -> None:
+        folder = run.run_dir.parent / "fillers"
+        folder.mkdir()
         run.struck()
-        place = str(run.run_dir.parent)
-        # A mount that somebody writes to is busy: it is made read-only under them, as a kernel does after an I/O error.
-        done = subprocess.run(["mount", "-o", "remount,ro,force", place], capture_output=True, text=True)
+        with suppress(OSError):
+            for number in range(INODES + 1):
+                (folder / str(number)).touch()
         time.sleep(seconds)
-        subprocess.run(["mount", "-o", "remount,rw", place], capture_output=True, check=True)
-        if done.returncode:
-            raise Unfinished(f"the disk could not be made read-only: {done.stderr.strip()}")
+        shutil.rmtree(folder)
 
     return strike
 
@@ -347,7 +349,9 @@ KINDS: Sequence[Kind] = (
     Kind("pause", "process", "a rank stands still for 3 s", pause(3.0)),
     Kind("exception", "process", "a rank raises", faults=("crash@step={step}:rank=1",)),
     Kind("exit-code", "process", "every rank leaves with code 7", faults=("exit@step={step}:code=7",)),
-    Kind("nan-grad", "numbers", "a gradient becomes NaN for a step", faults=("nan_grad@step={step}:length=1",), noticed=True),
+    Kind("nan-grad", "numbers", "a gradient becomes NaN for a step", faults=("nan_grad@step={step}:length=1",),
+         differs="the gate leaves the update of that step out"),
+    Kind("nan-grads", "numbers", "a gradient becomes NaN for 30 steps", faults=("nan_grad@step={step}:length=30",), noticed=True),
     Kind("nan-state", "numbers", "every parameter becomes NaN", faults=("nan_state@step={step}",), noticed=True),
     Kind("unstable", "numbers", "the learning rate is 50 times what it should be",
          faults=("unstable@step={step}:times=50",), noticed=True,
@@ -367,7 +371,7 @@ KINDS: Sequence[Kind] = (
     Kind("disk-full", "storage", "the disk is full for 8 s, across a save", disk_full(8.0), small_disk=True),
     Kind("disk-full-and-kill", "storage", "the disk is full, a rank is killed", disk_full(8.0, then_kill=True), small_disk=True),
     Kind("disk-nearly-full", "storage", "600 KB are left for 8 s: no save fits", disk_full(8.0, 600_000), small_disk=True),
-    Kind("read-only", "storage", "the disk is read-only for 6 s", read_only_disk(6.0), small_disk=True),
+    Kind("no-inodes", "storage", "no new file can be made for 8 s, though there is room", no_inodes(8.0), small_disk=True),
     Kind("bit-rot", "storage", "a bit of the newest checkpoint flips, a rank is killed", damaged(rot)),
     Kind("bit-rot-twice", "storage", "a bit of the two newest checkpoints flips, a rank is killed", damaged(rot, 2)),
     Kind("cut-shard", "storage", "the newest checkpoint is cut, a rank is killed", damaged(cut)),

@@ -245,10 +245,10 @@ def faults_of_trainer(*texts: str) -> list[str]:
 
 
 @contextmanager
-def small_disk(place: Path, mebibytes: int) -> Iterator[Path]:
+def small_disk(place: Path, mebibytes: int, inodes: int) -> Iterator[Path]:
     """A filesystem of its own, in memory. Raises Unfinished where it cannot be mounted."""
     place.mkdir(parents=True, exist_ok=True)
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(place)]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m,nr_inodes={inodes}", "tmpfs", str(place)]
     made = subprocess.run(mount, capture_output=True, text=True)
     if made.returncode:
         raise Unfinished(f"{place}: no small disk could be mounted: {made.stderr.strip()}")
