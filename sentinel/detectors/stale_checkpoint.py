@@ -56,10 +56,14 @@ class StaleCheckpoint(Detector):
         self._gaps: deque[tuple[int, float]] = deque(maxlen=GAPS_KEPT)
         self._learned: tuple[int, float] | None = None
         self._seen_late_s = 0.0
+        self._attempt = -1
         self.begin(Start(0))
 
     def begin(self, start: Start) -> None:
-        """The rhythm is the run's and stays; the age begins again."""
+        """The rhythm is the run's and stays; the age begins again. Not where the same attempt begins again, because its stream
+        was cut and is read from its start: what it has saved is saved, and nobody reports it a second time."""
+        if start.attempt == self._attempt and start.resume_step <= self._base:
+            return
         self._attempt = start.attempt
         self._base = self._step = start.resume_step
         self._age_s = 0.0

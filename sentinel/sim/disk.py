@@ -1,4 +1,5 @@
-"""The disk of the simulated run directory as it is looked at: nothing is known of it before a fault has filled it."""
+"""The disk of the simulated run directory as it is looked at: nothing is known of it before a fault has filled it. And what is
+drawn to befall it."""
 
 from __future__ import annotations
 
@@ -36,3 +37,11 @@ def draw_full_disk(dice: random.Random) -> list[str]:
     if dice.random() > FULL_DISKS:
         return []
     return [f"disk@time={dice.randrange(5, 200)}:left={dice.choice((0, 1, 1.5, 30))},for={dice.choice((10, 60, 150))}"]
+
+
+def draw_blindness(dice: random.Random) -> list[str]:
+    """Nothing that tells of the ranks' life can be read for a while: a filesystem that hangs."""
+    if dice.random() > 0.05:
+        return []
+    at_s, seconds = dice.randrange(1, 150), dice.choice((20, 50, 120))
+    return [f"blind@time={at_s}:source={source},for={seconds}" for source in ("metrics", "heartbeats")]

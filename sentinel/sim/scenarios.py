@@ -10,7 +10,7 @@ import random
 import re
 from dataclasses import dataclass, replace
 
-from sentinel.sim.disk import draw_full_disk
+from sentinel.sim.disk import draw_blindness, draw_full_disk
 from sentinel.sim.faults import ASKED, SOURCES, Fault, parse_fault
 from sentinel.sim.learning import LossCurve
 from sentinel.sim.program_changes import CHANGES
@@ -116,7 +116,7 @@ def draw_scenario(seed: int, long_history: bool = False) -> Scenario:
         texts += _draw_bad_checkpoints(random.Random(f"checkpoints {seed}"), shape)
         texts += _draw_leaves(random.Random(f"leaves {seed}"))
     texts += _draw_edits(random.Random(f"edits {seed}"))
-    texts += _draw_blindness(random.Random(f"blindness {seed}"))
+    texts += draw_blindness(random.Random(f"blindness {seed}"))
     texts += draw_full_disk(random.Random(f"disk {seed}"))
     if plan == "chaos":
         shape, sick = _draw_sick_node(random.Random(f"nodes {seed}"), shape)
@@ -219,14 +219,6 @@ def _draw_bad_checkpoints(dice: random.Random, shape: Shape) -> list[str]:
         later = min(shape.steps - 1, saved + dice.randrange(1, shape.checkpoint_every))
         texts += [f"kill@step={later}:rank=0"] if dice.random() < 0.8 else []
     return texts
-
-
-def _draw_blindness(dice: random.Random) -> list[str]:
-    """Nothing that tells of the ranks' life can be read for a while: a filesystem that hangs."""
-    if dice.random() > 0.05:
-        return []
-    at_s, seconds = dice.randrange(1, 150), dice.choice((20, 50, 120))
-    return [f"blind@time={at_s}:source={source},for={seconds}" for source in ("metrics", "heartbeats")]
 
 
 def _draw_edits(dice: random.Random) -> list[str]:

@@ -34,7 +34,8 @@ Strike = Callable[[ChaosRun, Random], None]
 @dataclass(frozen=True)
 class Kind:
     """`does`: for the table. `strike`: does it to the run that has reached the drawn step. `faults`: of the trainer, instead, in
-    its own grammar (trainer/faults.py) with {step} for the drawn one. `noticed`: an incident is due. `small_disk`: the run lies
+    its own grammar (trainer/faults.py) with {step} for the drawn one. `noticed`: an incident is due. `loses_lines`: it takes away
+    rows of the stream. `small_disk`: the run lies
     on a filesystem of its own. `pages`: a person has to be called. `differs`: why the end may differ although no data and no
     setting was changed.
     """
@@ -48,6 +49,7 @@ class Kind:
     small_disk: bool = False
     pages: bool = False
     noticed: bool = False
+    loses_lines: bool = False
     differs: str = ""
 
     def draw_step(self, rng: Random) -> int:
@@ -379,7 +381,7 @@ KINDS: Sequence[Kind] = (
     Kind("garbled-manifest", "storage", "the newest manifest becomes noise, a rank is killed", damaged(garble_manifest)),
     Kind("fifo-shard", "storage", "a FIFO stands in the newest checkpoint, a rank is killed", damaged(replace_by_fifo)),
     Kind("linked-shard", "storage", "a link leads out of the newest checkpoint, a rank is killed", damaged(replace_by_link)),
-    Kind("cut-stream", "storage", "metrics.jsonl is cut in the middle", cut_stream),
+    Kind("cut-stream", "storage", "metrics.jsonl is cut in the middle", cut_stream, loses_lines=True),
     Kind("garbled-stream", "storage", "20 lines of noise in metrics.jsonl", garble_stream),
     Kind("lost-heartbeats", "storage", "the heartbeats' folder is deleted", lose_heartbeats),
     Kind("garbled-overrides", "storage", "overrides.json becomes noise", garble("overrides.json")),

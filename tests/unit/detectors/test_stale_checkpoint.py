@@ -156,3 +156,15 @@ def test_switched_off_it_says_so() -> None:
     bank = begun({"checkpoint_interval": 20}, settings=StaleCheckpointSettings(enabled=False))
     assert train(bank, 400, lambda step: False) == []
     assert bank.verdicts()[Kind.STALE_CHECKPOINT] == (Verdict.UNKNOWN, "switched off by policy")
+
+
+def test_a_stream_that_is_read_again_from_its_start_makes_no_saved_checkpoint_old() -> None:
+    """Somebody cut metrics.jsonl: its receipt comes again, and the checkpoints, which are there, are not reported twice."""
+    saves = lambda step: step % 20 == 0  # noqa: E731
+    bank = begun({"checkpoint_interval": 20})
+    assert train(bank, 105, saves, by="directory") == []
+    bank.receipt(Receipt(1, 0.0, 0, None, 2, {}, {"checkpoint_interval": 20}), 106.0)
+    for step in (1, 2):
+        bank.step(row(step, time_s=1e6 + step, loss=2.0), 106.0)
+    assert train(bank, 119, saves, first=106, by="directory") == []
+    assert bank.verdicts()[Kind.STALE_CHECKPOINT] == (Verdict.HEALTHY, "newest checkpoint: step 100, 19 steps ago")
