@@ -60,8 +60,8 @@ def _refuse_living(run_dir: Path) -> None:
     kind, options = (run.launcher, run.launcher_options) if run is not None else (DEFAULT, {})
     for number, pids in living_attempts(run_dir, open_launcher(kind, options, Place(run_dir))).items():
         raise UsageError(
-            f"{run_dir}: attempt {number} is alive (processes {', '.join(map(str, pids[:8]))}); end it first: who does not know "
-            "of it may move its checkpoints"
+            f"{run_dir}: attempt {number} is alive, and who does not know of it may move its checkpoints. End it first, on its "
+            f"machine: kill {' '.join(map(str, pids[:8]))}"
         )
 
 

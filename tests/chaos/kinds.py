@@ -84,6 +84,10 @@ def kill_one(run: ChaosRun, rng: Random) -> None:
 def kill_everything_of_the_attempt(run: ChaosRun, rng: Random) -> None:
     pids = run.living()
     run.struck()
+    _kill(pids)
+
+
+def _kill(pids: Iterable[int]) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -329,7 +333,9 @@ def lose_log_of_journal(run: ChaosRun, rng: Random) -> None:
     code = run.wait(60.0)
     if code != 1:
         raise Unfinished(f"a supervisor took {facts} lost facts for none: exit {code}")
-    salvage = [sys.executable, "-m", "sentinel", "journal", "salvage", str(run.run_dir)]
+    _kill(run.living())
+    wait_for("end of the attempt", lambda: not run.living())
+    salvage = [sys.executable, "-m", "sentinel", "journal", "salvage", str(run.run_dir), "--accept-loss"]
     done = subprocess.run(salvage, cwd=ROOT, capture_output=True, text=True, timeout=60.0)
     if done.returncode:
         raise Unfinished(f"sentinel journal salvage: {done.stderr}")
