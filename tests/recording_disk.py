@@ -37,7 +37,7 @@ from tests.hanging_folder import ANSWER, HEADER, MNT_DETACH
 ROOT = 1
 DIRECT_IO_OFF, BIG_WRITES, ATOMIC_TRUNC = 0, 1 << 5, 1 << 3
 WRITE_MAX = 1 << 17
-READY_S = 10.0
+DEADLINE_S = 10.0
 ENTRY = struct.Struct("=QQQQII")
 ATTRIBUTES = struct.Struct("=QQQQQQIIIIIIIIII")
 
@@ -163,7 +163,7 @@ class RecordingDisk:
     def __exit__(self, *_: object) -> None:
         _libc.umount2(os.fsencode(self.path), MNT_DETACH)
         try:
-            self._server.wait(READY_S)
+            self._server.wait(DEADLINE_S)
         except subprocess.TimeoutExpired:
             self._server.kill()
             self._server.wait()
