@@ -56,7 +56,7 @@ class StaleCheckpoint(Detector):
         self._gaps: deque[tuple[int, float]] = deque(maxlen=GAPS_KEPT)
         self._learned: tuple[int, float] | None = None
         self._seen_late_s = 0.0
-        self._attempt = -1
+        self._attempt, self._base = -1, 0
         self.begin(Start(0))
 
     def begin(self, start: Start) -> None:

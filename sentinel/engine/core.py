@@ -72,6 +72,7 @@ from sentinel.model.readings import (
     TrainerNote,
 )
 from sentinel.model.state import RunState
+from sentinel.plan.holes import unseen_before
 from sentinel.policy.schema import Policy
 
 
@@ -195,7 +196,7 @@ class Engine:
     def _begin(self, attempt: int, now_s: float) -> None:
         """The attempt lives (or is adopted): its streams will be read from their first line."""
         if self._live.attempt != attempt:
-            self._live = LiveAttempt(attempt)
+            self._live = LiveAttempt(attempt, unseen_before(self.state.attempts, attempt))
             self.detectors.begin_attempt(attempt, now_s)
 
     def _started(self, decision: Decision, event: SupervisorStarted) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sentinel.model.readings import EndReading, Heartbeat, Phase, StepReading
-from sentinel.plan.holes import Hole
+from sentinel.plan.holes import Hole, end_before
 
 RANKS_KEPT = 65536
 SAVES_KEPT = 64
@@ -22,13 +24,14 @@ class LiveAttempt:
     unwritten_remarks: what sources had to say beyond what an attempt may write down.
     """
 
-    def __init__(self, attempt: int = 0) -> None:
+    def __init__(self, attempt: int = 0, holes: Iterable[Hole] = ()) -> None:
         self.attempt = attempt
         self.last_step_s: float | None = None
         self.saving_s: float | None = None
         self.finished = False
         self.unwritten_remarks = 0
-        self.holes: list[Hole] = []
+        self.holes: list[Hole] = [*holes]
+        self._newest_step = 0
         self.samples_end: int | None = None
         self.samples_show = True
         self.rates: tuple[float, float, float] | None = None
@@ -38,6 +41,9 @@ class LiveAttempt:
 
     def step(self, reading: StepReading, now_s: float, launched_s: float) -> None:
         if reading.attempt == self.attempt:
+            if reading.step > self._newest_step:
+                self._newest_step = reading.step
+                end_before(self.holes, reading.step)
             self.last_step_s = reading.time_s if launched_s <= reading.time_s <= now_s else now_s
 
     def beat(self, beat: Heartbeat, now_s: float) -> None:

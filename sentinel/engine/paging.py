@@ -17,6 +17,7 @@ from sentinel.model import facts as f
 from sentinel.model.actions import SendPage, Stage, page_key
 from sentinel.model.changed import replace
 from sentinel.model.findings import Severity
+from sentinel.model.incidents import IncidentState
 from sentinel.model.paging import IncidentPage, RouteStatus
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Paging, Route
@@ -84,7 +85,8 @@ def on_taken_up(decision: Decision, reason: str, by: str) -> None:
 
 
 def on_end(decision: Decision) -> None:
-    """The run has just ended. Finished: nobody is needed. Stopped: what somebody had in hand is settled, the rest stays open."""
+    """The run has just ended. Finished: nobody is needed, but for what the end left unknown. Stopped: what somebody had in hand
+    is settled, the rest stays open."""
     state = decision.state
     waiting = [route.name for route in decision.policy.spec.paging.routes if _is_waiting(state, route)]
     if state.ended == "failed" and waiting:
@@ -92,6 +94,8 @@ def on_end(decision: Decision) -> None:
         decision.note(ABOUT, f"nobody has answered yet: {stays}")
     for incident in state.incidents:
         if state.ended == "finished":
+            if incident.state is IncidentState.EXHAUSTED and incident.closed_s == decision.now_s:
+                continue  # it was closed by the end itself, as unknown: somebody has to look
             resolve(decision, incident.id, state.end_reason)
         elif state.ended == "stopped" and incident.acknowledged_by:
             resolve(decision, incident.id, f"the run was {state.end_reason}", incident.acknowledged_by)

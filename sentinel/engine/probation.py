@@ -191,6 +191,9 @@ def _verdict_at_end(decision: Decision, incident: Incident) -> BandVerdict:
     """Unknown where the last steps were not seen."""
     if STREAM in decision.state.blind:
         return BandVerdict("unknown", f"its last numbers are missing: {decision.state.blind[STREAM]}")
+    lost = [(first, last) for first, last in decision.live.holes if last > decision.newest_step]
+    if lost:
+        return BandVerdict("unknown", f"the numbers of its last steps, {lost[0][0]} to {lost[-1][1]}, were lost")
     return _band_verdict(decision, incident, _judged_after(decision, incident), 1, is_last=True)
 
 

@@ -65,8 +65,10 @@ def on_numbers_missing(decision: Decision, note: TrainerNote) -> None:
     first = newest + 1 if is_dropped else _count(data.get("first_step"))
     last = note.step - 1 if is_dropped else _count(data.get("last_step"))
     file, error, reason = (str(data.get(name) or "")[:WORD_MAX] for name in ("file", "errno", "reason"))
-    if lines <= 0 or not 0 < first <= last:
-        if lines > 0:
+    if lines > 0 and 0 < first <= newest < last:
+        first = newest + 1  # what stands in the stream was seen, whatever is said of it
+    if lines <= 0 or not 0 < first <= last or last <= newest:
+        if lines > 0 and not 0 < first <= last:
             whose = f"{lines} lines of {file or 'its stream'}"
             write_down(decision, f"trainer: {whose} that are no steps were lost ({error}: {reason})")
         return

@@ -5,7 +5,9 @@ A hole is (first step, last step). Steps in one were trained, and prove nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+from sentinel.model.state import Attempt
 
 Hole = tuple[int, int]
 
@@ -20,6 +22,22 @@ def count_seen(holes: Iterable[Hole], after_step: int, through_step: int) -> int
 def end_of_last(holes: Iterable[Hole], through_step: int) -> int:
     """The newest step up to `through_step` that lies in a hole; 0 without one. What was seen before it says nothing of now."""
     return max((min(last, through_step) for first, last in holes if first <= through_step), default=0)
+
+
+def unseen_before(attempts: Sequence[Attempt], number: int) -> list[Hole]:
+    """What an attempt resumes behind and no stream has shown: the checkpoint lies ahead of every step that was seen (the last
+    lines were lost, or somebody put it there). Those steps may have been trained, and are no steps of any proof."""
+    this = next((one for one in attempts if one.attempt == number), None)
+    seen = max((one.last_step for one in attempts if one.attempt < number), default=None)
+    if this is None or this.resume is None or seen is None or this.resume.step <= seen:
+        return []
+    return [(seen + 1, this.resume.step)]
+
+
+def end_before(holes: list[Hole], step: int) -> None:
+    """A line of this step has come: what was lost before it lies before it, whatever was claimed. Changes `holes` in place."""
+    if any(last >= step for _, last in holes):
+        holes[:] = [(first, min(last, step - 1)) for first, last in holes if first < step]
 
 
 def add_hole(holes: list[Hole], new: Hole, kept_max: int) -> None:

@@ -169,3 +169,40 @@ def test_counting() -> None:
 def test_the_status_names_the_steps() -> None:
     assert _missing_words([[4, 4], [7, 9]]).startswith("the numbers of steps 4, 7 to 9: the trainer could not write them")
     assert "and 2 stretches before" in _missing_words([[n, n] for n in range(7)])
+
+
+def test_what_stands_in_the_stream_was_seen_and_what_is_to_come_cannot_be_lost() -> None:
+    """A trainer that says so of every step, or of all steps to come, must not keep an incident from being judged."""
+    for claims in (lambda step: (1, 2**50), lambda step: (step, 2**50), lambda step: (step, step)):
+        bench = Bench().launched()
+        for step in range(1, 140):
+            if step > 55:
+                lost(bench, *claims(step))
+            bench.steps(step, step, loss=2.0 if step < 71 else 3.0)
+            if bench.state.plan is not None:
+                break
+        assert bench.incident.tries[-1].remedy.rollback_to_step is not None
+    honest = lost(spiked().steps(73, 76, loss=3.0), 77, 130).steps(131, 131, loss=3.0)
+    assert honest.engine._live.holes == [(77, 130)]
+
+
+def test_steps_behind_a_checkpoint_that_lies_ahead_of_every_step_seen_prove_nothing() -> None:
+    bench = Bench().launched().steps(1, 119).checkpoint(100_000)
+    bench.exits(signal=9).launched().steps(100_001, 100_030)
+    assert bench.incident.state is IncidentState.PROBATION
+    bench.die()
+    bench.steps(100_031, 100_059)
+    assert bench.incident.state is IncidentState.PROBATION
+    bench.steps(100_060, 100_075)
+    assert bench.incident.state is IncidentState.RECOVERED
+
+
+def test_a_run_that_finishes_unseen_calls_a_person_and_does_not_take_the_call_back_at_once() -> None:
+    bench = probation().steps(91, 100)
+    lost(bench, 101, 200)
+    bench.exits(code=0)
+    assert bench.state.ended == "finished"
+    assert bench.incident.state is IncidentState.EXHAUSTED
+    assert bench.incident.page is not None
+    assert bench.incident.page.is_open
+    assert [one.key for one in bench.of(f.ActionAbandoned) if one.key.startswith("page/")] == []
