@@ -29,6 +29,13 @@ Track = Annotated[
         help="Write every attempt to an experiment tracker, too; may be repeated. {trackers}.", metavar="NAME[:option=value,…]"
     ),
 ]
+Mirror = Annotated[
+    str | None,
+    typer.Option(
+        help="Mirror the run off this machine: a directory or an address; options journal, streams, every, keep; off: no longer.",
+        metavar="TO[,option=value,…]",
+    ),
+]
 LauncherKind = Annotated[str | None, typer.Option(help="What starts and stops the training. {launchers}.", metavar="KIND")]
 LauncherOptions = Annotated[
     list[str] | None,
@@ -72,6 +79,7 @@ def run(
     code: Code = None,
     tensorboard: Boards = True,
     track: Track = None,
+    mirror: Mirror = None,
     launcher: LauncherKind = None,
     launcher_option: LauncherOptions = None,
     time_limit: TimeLimit = None,
@@ -90,10 +98,11 @@ def run(
     (training goes on).
     """
     from sentinel.launcher.registry import parse_options
+    from sentinel.mirrors.settings import parse_mirror
     from sentinel.supervisor.app import supervise
     from sentinel.supervisor.config_file import default_run_dir, find_config
     from sentinel.supervisor.deadline import parse_time_limit
-    from sentinel.supervisor.run_request import RunRequest, question_about
+    from sentinel.supervisor.run_request import NO_MIRROR, RunRequest, question_about
     from sentinel.terminal.choose import choose_narrator
     from sentinel.web.opening import Listen
 
@@ -110,6 +119,7 @@ def run(
         code=tuple(code or ()),
         tensorboard=tensorboard,
         track=tuple(track or ()),
+        mirror={} if mirror is None else {"to": mirror} if mirror == NO_MIRROR else parse_mirror("--mirror", mirror),
         share_with=share_with,
         pages=tuple(page or ()),
         listen=Listen(listen, token_file),

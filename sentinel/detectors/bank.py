@@ -35,6 +35,7 @@ from sentinel.model.readings import (
     HardwareReading,
     Heartbeat,
     LogTail,
+    MirrorReading,
     RanksSeen,
     Receipt,
     SourceReading,
@@ -260,6 +261,10 @@ class DetectorBank:
         for detector in self._detectors:
             detector.hardware(reading, now_s)
 
+    def mirror(self, reading: MirrorReading) -> None:
+        for detector in self._detectors:
+            detector.mirror(reading)
+
     def source(self, reading: SourceReading) -> None:
         """A source that cannot be read makes nothing healthy."""
         for detector in self._detectors:
@@ -371,6 +376,11 @@ class DetectorBank:
         """Why it cannot have healed, whatever the loss says; empty when it may have, or that is not known."""
         detector = self._by_kind.get(kind)
         return detector.still_true(alert) if detector is not None else ""
+
+    def passed(self, kind: Kind) -> str:
+        """Why nobody need look any more at what was found; empty while that stands, or is not known."""
+        detector = self._by_kind.get(kind)
+        return detector.passed() if detector is not None else ""
 
     def back_since(self, metric: str, top: float, from_step: int) -> int | None:
         """Since when the metric stands below `top` again; None when it does not."""

@@ -18,6 +18,7 @@ from sentinel.model.readings import (
     CheckpointReading,
     HardwareReading,
     Heartbeat,
+    MirrorReading,
     RanksSeen,
     Receipt,
     SourceReading,
@@ -172,6 +173,9 @@ class Detector:
 
     def hardware(self, reading: HardwareReading, now_s: float) -> None: ...
 
+    def mirror(self, reading: MirrorReading) -> None:
+        """How far a part of the run's mirror is."""
+
     def source(self, reading: SourceReading) -> None:
         """A source went blind, or sees again."""
 
@@ -195,6 +199,10 @@ class Detector:
 
     def still_true(self, alert: str) -> str:
         """Why its finding cannot have healed, whatever the loss says; empty where it may have. `alert`: of a rule on `expr`."""
+        return ""
+
+    def passed(self) -> str:
+        """Why nobody need look any more at what it had found; empty while that stands, or is not known. For `is_withdrawn`."""
         return ""
 
     def explain(self, now_s: float) -> tuple[str, int | None]:

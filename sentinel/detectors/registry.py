@@ -21,6 +21,8 @@ from sentinel.detectors.hang import Hang, HangSettings
 from sentinel.detectors.layer_imbalance import KIND as LAYER_IMBALANCE
 from sentinel.detectors.layer_imbalance import LayerImbalance, LayerImbalanceSettings
 from sentinel.detectors.loss_scale import LossScale, LossScaleSettings
+from sentinel.detectors.mirror_lag import KIND as MIRROR_LAG
+from sentinel.detectors.mirror_lag import MirrorLag, MirrorLagSettings
 from sentinel.detectors.non_finite import NonFinite, NonFiniteSettings
 from sentinel.detectors.plateau import Plateau, PlateauSettings
 from sentinel.detectors.precursor import Precursor, PrecursorSettings
@@ -44,7 +46,8 @@ class Finds:
     only_tells: it informs a person: it cancels no change of settings under way, and is not reported again after a restart.
     is_gradual: the band before it is measured before its onset, and not taken from a breach.
     bend: the power by which it climbs; its onset is dated anew by where its own metric bent. 0: by no bend.
-    keeps_onset: no other signal dates it. is_explained: what the machine said just before is part of its reason.
+    keeps_onset: no other signal dates it. is_withdrawn: its page is taken back when the detector says that it has passed.
+    is_explained: what the machine said just before is part of its reason.
     """
 
     kind: Kind
@@ -54,6 +57,7 @@ class Finds:
     is_gradual: bool = False
     bend: Literal[0, 1, 2] = 0
     keeps_onset: bool = False
+    is_withdrawn: bool = False
     is_explained: bool = False
 
 
@@ -113,6 +117,8 @@ DETECTORS: tuple[DetectorRow, ...] = (
         (Finds(Kind.STRAGGLER, "warning", asks_for_rule=False, only_tells=True),), source="heartbeats"),
     DetectorRow("stale_checkpoint", "training is not being saved", StaleCheckpointSettings, StaleCheckpoint,
         (Finds(Kind.STALE_CHECKPOINT, "warning", asks_for_rule=False, only_tells=True),), source="checkpoints"),
+    DetectorRow("mirror_lag", "the mirror off the machine lags", MirrorLagSettings, MirrorLag,
+        (Finds(MIRROR_LAG, "warning", asks_for_rule=False, only_tells=True, is_withdrawn=True),), source="its own"),
     DetectorRow("gpu_fault", "sick hardware", GpuFaultSettings, GpuFault,
         (Finds(Kind.GPU_FAULT, asks_for_rule=False), Finds(Kind.HARDWARE_WARNING, "warning", asks_for_rule=False)),
         source="its own"),

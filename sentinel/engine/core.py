@@ -61,6 +61,7 @@ from sentinel.model.readings import (
     Heartbeat,
     LauncherReading,
     LogTail,
+    MirrorReading,
     Receipt,
     RequestReading,
     SilentRank,
@@ -163,6 +164,8 @@ class Engine:
                 detectors.log_tail(event)
             case HardwareReading():
                 on_hardware(decision, event)
+            case MirrorReading():
+                detectors.mirror(event)
             case SourceReading():
                 on_source(decision, event)
             case ActionDone():
@@ -288,6 +291,7 @@ class Engine:
                 decision.dismiss(finding, "nothing trains on it now, or it is being stopped; a fault that lasts is found again")
             else:
                 ladder.consider(decision, finding)
+        paging.withdraw_what_passed(decision)
         for finding in live_settings.judge_unanswered(decision):
             ladder.consider(decision, finding)
         sample_attribution.on_tick(decision)

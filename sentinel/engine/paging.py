@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sentinel.detectors.registry import FINDS
 from sentinel.engine.annotations import notes_of, runbook_of
 from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
@@ -74,6 +75,17 @@ def on_recovered(decision: Decision, number: int, reason: str) -> None:
             )
             decision.decide(message)
     return None
+
+
+def withdraw_what_passed(decision: Decision) -> None:
+    """A page about what is no more, where its detector sees that: nobody need look any more. The incident itself was closed when
+    a person was called."""
+    for incident in decision.state.incidents:
+        known = incident.page
+        if known is None or not known.is_open or not incident.is_closed or not FINDS[incident.kind].is_withdrawn:
+            continue
+        if passed := decision.detectors.passed(incident.kind):
+            resolve(decision, incident.id, passed)
 
 
 def on_taken_up(decision: Decision, reason: str, by: str) -> None:

@@ -27,6 +27,7 @@ from sentinel.journal.session import RunSession, take_run
 from sentinel.launcher import registry as launchers
 from sentinel.launcher.checks import check_code
 from sentinel.metrics.exposition import exposition
+from sentinel.mirrors.keeper import check_mirror, open_mirror
 from sentinel.model.events import Deadline, StopWanted, SupervisorStarted
 from sentinel.model.operator_requests import Acknowledge
 from sentinel.model.state import RIGHTLY_ENDED, RunState
@@ -94,6 +95,7 @@ def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignal
     launchers.settings_of(launcher_row, run_file.launcher_options)
     if not request.stop_at_once:
         check_targets("--track", run_file.track)
+        check_mirror(run_file.mirror)
         launcher_row.check(run_file.command, run_file.cwd)
         if profile is not None:
             check_command(profile, run_file.command, run_file.cwd)
@@ -160,15 +162,17 @@ def _watch(
         boards = open_boards(run_dir, lambda: engine.state, request.tensorboard)
         reports = ReportKeeper(run_dir, lambda: engine.state)
         trackers = open_trackers(run_dir, () if request.stop_at_once else run_file.track)
+        mirror = open_mirror(run_dir, {} if request.stop_at_once else run_file.mirror)
         desk = _open_desk(run_dir, engine, clock, session.lease)
-        telemetry = RunTelemetry(run_dir, launcher, hardware, boards, trackers, desk)
+        telemetry = RunTelemetry(run_dir, launcher, hardware, boards, trackers, mirror, desk)
         trained = None if profile is None else Trained(run_dir, profile, run_file.command, run_file.cwd)
         send, masking = desk.courier.send, engine.masking
         handlers = build_handlers(run_dir, launcher, session.lease, run_file, send, withheld, trained, masking)
         runner = ThreadRunner(handlers, wake.event)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
         with (
-            closing(wake), closing(hardware), closing(boards), closing(reports), closing(trackers), closing(desk),
+            closing(wake), closing(hardware), closing(boards), closing(reports), closing(trackers), closing(mirror),
+            closing(desk),
             last_act(runner.close),
         ):  # fmt: skip
             leaves = any(isinstance(event, StopWanted) for event in outage.stops.events)
