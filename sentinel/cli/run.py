@@ -102,24 +102,21 @@ def run(
     from sentinel.supervisor.app import supervise
     from sentinel.supervisor.config_file import default_run_dir, find_config
     from sentinel.supervisor.deadline import parse_time_limit
-    from sentinel.supervisor.run_request import NO_MIRROR, RunRequest, question_about
+    from sentinel.supervisor.run_request import RunRequest, question_about
     from sentinel.terminal.choose import choose_narrator
     from sentinel.web.opening import Listen
 
     file = find_config(config, words := tuple(command or ()), run_dir)
     lacks, more = (tuple(word.strip() for word in names.split(",") if word.strip()) for names in (without, with_))
     asked = RunRequest(
-        run_dir=run_dir or default_run_dir(words),
-        policy=policy,
-        command=words,
-        cwd=os.getcwd(),
+        run_dir=run_dir or default_run_dir(words), policy=policy, command=words, cwd=os.getcwd(),
         observe_only=observe_only,
         without=lacks,
         more=more,
         code=tuple(code or ()),
         tensorboard=tensorboard,
         track=tuple(track or ()),
-        mirror={} if mirror is None else {"to": mirror} if mirror == NO_MIRROR else parse_mirror("--mirror", mirror),
+        mirror=parse_mirror("--mirror", mirror),
         share_with=share_with,
         pages=tuple(page or ()),
         listen=Listen(listen, token_file),
@@ -127,7 +124,7 @@ def run(
         launcher_options=parse_options(launcher_option or ()),
         time_limit_s=parse_time_limit(time_limit),
         trainer=trainer,
-    )
+    )  # fmt: skip
     asked = asked if file is None else file.lay_under(asked, gave_run_dir=run_dir is not None)
     asked = replace(asked, changed_command=changed_command or _says_yes(question_about(asked.run_dir, asked.command)))
     with closing(choose_narrator(asked.run_dir)) as narrator:

@@ -164,9 +164,7 @@ class Engine:
                 detectors.log_tail(event)
             case HardwareReading():
                 on_hardware(decision, event)
-            case MirrorReading():
-                detectors.mirror(event)
-            case SourceReading():
+            case MirrorReading() | SourceReading():
                 on_source(decision, event)
             case ActionDone():
                 action = decision.state.pending.get(event.key)

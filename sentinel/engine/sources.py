@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
-from sentinel.model.readings import HardwareReading, SourceReading
+from sentinel.model.readings import HardwareReading, MirrorReading, SourceReading
 from sentinel.model.state import REMARKS_KEPT
 
 STREAM = "step lines"  # a source that telemetry cannot judge: the file can be read, and nothing comes
@@ -16,15 +16,17 @@ def on_hardware(decision: Decision, reading: HardwareReading) -> None:
         decision.note(reading.source, reading.text)
 
 
-def on_source(decision: Decision, reading: SourceReading) -> None:
-    """Blindness is on record once, and so is its end; so is a remark: a stream that is rewritten all day must not fill the
-    journal."""
+def on_source(decision: Decision, reading: MirrorReading | SourceReading) -> None:
+    """A mirror has a detector of its own. Blindness is on record once, and so is its end; so is a remark: a stream that is
+    rewritten all day must not fill the journal."""
+    if isinstance(reading, MirrorReading):
+        return decision.detectors.mirror(reading)
     decision.detectors.source(reading)
     if (reading.source in decision.state.blind) == reading.ok:
-        decision.record(f.SourceChanged(reading.source, reading.ok, reading.reason))
-        return
+        return decision.record(f.SourceChanged(reading.source, reading.ok, reading.reason))
     if reading.remark:
         write_down(decision, f"{reading.source}: {reading.reason}")
+    return None
 
 
 def write_down(decision: Decision, remark: str) -> None:

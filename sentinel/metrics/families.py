@@ -64,6 +64,10 @@ RUN = (
     Family("sentinel_checkpoint_step", "gauge", (), "steps", "The newest checkpoint that a run may resume from"),
     Family("sentinel_checkpoint_age_seconds", "gauge", (), "seconds", "How long ago it was first seen"),
     Family(
+        "sentinel_mirror_lag_seconds", "gauge", ("part",), "seconds",
+        "For how long the run's mirror is not known to hold all that was due: journal, streams, checkpoints; not there without",
+    ),
+    Family(
         "sentinel_source_blind", "gauge", ("source",), "0/1",
         "A source of telemetry cannot be read; every source that ever could not",
     ),

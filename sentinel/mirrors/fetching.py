@@ -6,7 +6,9 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 
 from sentinel.checkpoints.files import verify_checkpoint
 from sentinel.checkpoints.manifest import MANIFEST, NotACheckpoint, listed_files, read_manifest
@@ -20,7 +22,7 @@ from sentinel.journal.head import Chain
 from sentinel.journal.salvage import Whole, read_whole
 from sentinel.mirrors.opening import open_store
 from sentinel.mirrors.record import CheckpointThere, JournalThere, MirrorRecord, find_mirror, read_records
-from sentinel.mirrors.settings import check_address
+from sentinel.mirrors.settings import check_address, is_address
 from sentinel.mirrors.stores import Digest, MirrorError, Store, blocks_of, digest_of
 from sentinel.mirrors.stretches import Files, Stretch, read_stretches
 
@@ -31,6 +33,22 @@ def open_mirror_at(place: str) -> tuple[Store, MirrorRecord]:
     """A mirror, by its own folder or by the only one below. Raises UsageError where there is none, MirrorError."""
     check_address("--from", place)
     return find_mirror(open_store(place), lambda name: open_store(place, name))
+
+
+@contextmanager
+def journal_copy(place: str | None) -> Iterator[Path | None]:
+    """What `sentinel journal salvage --from` names, as a file or folder of this machine; of a mirror its newest copy that holds.
+
+    Raises UsageError, MirrorError.
+    """
+    path = None if place is None or is_address(place) else Path(place)
+    if place is None or (path is not None and (path.is_file() or (path / JOURNAL_NAME).exists() or not path.exists())):
+        yield path
+        return
+    store, _ = open_mirror_at(place)
+    with TemporaryDirectory(prefix="sentinel-") as folder:
+        fetch_journal(store, Path(folder))
+        yield Path(folder)
 
 
 def fetch_object(store: Store, name: str, path: Path, expected: Digest) -> None:

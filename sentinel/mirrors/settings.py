@@ -53,8 +53,11 @@ class MirrorSettings:
         return MirrorSettings(to, journal_s, streams_s, every, int(keep))
 
 
-def parse_mirror(flag: str, asked: str) -> dict[str, str]:
-    """`TO[,option=value,…]` of a command line, as texts; a directory becomes absolute. Raises UsageError."""
+def parse_mirror(flag: str, asked: str | None) -> dict[str, str]:
+    """`TO[,option=value,…]` of a command line, as texts; a directory becomes absolute. `off` stays what it is; nothing of None.
+    Raises UsageError."""
+    if asked is None or asked == OFF:
+        return {} if asked is None else {"to": OFF}
     to, *parts = asked.split(",")
     texts = {"to": to}
     for part in parts:

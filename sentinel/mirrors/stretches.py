@@ -54,7 +54,7 @@ def read_list(store: Store, there: StreamsThere) -> Files | None:
         plain = loads(data)
         if plain["v"] != VERSION:
             raise Refused(f"{store.where}/{there.name}: was written by another version of sentinel")
-        return {name: FileThere(tuple(Stretch(*part) for part in parts)) for name, parts in plain["files"].items()}
+        return {name: FileThere(tuple(map(Stretch._make, parts))) for name, parts in plain["files"].items()}
     except (NotThere, ValueError, KeyError, TypeError):
         return None
 

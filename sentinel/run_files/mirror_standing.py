@@ -83,3 +83,10 @@ def read_mirror_standing(run_dir: Path) -> MirrorStanding | None:
         return MirrorStanding.of(loads(read_regular(mirror_folder(run_dir) / "standing.json", BYTES_MAX)))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def read_mirror_lags(run_dir: Path, wall_s: float) -> dict[str, float]:
+    """By part, as `MirrorStanding.lag_s`; empty where the run has no mirror."""
+    standing = read_mirror_standing(run_dir)
+    lags = {part: standing.lag_s(part, wall_s) for part in standing.parts} if standing is not None else {}
+    return {part: lag_s for part, lag_s in lags.items() if lag_s is not None}

@@ -172,8 +172,7 @@ def _watch(
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
         with (
             closing(wake), closing(hardware), closing(boards), closing(reports), closing(trackers), closing(mirror),
-            closing(desk),
-            last_act(runner.close),
+            closing(desk), last_act(runner.close),
         ):  # fmt: skip
             leaves = any(isinstance(event, StopWanted) for event in outage.stops.events)
             daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request, deadline, leaves, trained))
@@ -186,9 +185,13 @@ def _watch(
             each_turn = keep_up(session, wake, daemon, outage.stops, standings, desk)
             run_until_over(daemon, clock, wake.event, outage.systemd.after_turns(each_turn, lambda: in_words(engine)))
             standings.write(clock.now_s(), engine)
-        leave_report(run_dir, engine.state, clock.now_s())
-        leave_chronicle(run_dir)
-        return exit_code(engine.state)
+        return _leave(run_dir, engine.state, clock.now_s())
+
+
+def _leave(run_dir: Path, state: RunState, now_s: float) -> int:
+    leave_report(run_dir, state, now_s)
+    leave_chronicle(run_dir)
+    return exit_code(state)
 
 
 def exit_code(state: RunState) -> int:

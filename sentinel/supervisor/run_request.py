@@ -14,6 +14,7 @@ from sentinel.clock import SystemClock
 from sentinel.errors import UsageError
 from sentinel.journal.run_file import PolicyReference, RunFile, find_run_file, new_digest_key
 from sentinel.launcher.registry import DEFAULT
+from sentinel.mirrors.settings import OFF
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
 from sentinel.policy_files.loading import policy_digest, shipped_policy_path
@@ -27,7 +28,6 @@ LOADS = (
 
 
 DEFAULT_POLICY = "default"
-NO_MIRROR = "off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def describe_run(run_dir: Path, known: RunFile | None, request: RunRequest, poli
 
 def _mirror_of(asked: Mapping[str, str]) -> Mapping[str, str]:
     """`--mirror off` ends it."""
-    return {} if asked.get("to") == NO_MIRROR else asked
+    return {} if asked.get("to") == OFF else asked
 
 
 def _shown(command: tuple[str, ...]) -> str:

@@ -35,7 +35,7 @@ class Line(NamedTuple):
 def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
     """The line for a fact at session time `at_s`; None for what only the journal needs. `state` is as of now, not of then."""
     match fact:
-        case f.RunCreated() | f.SupervisorTookOver() | f.RunEnded() | f.Held() | f.StopAsked():
+        case f.RunCreated() | f.SupervisorTookOver() | f.RunEnded() | f.Held() | f.StopAsked() | f.CommandChanged():
             return _of_run(fact, state)
         case f.JournalSalvaged() | f.RunRestored():
             return _of_history(fact)
@@ -72,8 +72,6 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return _of_request(fact)
         case f.PageRaised() | f.PageResolved():
             return _of_page(fact)
-        case f.CommandChanged():
-            return Line(f"{compare_commands(fact.before, fact.command)}; from the next launch on", "warn")
         case f.SourceChanged():
             word = "sees again" if fact.ok else "is blind"
             return Line(f"{fact.source} {word}{': ' + fact.reason if fact.reason else ''}", "plain" if fact.ok else "warn")
@@ -119,8 +117,12 @@ def _of_history(fact: f.JournalSalvaged | f.RunRestored) -> Line:
     return Line(f"the run was restored on {fact.host} from its mirror at {fact.mirror}; checkpoints: {steps}", "warn")
 
 
-def _of_run(fact: f.RunCreated | f.SupervisorTookOver | f.RunEnded | f.Held | f.StopAsked, state: RunState) -> Line | None:
+def _of_run(
+    fact: f.RunCreated | f.SupervisorTookOver | f.RunEnded | f.Held | f.StopAsked | f.CommandChanged, state: RunState
+) -> Line | None:
     match fact:
+        case f.CommandChanged():
+            return Line(f"{compare_commands(fact.before, fact.command)}; from the next launch on", "warn")
         case f.RunCreated():
             mode = ", observe only" if fact.observe_only else ""
             return Line(f"run {fact.run_id}: policy {fact.policy_name}{mode}")

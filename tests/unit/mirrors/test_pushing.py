@@ -22,6 +22,7 @@ from sentinel.mirrors.restoring import restore
 from sentinel.mirrors.stores import MirrorError, Refused, Store
 from sentinel.mirrors.verifying import verify_mirror
 from sentinel.model import facts as f
+from sentinel.model.attempts import SettingsInForce
 from sentinel.report.journal_fold import JournalFold
 from sentinel.run_files.mirror_standing import PARTS
 from tests.unit.mirrors.kit import Counted, SmallRun, contents, row
@@ -135,13 +136,15 @@ def test_killed_at_any_call_the_mirror_can_be_restored_and_the_next_push_complet
     tmp_path: Path, half: bool
 ) -> None:
     """The old state or the new one, and never a mixture that does not hold."""
+    first = SmallRun(tmp_path / "first" / "run").begin().checkpoint(10)
+    push_all(first.mirroring(str(tmp_path / "first" / "mirror")))
+    first.checkpoint(20).steps(21, 40)
     dead_at, done = 0, False
     while not done:
         dead_at += 1
         folder = tmp_path / f"at-{dead_at}"
-        run, place = SmallRun(folder / "run").begin().checkpoint(10), str(folder / "mirror")
-        push_all(run.mirroring(place))
-        run.checkpoint(20).steps(21, 40)
+        shutil.copytree(tmp_path / "first", folder)
+        run, place = SmallRun(folder / "run"), str(folder / "mirror")
         dying = run.mirroring(place, keep="1")
         store = Counted(dying.open(), dies_at=dead_at, half=half)
         try:
@@ -232,7 +235,8 @@ def test_damage_at_the_target_is_found_by_digest_and_sent_anew(run: SmallRun, pl
         damage(store, name)
     told, is_whole = verify_mirror(run.run_dir, texts)
     assert not is_whole
-    assert [line.partition(":")[0] for line in told] == ["journal", "streams", "checkpoint of step 10", "sent anew by the next push"]
+    parts = [line.partition(":")[0] for line in told]
+    assert parts == ["journal", "streams", "checkpoint of step 10", "sent anew by the next push"]
     push_all(run.mirroring(place))
     assert verify_mirror(run.run_dir, texts)[1]
     assert restore(place, tmp_path / "back").wrong == ()
@@ -340,14 +344,15 @@ def test_what_belongs_to_this_machine_stays_here(run: SmallRun, place: str, tmp_
     push_all(run.mirroring(place))
     restore(place, tmp_path / "back")
     names = {path.name for path in (tmp_path / "back").rglob("*")}
-    assert not names & {"heartbeats", "keeper.json", "keeper.lock", "senses.json", ".hidden", "link", "pipe", "lease.json", "mirror"}
+    assert not names & {"heartbeats", "keeper.json", "keeper.lock", "senses.json", "lease.json", "mirror"}
+    assert not names & {".hidden", "link", "pipe"}
     assert {"run.json", "spec.json", "rank-00000.err", HEAD_NAME} <= names
 
 
 def test_an_attempt_whose_stream_was_not_pushed_yet_has_ended_all_the_same(run: SmallRun, place: str, tmp_path: Path) -> None:
     mirroring = run.mirroring(place)
     mirroring.push("streams", mirroring.open(), STAY)
-    run.facts(f.AttemptLaunched(2, None, run_settings(), "again"))
+    run.facts(f.AttemptLaunched(2, None, SettingsInForce(), "again"))
     attempt_folder(run.run_dir, 2).mkdir()
     mirroring.push("journal", mirroring.open(), STAY)
     restore(place, tmp_path / "back")
@@ -370,9 +375,3 @@ def test_an_attempt_that_the_journal_on_the_mirror_does_not_know_uses_up_its_num
     fold = JournalFold(tmp_path / "back")
     fold.catch_up()
     assert fold.state.next_attempt == 3
-
-
-def run_settings():  # type: ignore[no-untyped-def]
-    from sentinel.model.attempts import SettingsInForce
-
-    return SettingsInForce()

@@ -73,7 +73,7 @@ def test_a_shipped_name_is_the_shipped_policy_whatever_lies_where_sentinel_is_st
     child = write("team/mine.yaml", "extends: default\nspec: {}\n").absolute()
     write("default.yaml", "spec: 3\n")
     write("default", "spec: 3\n")
-    assert len(load_policy(child).spec.rules) == 22
+    assert len(load_policy(child).spec.rules) == 23
     write("team/default", GOOD, head="")
     assert [rule.alert for rule in load_policy(child).spec.rules] == ["Spike"], "a file beside it is nearer"
 
@@ -254,9 +254,9 @@ COMBINED = [
     ),
     (
         "spec: {rules: [{alert: Mine, on: spike, playbook: tell}]}", "5:30: spec.rules[0].on",
-        "never reached: 'Spike' ({default}:57) already takes every 'spike'",
+        "never reached: 'Spike' ({default}:58) already takes every 'spike'",
     ),
-    ("remove: [playbooks.hardware]", "5:10: remove[0]", "there is no playbook 'hardware' (spec.rules[18].playbook of 'default'"),
+    ("remove: [playbooks.hardware]", "5:10: remove[0]", "there is no playbook 'hardware' (spec.rules[19].playbook of 'default'"),
     ("remove: [paging.routes.terminal]", "5:10: remove[0]", "a page would reach nobody (spec.paging.routes of 'default'"),
     ("remove: [rules.Spik]", "5:10: remove[0]", "there is no 'rules.Spik' to remove"),
 ]  # fmt: skip
