@@ -27,7 +27,7 @@ def push(
     to: To = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on until this is interrupted.")] = False,
     anew: Annotated[bool, typer.Option("--anew", help="Begin a new mirror where the one before is gone.")] = False,
-    until_eof: Annotated[bool, typer.Option("--until-eof", hidden=True)] = False,
+    until_eof: Annotated[bool, typer.Option("--until-eof", hidden=True, help="As a supervisor's helper.")] = False,
 ) -> None:
     """Push what is new of a run to its mirror: journal, streams, and the newest checkpoint if it is due.
 
