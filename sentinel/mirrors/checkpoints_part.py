@@ -62,7 +62,7 @@ class CheckpointsPart:
         good = [one for one in good_checkpoints(state) if one.digest not in self.unfit]
         there = whole_there(record, state)
         known = {one.digest for one in there}
-        begun, _ = self._sending()
+        begun, _ = self._sending("")
         for one in good:
             if one.digest == begun and one.digest not in known:
                 return one
@@ -85,14 +85,14 @@ class CheckpointsPart:
         if digest != found.digest:
             raise Unfit(f"{found.path}: its manifest is another than the journal knows")
         folder = f"{FOLDER}/step-{found.step:08d}-{digest[:12]}"
-        begun, across = self._sending()
+        begun, across = self._sending(store.where)
         done = across if begun == digest else set()
         for name, size, sha256 in files:
             if stop is not None and stop.is_set():
                 raise Interrupted
             self._send_file(store, f"{folder}/{name}", place / name, Digest(size, sha256.lower()), name in done)
             done.add(name)
-            self._write_down(digest, done)
+            self._write_down(store.where, digest, done)
         send(store, f"{folder}/{MANIFEST}", [text])
         return CheckpointThere(found.step, digest, folder, sum(size for _, size, _ in files), wall_s)
 
@@ -115,16 +115,17 @@ class CheckpointsPart:
     def _place(self) -> Path:
         return mirror_folder(self.run_dir) / "sending.json"
 
-    def _sending(self) -> tuple[str, set[str]]:
-        """The digest of the checkpoint that was begun, and which of its files came across."""
+    def _sending(self, where: str) -> tuple[str, set[str]]:
+        """The digest of the checkpoint that was begun, and which of its files came across to this place."""
         with suppress(OSError, ValueError, KeyError, TypeError):
             plain = loads(read_regular(self._place))
-            return str(plain["digest"]), set(map(str, plain["files"]))
+            return str(plain["digest"]), set(map(str, plain["files"])) if plain["where"] == where else set()
         return "", set()
 
-    def _write_down(self, digest: str, done: set[str]) -> None:
+    def _write_down(self, where: str, digest: str, done: set[str]) -> None:
+        text = dumps({"where": where, "digest": digest, "files": sorted(done)})
         with suppress(OSError):
-            write_atomically(self._place, dumps({"digest": digest, "files": sorted(done)}).encode() + b"\n", durable=False)
+            write_atomically(self._place, text.encode() + b"\n", durable=False)
 
 
 def kept_after(

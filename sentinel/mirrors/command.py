@@ -11,14 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from sentinel.client.atomic_file import ensure_directory
-from sentinel.client.closed_files import closed
+from sentinel.client.closed_files import open_closed
 from sentinel.client.strict_json import dumps
 from sentinel.clock import SystemClock
 from sentinel.errors import JournalError, UsageError
 from sentinel.journal.run_file import read_run_file
+from sentinel.mirrors.opening import check_place
 from sentinel.mirrors.pushing import Mirroring, forget_mirror
 from sentinel.mirrors.settings import MirrorSettings
-from sentinel.mirrors.stores import MirrorError, Refused, Store
+from sentinel.mirrors.stores import MirrorError, Store
 from sentinel.run_files.mirror_standing import (
     MirrorStanding,
     Part,
@@ -52,6 +53,7 @@ def push(run_dir: Path, asked: Mapping[str, str] | None, follow: bool, until_eof
     Raises UsageError. What the mirror's place does not do is said.
     """
     settings, run_id = mirror_settings(run_dir, asked)
+    check_place(settings.to)
     with suppress(OSError):
         os.nice(NICE)
     with stop_event() as stop:
@@ -85,6 +87,7 @@ class Pushing:
         self._standing = MirrorStanding(settings.to, self._clock.wall_s(), parts)
         self._turn = threading.Lock()
         self._told: dict[Part, str] = {}
+        self._follows = False
         self._show()
 
     @property
@@ -97,10 +100,12 @@ class Pushing:
             if not stop.is_set():
                 self._push(part, None, stop)
             found = self._standing.parts[part]
-            self._say(f"{part}: {found.error or found.there or 'not pushed'}")
+            if not found.error:
+                self._say(f"{part}: {found.there or 'not pushed'}")
         return self.is_complete
 
     def follow(self, stop: threading.Event) -> None:
+        self._follows = True
         parts = self._mirroring.parts
         threads = [threading.Thread(target=self._follow, args=(part, stop), name=f"mirror-{part}") for part in parts]
         for thread in threads:
@@ -133,8 +138,7 @@ class Pushing:
             self._note(part, replace(before, error=str(error)))
             if self._told.get(part) != str(error):
                 self._told[part] = str(error)
-                again = "looked at again" if isinstance(error, Refused) else "tried again"
-                self._say(f"{part} not mirrored: {error}; {again} after a pause")
+                self._say(f"{part} not mirrored: {error}{'; tried again after a pause' if self._follows else ''}")
             return None, False
 
     def _note(self, part: Part, found: PartStanding) -> None:
@@ -160,18 +164,25 @@ def only_pusher(run_dir: Path, waits: threading.Event | None) -> Iterator[bool]:
     path = mirror_folder(run_dir) / "push.lock"
     try:
         ensure_directory(path.parent)
-        with open(path, "a", opener=closed) as lock:
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if waits is None:
-                        who = "a supervisor's process, or a second `sentinel mirror push`,"
-                        raise UsageError(f"{run_dir}: {who} pushes it already; leave it to that one") from None
-                    if waits.wait(1.0):
-                        yield False
-                        return
-            yield True
-    except PermissionError as error:
-        raise UsageError(f"{error.filename}: cannot be written by this user; change its rights") from error
+        lock = open_closed(path, os.O_RDWR)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}; change the rights of this user") from error
+    try:
+        yield _hold(run_dir, lock, waits)
+    finally:
+        os.close(lock)
+
+
+def _hold(run_dir: Path, lock: int, waits: threading.Event | None) -> bool:
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if waits is None:
+                who = "a supervisor's process, or a second `sentinel mirror push`,"
+                raise UsageError(f"{run_dir}: {who} pushes it already; leave it to that one") from None
+            if waits.wait(1.0):
+                return False
+        except OSError as error:
+            raise UsageError(f"{run_dir}: its filesystem has no file locks ({error.strerror}); mount it with locks") from error

@@ -22,7 +22,7 @@ from sentinel.journal.head import Chain
 from sentinel.journal.salvage import Whole, read_whole
 from sentinel.mirrors.opening import open_store
 from sentinel.mirrors.record import CheckpointThere, JournalThere, MirrorRecord, find_mirror, read_records
-from sentinel.mirrors.settings import check_address, is_address
+from sentinel.mirrors.settings import check_address, is_address, plain_place
 from sentinel.mirrors.stores import Digest, MirrorError, Store, blocks_of, digest_of
 from sentinel.mirrors.stretches import Files, Stretch, read_stretches
 
@@ -31,7 +31,7 @@ PART = ".fetched"
 
 def open_mirror_at(place: str) -> tuple[Store, MirrorRecord]:
     """A mirror, by its own folder or by the only one below. Raises UsageError where there is none, MirrorError."""
-    check_address("--from", place)
+    place = plain_place(check_address("--from", place))
     return find_mirror(open_store(place), lambda name: open_store(place, name))
 
 

@@ -31,7 +31,7 @@ from sentinel.model.state import RIGHTLY_ENDED, RunState
 from sentinel.report.journal_fold import JournalFold
 from sentinel.run_files.mirror_standing import Part, PartStanding, mirror_folder
 
-CHECKPOINTS_LOOK_S = 15.0
+CHECKPOINTS_LOOK_S = 15.0  # or as often as the journal is pushed
 _NOT_IN_NAMES = re.compile(r"[^\w.\-]+", re.ASCII)
 
 
@@ -47,7 +47,7 @@ class Mirroring:
         self._run_dir, self._settings, self._run_id = run_dir, settings, run_id
         self._clock = SystemClock()
         self._writing = threading.Lock()
-        self._writer, self._generation = _read_writer(run_dir)
+        self._writer, self._generation = _read_writer(run_dir, settings.to)
         self._streams = StreamsPart(run_dir)
         self._journal = JournalPart(run_dir)
         self._is_swept = False
@@ -64,7 +64,8 @@ class Mirroring:
         return ("journal", "streams") if self._checkpoints is None else ("journal", "streams", "checkpoints")
 
     def every_s(self, part: Part) -> float:
-        return {"journal": self._settings.journal_s, "streams": self._settings.streams_s}.get(part, CHECKPOINTS_LOOK_S)
+        look_s = min(CHECKPOINTS_LOOK_S, self._settings.journal_s)
+        return {"journal": self._settings.journal_s, "streams": self._settings.streams_s}.get(part, look_s)
 
     def push(self, part: Part, store: Store, stop: threading.Event) -> PartStanding:
         """What was due of the part. `stop`: ends it between two files of a checkpoint."""
@@ -185,7 +186,7 @@ class Mirroring:
 
     def _write_down(self, generation: int) -> None:
         try:
-            text = dumps({"writer": self._writer, "generation": generation})
+            text = dumps({"to": self._settings.to, "writer": self._writer, "generation": generation})
             write_atomically(_writer_path(self._run_dir), text.encode() + b"\n")
         except OSError as error:
             raise MirrorError(f"{_writer_path(self._run_dir)}: cannot be written: {error.strerror}") from error
@@ -206,13 +207,15 @@ def _writer_path(run_dir: Path) -> Path:
     return mirror_folder(run_dir) / "writer.json"
 
 
-def _read_writer(run_dir: Path) -> tuple[str, int]:
-    """This directory's word, and its generation; a new word and 0 where it has none yet."""
+def _read_writer(run_dir: Path, to: str) -> tuple[str, int]:
+    """This directory's word at the place, and its generation; a new word and 0 where it has none there yet."""
     try:
         plain = loads(read_regular(_writer_path(run_dir)))
-        return str(plain["writer"]), int(plain["generation"])
+        if plain["to"] == to:
+            return str(plain["writer"]), int(plain["generation"])
     except (OSError, ValueError, KeyError, TypeError):
-        return secrets.token_hex(16), 0
+        pass
+    return secrets.token_hex(16), 0
 
 
 def _bytes(count: int) -> str:

@@ -39,7 +39,7 @@ class MirrorSettings:
         for name in texts:
             if name not in OPTIONS:
                 raise UsageError(f"{where}: a mirror has no option '{name}'; {did_you_mean(name, OPTIONS, 'options')}")
-        to = check_address(where, texts.get("to", ""))
+        to = plain_place(check_address(where, texts.get("to", "")))
         words = {**DEFAULTS, **texts}
         try:
             every = None if words["every"] == OFF else quantities.parse_positive_steps(words["every"])
@@ -70,7 +70,14 @@ def parse_mirror(flag: str, asked: str | None) -> dict[str, str]:
 
 
 def absolute(to: str) -> str:
+    to = plain_place(to)
     return to if is_address(to) else os.path.abspath(to)
+
+
+def plain_place(to: str) -> str:
+    """A directory that is written as an address (file:///backup) as the path that it is."""
+    scheme, mark, path = to.partition("://")
+    return path if mark and scheme in ("file", "local") else to
 
 
 def is_address(to: str) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from sentinel.errors import PolicyError, UsageError
-from sentinel.mirrors.settings import MirrorSettings, is_address
+from sentinel.mirrors.settings import MirrorSettings, is_address, plain_place
 from sentinel.policy.problems import print_problems
 from sentinel.policy.schema_fields import Count, Flag, Model, written
 from sentinel.policy.schema_problems import validate_model
@@ -157,7 +157,8 @@ def _mirror_texts(config: MirrorConfig | None, path: Path) -> dict[str, str]:
     """As `parse_mirror` gives them. Raises UsageError."""
     if config is None:
         return {}
-    to = config.to if is_address(config.to) else str(path.parent / config.to)
+    to = plain_place(config.to)
+    to = to if is_address(to) or not to else str(path.parent / to)
     every, keep = config.checkpoints.every, str(config.checkpoints.keep)
     texts = {"to": to, "journal": config.journal, "streams": config.streams, "every": every, "keep": keep}
     MirrorSettings.of(f"{path}: mirror", texts)

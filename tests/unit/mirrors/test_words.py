@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,7 +115,7 @@ def test_a_disk_that_fills_is_named_and_what_was_there_stays_and_it_goes_on_with
     noise.write_bytes(b"x" * 200_000)
     done = sentinel(*words)
     assert done.exit_code == 1
-    assert "streams: " in done.stdout
+    assert "streams not mirrored: " in done.stdout
     assert "No space left on device; it is full" in done.stdout
     assert not list(small_disk.rglob("*.part")), "what was half written is gone, so that the rest has room"
     back = run.run_dir.parent / "back"
@@ -143,8 +144,19 @@ def test_status_tells_what_is_where_and_how_far_it_is_behind(run: SmallRun, tmp_
     assert sentinel("mirror", "verify", "--to", tmp_path / "mirror", run.run_dir).exit_code == 0
 
 
-def test_push_needs_a_place(run: SmallRun) -> None:
+def test_push_needs_a_place(run: SmallRun, tmp_path: Path) -> None:
     assert "has no mirror; give it one with --to" in sentinel("mirror", "push", run.run_dir).output
+    (tmp_path / "file").write_text("")
+    done = sentinel("mirror", "push", "--to", tmp_path / "file", run.run_dir)
+    assert (done.exit_code, "is a file; a mirror needs a directory" in done.output) == (2, True)
+
+
+def test_another_place_is_begun_without_a_word_and_an_address_of_a_file_is_a_directory(run: SmallRun, tmp_path: Path) -> None:
+    for name in ("one", "two", "one"):
+        done = sentinel("mirror", "push", "--to", f"file://{tmp_path / name}", run.run_dir)
+        assert done.exit_code == 0, done.output
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o700
+    assert sentinel("restore", "--from", f"file://{tmp_path / 'two'}", tmp_path / "back").exit_code == 0
 
 
 def test_restore_refuses_a_directory_that_is_in_use_and_names_what_is_missing(run: SmallRun, tmp_path: Path) -> None:
