@@ -15,10 +15,10 @@ from pathlib import Path
 
 from sentinel.checkpoints.manifest import MANIFEST, NotACheckpoint, listed_files, read_manifest
 from sentinel.client.atomic_file import write_atomically
-from sentinel.client.regular_file import read_regular, regular
+from sentinel.client.regular_file import NotRegular, read_regular, regular
 from sentinel.client.strict_json import dumps, loads
 from sentinel.mirrors.record import CheckpointThere, MirrorRecord
-from sentinel.mirrors.stores import Digest, Store, blocks_of, digest_of, send
+from sentinel.mirrors.stores import Digest, MirrorError, Store, blocks_of, digest_of, send
 from sentinel.model.state import Checkpoint, RunState
 from sentinel.plan.trust import judge_trust
 from sentinel.run_files.mirror_standing import mirror_folder
@@ -80,8 +80,10 @@ class CheckpointsPart:
             manifest, digest = read_manifest(place)
             files = list(listed_files(manifest))
             text = read_regular(place / MANIFEST)
-        except (OSError, NotACheckpoint, ValueError) as error:
+        except (FileNotFoundError, NotRegular, NotACheckpoint, ValueError) as error:
             raise Unfit(f"{found.path}: {error}") from error
+        except OSError as error:
+            raise MirrorError(f"{found.path}: cannot be read now: {error}") from error
         if digest != found.digest:
             raise Unfit(f"{found.path}: its manifest is another than the journal knows")
         folder = f"{FOLDER}/step-{found.step:08d}-{digest[:12]}"
@@ -106,8 +108,10 @@ class CheckpointsPart:
         try:
             with open(path, "rb", opener=regular) as file:
                 sent = send(store, name, blocks_of(file))
-        except (OSError, ValueError) as error:
-            raise Unfit(f"{path}: cannot be read: {error}") from error
+        except (FileNotFoundError, NotRegular, ValueError) as error:
+            raise Unfit(f"{path}: {error}") from error
+        except OSError as error:  # it says nothing about the checkpoint
+            raise MirrorError(f"{path}: cannot be read now: {error}") from error
         if sent != expected:
             raise Unfit(f"{path}: is not as its manifest says")
 

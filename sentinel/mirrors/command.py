@@ -16,7 +16,7 @@ from sentinel.client.strict_json import dumps
 from sentinel.clock import SystemClock
 from sentinel.errors import JournalError, UsageError
 from sentinel.journal.run_file import read_run_file
-from sentinel.mirrors.opening import check_place
+from sentinel.mirrors.opening import check_place, describe_shared_fate
 from sentinel.mirrors.pushing import Mirroring, forget_mirror
 from sentinel.mirrors.settings import MirrorSettings
 from sentinel.mirrors.stores import MirrorError, Store
@@ -53,7 +53,7 @@ def push(run_dir: Path, asked: Mapping[str, str] | None, follow: bool, until_eof
     Raises UsageError. What the mirror's place does not do is said.
     """
     settings, run_id = mirror_settings(run_dir, asked)
-    check_place(settings.to)
+    check_place(settings.to, run_dir)
     with suppress(OSError):
         os.nice(NICE)
     with stop_event() as stop:
@@ -64,6 +64,8 @@ def push(run_dir: Path, asked: Mapping[str, str] | None, follow: bool, until_eof
                 return False
             if anew:
                 forget_mirror(run_dir)
+            if words := describe_shared_fate(settings.to, run_dir):
+                say(words)
             pushing = Pushing(run_dir, settings, run_id, say, tells=until_eof)
             if follow:
                 pushing.follow(stop)

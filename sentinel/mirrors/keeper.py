@@ -82,10 +82,10 @@ class MirrorKeeper(Remarks):
         self._helper = None
 
 
-def check_mirror(texts: Mapping[str, str]) -> None:
+def check_mirror(texts: Mapping[str, str], run_dir: Path) -> None:
     """Raises UsageError for what can never be a mirror. One that is only away now is none of that: it is tried again."""
     if texts:
-        check_place(MirrorSettings.of("--mirror", texts).to)
+        check_place(MirrorSettings.of("--mirror", texts).to, run_dir)
 
 
 def open_mirror(run_dir: Path, texts: Mapping[str, str]) -> MirrorKeeper:

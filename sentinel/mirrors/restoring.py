@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sentinel.client.atomic_file import ensure_directory, fsync_directory
-from sentinel.client.run_layout import JOURNAL_NAME, RUN_FILE_NAME, attempts_folder
+from sentinel.client.run_layout import HEAD_NAME, JOURNAL_NAME, RUN_FILE_NAME, attempts_folder
 from sentinel.engine import evolve
 from sentinel.errors import SentinelError, UsageError
 from sentinel.journal.codec import decode_fact
@@ -85,7 +85,7 @@ def _refuse_occupied(run_dir: Path) -> None:
 
 
 def _fetch(store: Store, aside: Path, asked: str) -> Restored:
-    for name in (JOURNAL_NAME, f"{JOURNAL_NAME}-wal", f"{JOURNAL_NAME}-shm"):
+    for name in (JOURNAL_NAME, f"{JOURNAL_NAME}-wal", f"{JOURNAL_NAME}-shm", HEAD_NAME):
         (aside / name).unlink(missing_ok=True)  # of a fetch that was cut off after the fact was written
     record, journal, whole, wrong = fetch_journal(store, aside)
     state = RunState()

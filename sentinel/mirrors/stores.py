@@ -80,10 +80,13 @@ def send(store: Store, name: str, blocks: Iterable[bytes]) -> Digest:
 
     def counted() -> Iterator[bytes]:
         nonlocal size
-        for block in blocks:
-            sha256.update(block)
-            size += len(block)
-            yield block
+        try:
+            for block in blocks:
+                sha256.update(block)
+                size += len(block)
+                yield block
+        except OSError as error:  # of what is read here: it is no trouble of the mirror's place
+            raise MirrorError(f"what is sent as {name} cannot be read: {error}") from error
 
     store.put(name, counted())
     sent, found = Digest(size, sha256.hexdigest()), digest_of(store.read(name))

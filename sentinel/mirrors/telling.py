@@ -8,6 +8,7 @@ from typing import Any
 from sentinel.clock import SystemClock
 from sentinel.errors import UsageError
 from sentinel.journal.run_file import find_run_file
+from sentinel.report.masked import run_masking
 from sentinel.run_files.mirror_standing import read_mirror_standing
 
 
@@ -31,7 +32,8 @@ def mirror_document(run_dir: Path) -> dict[str, Any]:
         for name, one in standing.parts.items()
     }
     is_well = all(one.since_s is not None and not one.error for one in standing.parts.values())
-    return {"to": standing.to, "ok": is_well, "parts": parts, "error": ""}
+    masking = run_masking(run_dir)  # a service's words may hold an address with a key
+    return dict(masking.document({"to": standing.to, "ok": is_well, "parts": parts, "error": ""}))
 
 
 def mirror_text(document: dict[str, Any]) -> str:

@@ -95,7 +95,7 @@ def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignal
     launchers.settings_of(launcher_row, run_file.launcher_options)
     if not request.stop_at_once:
         check_targets("--track", run_file.track)
-        check_mirror(run_file.mirror)
+        check_mirror(run_file.mirror, run_dir)
         launcher_row.check(run_file.command, run_file.cwd)
         if profile is not None:
             check_command(profile, run_file.command, run_file.cwd)

@@ -15,7 +15,7 @@ import pytest
 from sentinel.client.run_layout import HEAD_NAME, JOURNAL_NAME, attempt_folder, stream_path
 from sentinel.journal.salvage import verify_journal
 from sentinel.journal.session import take_run
-from sentinel.mirrors import streams_part
+from sentinel.mirrors import checkpoints_part, streams_part
 from sentinel.mirrors.pushing import Mirroring, forget_mirror
 from sentinel.mirrors.record import read_record
 from sentinel.mirrors.restoring import restore
@@ -212,6 +212,22 @@ def test_a_checkpoint_that_is_damaged_here_is_not_sent_and_an_older_one_is(run: 
     standing = mirroring.push("checkpoints", mirroring.open(), STAY)
     assert standing.there.startswith("step 10 (")
     assert "model.bin: is not as its manifest says" in standing.there
+
+
+def test_a_checkpoint_that_cannot_be_read_now_is_tried_again(
+    run: SmallRun, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stale handle says nothing about the checkpoint, and the mirror is behind as long as it lasts."""
+    mirroring = run.mirroring(place)
+
+    def stale(*_: object) -> None:
+        raise OSError(116, "Stale file handle")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints_part, "read_manifest", stale)
+        with pytest.raises(MirrorError, match="cannot be read now"):
+            mirroring.push("checkpoints", mirroring.open(), STAY)
+    assert mirroring.push("checkpoints", mirroring.open(), STAY).there.startswith("step 10 (")
 
 
 def test_condemned_checkpoints_are_neither_sent_nor_brought_back(run: SmallRun, place: str, tmp_path: Path) -> None:

@@ -17,12 +17,14 @@ from typer.testing import CliRunner, Result
 from sentinel.cli.root import app
 from sentinel.client.run_layout import JOURNAL_NAME
 from sentinel.errors import SentinelError, UsageError
+from sentinel.filesystem import is_local
 from sentinel.journal.run_file import find_run_file
 from sentinel.mirrors.local_store import LocalStore
-from sentinel.mirrors.opening import check_place
+from sentinel.mirrors.opening import check_place, describe_shared_fate
 from sentinel.mirrors.settings import MirrorSettings, parse_mirror
 from sentinel.mirrors.stores import MirrorError
 from sentinel.report.following import FollowedRun
+from sentinel.run_files.mirror_standing import MirrorStanding, PartStanding, write_mirror_standing
 from sentinel.supervisor.config_file import read_config
 from sentinel.supervisor.run_request import RunRequest
 from tests.unit.mirrors.kit import SmallRun
@@ -149,6 +151,23 @@ def test_push_needs_a_place(run: SmallRun, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = sentinel("mirror", "push", "--to", tmp_path / "file", run.run_dir)
     assert (done.exit_code, "is a file; a mirror needs a directory" in done.output) == (2, True)
+
+
+def test_a_mirror_in_the_run_directory_is_refused_and_one_on_its_disk_is_remarked(run: SmallRun, tmp_path: Path) -> None:
+    for place in (run.run_dir, run.run_dir / "below"):
+        done = sentinel("mirror", "push", "--to", place, run.run_dir)
+        assert (done.exit_code, "lies in the run directory, and would be lost with it" in done.output) == (2, True)
+    assert describe_shared_fate("s3://bucket", run.run_dir) == ""
+    if is_local(tmp_path):
+        assert "a machine that is lost takes both" in describe_shared_fate(str(tmp_path / "new"), run.run_dir)
+
+
+def test_a_key_in_a_services_words_is_not_shown(run: SmallRun, tmp_path: Path) -> None:
+    trouble = PartStanding(1.0, "", "403 for https://ada:hunter2hunter2@host/x", 60.0)
+    write_mirror_standing(run.run_dir, MirrorStanding("/backup", 1.0, {"journal": trouble}))
+    done = sentinel("mirror", "status", run.run_dir)
+    assert done.exit_code == 1
+    assert "403 for https://***@host/x" in done.stdout
 
 
 def test_another_place_is_begun_without_a_word_and_an_address_of_a_file_is_a_directory(run: SmallRun, tmp_path: Path) -> None:
