@@ -35,7 +35,7 @@ def check_scheme(address: str) -> None:
 
 
 class FsspecStore:
-    """`contract` as in `stores.Store`."""
+    """A `stores.Store`."""
 
     def __init__(self, files: Any, root: str, where: str) -> None:
         """`files`: a filesystem of fsspec."""

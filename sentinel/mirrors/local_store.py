@@ -18,7 +18,7 @@ PART = ".part"  # a file that is being written: `.NAME.part`
 
 
 class LocalStore:
-    """`contract` as in `stores.Store`. A file is written aside, synced and renamed."""
+    """A `stores.Store`. A file is written aside, synced and renamed."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

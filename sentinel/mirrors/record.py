@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -133,7 +133,7 @@ def _parse(store: Store, number: int, data: bytes) -> MirrorRecord:
     )
 
 
-def find_mirror(store: Store, open_below: Any) -> tuple[Store, MirrorRecord]:
+def find_mirror(store: Store, open_below: Callable[[str], Store]) -> tuple[Store, MirrorRecord]:
     """The mirror that lies there, or the only one in a folder right below. `open_below`: opens the store of such a folder.
     Raises Refused, MirrorError."""
     found = read_record(store)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sqlite3
 import stat
 import threading
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from sentinel.client.atomic_file import write_fully
 from sentinel.client.run_layout import HEAD_NAME, JOURNAL_NAME, attempt_folder, stream_path
 from sentinel.journal.salvage import verify_journal
 from sentinel.journal.session import take_run
-from sentinel.mirrors import checkpoints_part, streams_part
+from sentinel.mirrors import checkpoints_part, local_store, streams_part
 from sentinel.mirrors.pushing import Mirroring, forget_mirror
 from sentinel.mirrors.record import read_record
 from sentinel.mirrors.restoring import restore
@@ -163,6 +166,64 @@ def test_killed_at_any_call_the_mirror_can_be_restored_and_the_next_push_complet
         assert stream_path(folder / "after", 1).read_bytes() == stream_path(run.run_dir, 1).read_bytes()
         assert len(run.mirroring(place).open().names("checkpoints")) == 1
     assert dead_at > 8
+
+
+def killed_at_write(number: int, mirroring: Mirroring) -> bool:
+    """Push in a process that kills itself at its write of this number, with half of it done; whether it came to that."""
+    pid = os.fork()
+    if pid == 0:
+        writes = 0
+
+        def write(handle: int, data: bytes) -> None:
+            nonlocal writes
+            writes += 1
+            if writes == number:
+                os.write(handle, data[: len(data) // 2])
+                os.kill(os.getpid(), signal.SIGKILL)
+            write_fully(handle, data)
+
+        local_store.write_fully = write
+        with suppress(BaseException):
+            push_all(mirroring)
+            os._exit(0)
+        os._exit(1)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert code in (0, -signal.SIGKILL)
+    return code != 0
+
+
+def test_a_process_killed_in_the_middle_of_a_file_leaves_nothing_that_passes_for_it(tmp_path: Path) -> None:
+    run, place = SmallRun(tmp_path / "run").begin().checkpoint(10), str(tmp_path / "mirror")
+    push_all(run.mirroring(place))
+    run.checkpoint(20).steps(21, 40)
+    number = 1
+    while killed_at_write(number, run.mirroring(place)):
+        assert list(Path(place).rglob("*.part"))
+        back = restore(place, tmp_path / f"back-{number}")
+        assert back.checkpoint is not None
+        assert not verify_journal(tmp_path / f"back-{number}").wrong
+        number += 1
+    assert number > 3, "each kill comes later, for what was done is not done again"
+    done = restore(place, tmp_path / "back")
+    assert (done.checkpoint.step if done.checkpoint else None, done.wrong) == (20, ())
+
+
+def test_a_stream_whose_middle_is_damaged_comes_back_up_to_there_and_is_named(run: SmallRun, place: str, tmp_path: Path) -> None:
+    mirroring = run.mirroring(place)
+    push_all(mirroring)
+    store = mirroring.open()
+    first = set(store.names("streams"))
+    for last in (30, 40):
+        run.steps(last - 9, last)
+        mirroring.push("streams", store, STAY)
+        if last == 30:
+            fresh = next(name for name in store.names("streams") if name.endswith(".bin") and name not in first)
+            damage(store, f"streams/{fresh}")
+    done = restore(place, tmp_path / "back")
+    assert [line.partition(":")[0] for line in done.wrong] == ["attempts/0001/metrics.jsonl"]
+    assert stream_path(tmp_path / "back", 1).read_text() == "".join(map(row, range(1, 21)))
+    push_all(run.mirroring(place))
+    assert restore(place, tmp_path / "again").wrong == (), "a new process looks at what lies there, and sends it anew"
 
 
 def test_a_checkpoint_is_due_after_so_many_steps_and_old_ones_go_once_newer_ones_are_whole(run: SmallRun, place: str) -> None:
