@@ -51,7 +51,8 @@ class Restored:
 
 
 def restore(place: str, run_dir: Path, checkpoint: str = NEWEST, dry_run: bool = False) -> Restored:
-    """Bring back the mirror at `place` as `run_dir`. `checkpoint`: a step, `newest`, or `none`. `dry_run`: everything is fetched and compared, and nothing of it is kept.
+    """Bring back the mirror at `place` as `run_dir`. `checkpoint`: a step, `newest`, or `none`. `dry_run`: everything is fetched
+    and compared, and nothing of it is kept.
 
     Raises UsageError: nothing was made. MirrorError, OSError, JournalError: the same command goes on where it ended.
     """
