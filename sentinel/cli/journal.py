@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sentinel.cli.options import Json, RunDir
+from sentinel.errors import UsageError
 
 journal_app = typer.Typer(no_args_is_help=True, help="The run's journal: whether it is whole, and what to do when it is not.")
 
@@ -39,15 +39,23 @@ def verify(run_dir: RunDir, as_json: Json = False) -> None:
 @journal_app.command()
 def salvage(
     run_dir: RunDir,
-    copy: Annotated[Path | None, typer.Option("--from", help="Another copy of the journal: a file, or its directory.")] = None,
+    copy: Annotated[
+        str | None, typer.Option("--from", help="Another copy of the journal: a file, its directory, or the run's mirror.")
+    ] = None,
     accept_loss: Annotated[bool, typer.Option("--accept-loss", help="Go on without the entries that are in no copy.")] = False,
 ) -> None:
     """Make a new journal of the entries that are whole, and keep the damaged files beside it. `sentinel run` then goes on.
 
     Refused while a supervisor or an attempt lives. Nothing but the journal is changed.
     """
+    from sentinel.mirrors.fetching import journal_copy
+    from sentinel.mirrors.stores import MirrorError
     from sentinel.operator.salvaging import salvage as salvage_run
 
-    done = salvage_run(run_dir.absolute(), copy, accept_loss)
+    try:
+        with journal_copy(copy) as path:
+            done = salvage_run(run_dir.absolute(), path, accept_loss)
+    except MirrorError as error:
+        raise UsageError(f"--from {copy}: {error}") from None
     lost = "none is lost" if done.lost == 0 else "how many are lost is unknown" if done.lost is None else f"{done.lost} are lost"
     print(f"{done.entries} entries of {done.source} were taken over, {lost}; the files as they were are in {done.kept_in}")

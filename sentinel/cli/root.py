@@ -15,6 +15,7 @@ from sentinel.cli.checkpoints import checkpoints_app
 from sentinel.cli.drill import drill
 from sentinel.cli.init import init
 from sentinel.cli.journal import journal_app
+from sentinel.cli.mirror import mirror_app, restore
 from sentinel.cli.operator import Commands
 from sentinel.cli.operator import register as register_operator
 from sentinel.cli.options import (
@@ -203,6 +204,8 @@ app.command(cls=RunDirAnywhere, rich_help_panel=LOOK)(report)
 app.add_typer(checkpoints_app, name="checkpoints", rich_help_panel=LOOK)
 register_operator(app)
 app.add_typer(journal_app, name="journal", rich_help_panel=LOOK)
+app.add_typer(mirror_app, name="mirror", rich_help_panel=LOOK)
+app.command(rich_help_panel=RUN)(restore)
 app.add_typer(page_app, name="page", rich_help_panel=ANSWER)
 app.add_typer(policy_app, name="policy", rich_help_panel=POLICIES)
 app.add_typer(trainers_app, name="trainers", rich_help_panel=TRAINERS)

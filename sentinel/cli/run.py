@@ -29,6 +29,13 @@ Track = Annotated[
         help="Write every attempt to an experiment tracker, too; may be repeated. {trackers}.", metavar="NAME[:option=value,…]"
     ),
 ]
+Mirror = Annotated[
+    str | None,
+    typer.Option(
+        help="Mirror the run off this machine: a directory or an address; options journal, streams, every, keep; off: no longer.",
+        metavar="TO[,option=value,…]",
+    ),
+]
 LauncherKind = Annotated[str | None, typer.Option(help="What starts and stops the training. {launchers}.", metavar="KIND")]
 LauncherOptions = Annotated[
     list[str] | None,
@@ -72,6 +79,7 @@ def run(
     code: Code = None,
     tensorboard: Boards = True,
     track: Track = None,
+    mirror: Mirror = None,
     launcher: LauncherKind = None,
     launcher_option: LauncherOptions = None,
     time_limit: TimeLimit = None,
@@ -90,6 +98,7 @@ def run(
     (training goes on).
     """
     from sentinel.launcher.registry import parse_options
+    from sentinel.mirrors.settings import parse_mirror
     from sentinel.supervisor.app import supervise
     from sentinel.supervisor.config_file import default_run_dir, find_config
     from sentinel.supervisor.deadline import parse_time_limit
@@ -100,16 +109,14 @@ def run(
     file = find_config(config, words := tuple(command or ()), run_dir)
     lacks, more = (tuple(word.strip() for word in names.split(",") if word.strip()) for names in (without, with_))
     asked = RunRequest(
-        run_dir=run_dir or default_run_dir(words),
-        policy=policy,
-        command=words,
-        cwd=os.getcwd(),
+        run_dir=run_dir or default_run_dir(words), policy=policy, command=words, cwd=os.getcwd(),
         observe_only=observe_only,
         without=lacks,
         more=more,
         code=tuple(code or ()),
         tensorboard=tensorboard,
         track=tuple(track or ()),
+        mirror=parse_mirror("--mirror", mirror),
         share_with=share_with,
         pages=tuple(page or ()),
         listen=Listen(listen, token_file),
@@ -117,7 +124,7 @@ def run(
         launcher_options=parse_options(launcher_option or ()),
         time_limit_s=parse_time_limit(time_limit),
         trainer=trainer,
-    )
+    )  # fmt: skip
     asked = asked if file is None else file.lay_under(asked, gave_run_dir=run_dir is not None)
     asked = replace(asked, changed_command=changed_command or _says_yes(question_about(asked.run_dir, asked.command)))
     with closing(choose_narrator(asked.run_dir)) as narrator:

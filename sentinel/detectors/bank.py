@@ -39,6 +39,7 @@ from sentinel.model.readings import (
     HardwareReading,
     Heartbeat,
     LogTail,
+    MirrorReading,
     RanksSeen,
     Receipt,
     SourceReading,
@@ -270,6 +271,10 @@ class DetectorBank:
         now_s = self._clock(now_s)
         for detector in self._detectors:
             detector.disk(reading, now_s)
+
+    def mirror(self, reading: MirrorReading) -> None:
+        for detector in self._detectors:
+            detector.mirror(reading)
 
     def source(self, reading: SourceReading) -> None:
         """A source that cannot be read makes nothing healthy."""

@@ -20,6 +20,7 @@ from sentinel.model.readings import (
     CheckpointReading,
     HardwareReading,
     Heartbeat,
+    MirrorReading,
     RanksSeen,
     Receipt,
     SourceReading,
@@ -179,6 +180,9 @@ class Detector:
 
     def disk(self, reading: DiskReading, now_s: float) -> None:
         """A look at one filesystem of the run."""
+
+    def mirror(self, reading: MirrorReading) -> None:
+        """How far a part of the run's mirror is."""
 
     def source(self, reading: SourceReading) -> None:
         """A source went blind, or sees again."""

@@ -24,6 +24,8 @@ from sentinel.detectors.hang import Hang, HangSettings
 from sentinel.detectors.layer_imbalance import KIND as LAYER_IMBALANCE
 from sentinel.detectors.layer_imbalance import LayerImbalance, LayerImbalanceSettings
 from sentinel.detectors.loss_scale import LossScale, LossScaleSettings
+from sentinel.detectors.mirror_lag import KIND as MIRROR_LAG
+from sentinel.detectors.mirror_lag import MirrorLag, MirrorLagSettings
 from sentinel.detectors.non_finite import NonFinite, NonFiniteSettings
 from sentinel.detectors.plateau import Plateau, PlateauSettings
 from sentinel.detectors.precursor import Precursor, PrecursorSettings
@@ -121,6 +123,8 @@ DETECTORS: tuple[DetectorRow, ...] = (
     DetectorRow("disk_full", "no room for checkpoints, now or soon", DiskFullSettings, DiskFull,
         (Finds(DISK_FULL, asks_for_rule=False, only_tells=True, is_measured=True),
          Finds(DISK_FILLING, "warning", asks_for_rule=False, only_tells=True, is_measured=True)), source="disks"),
+    DetectorRow("mirror_lag", "the mirror off the machine lags", MirrorLagSettings, MirrorLag,
+        (Finds(MIRROR_LAG, "warning", asks_for_rule=False, only_tells=True, is_measured=True),), source="its own"),
     DetectorRow("gpu_fault", "sick hardware", GpuFaultSettings, GpuFault,
         (Finds(Kind.GPU_FAULT, asks_for_rule=False), Finds(Kind.HARDWARE_WARNING, "warning", asks_for_rule=False)),
         source="its own"),

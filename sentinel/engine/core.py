@@ -64,6 +64,7 @@ from sentinel.model.readings import (
     Heartbeat,
     LauncherReading,
     LogTail,
+    MirrorReading,
     Receipt,
     RequestReading,
     SilentRank,
@@ -167,7 +168,7 @@ class Engine:
                 detectors.log_tail(event)
             case HardwareReading() | DiskReading():
                 on_hardware(decision, event)
-            case SourceReading():
+            case MirrorReading() | SourceReading():
                 on_source(decision, event)
             case ActionDone():
                 action = decision.state.pending.get(event.key)
@@ -301,7 +302,7 @@ class Engine:
             stopping.on_stop_wanted(decision, by, resumes=True)
         stopping.on_tick(decision)
         relaunching.try_again(decision)
-        disk_room.on_tick(decision)
+        paging.withdraw_what_is_over(decision)
         paging.on_tick(decision)
 
     def _hung_while_stopping(self, decision: Decision, finding: Finding) -> None:

@@ -3,8 +3,7 @@ room again, by measurement. Where nobody knows how much room there is, nothing i
 
 from __future__ import annotations
 
-from sentinel.detectors.disk_full import KIND
-from sentinel.detectors.registry import FINDS
+from sentinel.detectors.disk_full import FILLING, KIND
 from sentinel.engine.decision import Decision
 from sentinel.engine.opening import open_incident
 from sentinel.engine.paging import page, resolve
@@ -22,7 +21,7 @@ FOLLOWS = "sentinel launches it as soon as it has measured room for it; nothing 
 
 def with_offer(decision: Decision, finding: Finding) -> Finding:
     """The finding with what would make room, where it is one about room for checkpoints."""
-    if not FINDS[finding.kind].is_measured or "(run directory)" in finding.reason:
+    if finding.kind not in (KIND, FILLING) or "(run directory)" in finding.reason:
         return finding
     return replace(finding, reason=f"{finding.reason}; {_offer(decision)}")
 
@@ -62,12 +61,3 @@ def _call(decision: Decision, action: StartAttempt, reason: str) -> None:
     incident = open_incident(decision, finding, alert, None)
     decision.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, "only room helps, and sentinel deletes nothing for it"))
     page(decision, incident.id, "critical", reason, FOLLOWS)
-
-
-def on_tick(decision: Decision) -> None:
-    for incident in decision.state.open_pages:
-        finds = FINDS.get(incident.kind)
-        if finds is None or not finds.is_measured:
-            continue
-        if why := decision.detectors.over(incident.kind, incident.metric):
-            resolve(decision, incident.id, why)

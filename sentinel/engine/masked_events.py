@@ -12,7 +12,15 @@ from sentinel.model.attempts import AttemptView, Exited, Orphaned, RankExit, Uns
 from sentinel.model.changed import replace
 from sentinel.model.events import ActionDelayed, ActionDone, ActionFailed, Event, SupervisorStarted
 from sentinel.model.operator_requests import Remark
-from sentinel.model.readings import HardwareReading, LauncherReading, LogTail, RequestReading, SourceReading, TrainerNote
+from sentinel.model.readings import (
+    HardwareReading,
+    LauncherReading,
+    LogTail,
+    MirrorReading,
+    RequestReading,
+    SourceReading,
+    TrainerNote,
+)
 
 TOLD = ("reason", "error", "message", "passed_over")  # of a trainer's note: what it says to people
 
@@ -28,6 +36,8 @@ def masked(event: Event, masking: Masking) -> Event:
             return replace(event, reason=masking.text(event.reason))
         case LogTail():
             return replace(event, lines=masking.lines(event.lines))
+        case MirrorReading():
+            return replace(event, to=masking.text(event.to), trouble=masking.text(event.trouble))
         case HardwareReading():
             return replace(event, text=masking.text(event.text))
         case LauncherReading():

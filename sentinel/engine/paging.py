@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sentinel.detectors.registry import FINDS
 from sentinel.engine.annotations import notes_of, runbook_of
 from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
@@ -75,6 +76,15 @@ def on_recovered(decision: Decision, number: int, reason: str) -> None:
             )
             decision.decide(message)
     return None
+
+
+def withdraw_what_is_over(decision: Decision) -> None:
+    """A page about what is no more, where its detector measures that: nobody need look any more. The incident itself was closed
+    when a person was called."""
+    for incident in decision.state.open_pages:
+        finds = FINDS.get(incident.kind)
+        if finds is not None and finds.is_measured and (why := decision.detectors.over(incident.kind, incident.metric)):
+            resolve(decision, incident.id, why)
 
 
 def on_taken_up(decision: Decision, reason: str, by: str) -> None:

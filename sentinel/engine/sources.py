@@ -8,7 +8,7 @@ from math import isfinite
 from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
 from sentinel.model.disks import DiskReading
-from sentinel.model.readings import HardwareReading, SourceReading, TrainerNote
+from sentinel.model.readings import HardwareReading, MirrorReading, SourceReading, TrainerNote
 from sentinel.model.state import REMARKS_KEPT
 from sentinel.plan.holes import add_hole
 
@@ -29,15 +29,17 @@ def on_hardware(decision: Decision, reading: HardwareReading | DiskReading) -> N
     return None
 
 
-def on_source(decision: Decision, reading: SourceReading) -> None:
-    """Blindness is on record once, and so is its end; so is a remark: a stream that is rewritten all day must not fill the
-    journal."""
+def on_source(decision: Decision, reading: MirrorReading | SourceReading) -> None:
+    """A mirror has a detector of its own. Blindness is on record once, and so is its end; so is a remark: a stream that is
+    rewritten all day must not fill the journal."""
+    if isinstance(reading, MirrorReading):
+        return decision.detectors.mirror(reading)
     decision.detectors.source(reading)
     if (reading.source in decision.state.blind) == reading.ok:
-        decision.record(f.SourceChanged(reading.source, reading.ok, reading.reason))
-        return
+        return decision.record(f.SourceChanged(reading.source, reading.ok, reading.reason))
     if reading.remark:
         write_down(decision, f"{reading.source}: {reading.reason}")
+    return None
 
 
 def write_down(decision: Decision, remark: str) -> None:

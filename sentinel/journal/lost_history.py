@@ -19,7 +19,7 @@ from sentinel.journal.codec import decode_fact
 from sentinel.journal.head import Chain, read_head
 from sentinel.journal.lease import read_lease
 from sentinel.journal.store import Journal
-from sentinel.model.facts import AttemptLaunched, Fact, InspectionLaunched, JournalSalvaged
+from sentinel.model.facts import AttemptLaunched, Fact, InspectionLaunched, JournalSalvaged, RunRestored
 from sentinel.model.recorded import recorded_name
 
 
@@ -102,7 +102,7 @@ def _beyond_attempts(begun: int, journal: Journal | None) -> list[str]:
 
 def _newest_known(journal: Journal) -> int:
     """The number of the newest attempt, 0 without one. Of a long journal only the few facts that say it are decoded."""
-    kinds = {recorded_name(kind) for kind in (AttemptLaunched, InspectionLaunched, JournalSalvaged)}
+    kinds = {recorded_name(kind) for kind in (AttemptLaunched, InspectionLaunched, JournalSalvaged, RunRestored)}
     facts = (decode_fact(kind, body) for kind, body in journal.read_bodies() if kind in kinds)
     return max((_used_up(fact) for fact in facts), default=0)
 
@@ -110,7 +110,7 @@ def _newest_known(journal: Journal) -> int:
 def _used_up(fact: Fact) -> int:
     if isinstance(fact, AttemptLaunched | InspectionLaunched):
         return fact.attempt
-    return fact.newest_attempt if isinstance(fact, JournalSalvaged) else 0
+    return fact.newest_attempt if isinstance(fact, JournalSalvaged | RunRestored) else 0
 
 
 def newest_attempt_folder(run_dir: Path) -> int:

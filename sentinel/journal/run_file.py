@@ -34,7 +34,8 @@ class RunFile:
     `digest_key`: under which the journal has a digest of the command, whose secrets it does not have; empty in older files.
     `trainer`: the profile of its trainer, as `--trainer` named it.
     `pages`: routes asked for on the command line beside the policy's, as they were written there. `launcher_options`: settings of
-    the launcher by name, as text. `track`: experiment trackers that the run is written to, as `--track` named them."""
+    the launcher by name, as text. `track`: experiment trackers that the run is written to, as `--track` named them.
+    `mirror`: where the run is mirrored to, and how often, as texts by name; empty: nowhere."""
 
     id: str
     command: tuple[str, ...]
@@ -48,6 +49,7 @@ class RunFile:
     launcher_options: Mapping[str, str] = field(default_factory=dict)
     trainer: str | None = None
     track: tuple[str, ...] = ()
+    mirror: Mapping[str, str] = field(default_factory=dict)
     digest_key: str = ""
 
     @property
@@ -103,6 +105,7 @@ def find_run_file(run_dir: Path) -> RunFile | None:
         launcher_options=_texts(path, plain, "launcher_options") if "launcher_options" in plain else {},
         trainer=_field(path, plain, "trainer", str) if plain.get("trainer") is not None else None,
         track=_words(path, plain, "track") if "track" in plain else (),
+        mirror=_texts(path, plain, "mirror") if "mirror" in plain else {},
         digest_key=_field(path, plain, "digest_key", str) if "digest_key" in plain else "",
     )
 

@@ -121,6 +121,14 @@ def rebuild(run_dir: Path, best: Whole, lost: int | None, epoch: int) -> Path:
     return kept
 
 
+def write_copy(whole: Whole, folder: Path) -> Path:
+    """A journal of these entries in `folder`, which holds none, and its head. Raises OSError, JournalError."""
+    path = folder / JOURNAL_NAME
+    with Journal.open(path, mode="delete") as journal:
+        journal.fill(whole.rows, whole.epoch)
+    return path
+
+
 def _new_folder(run_dir: Path) -> Path:
     for number in range(1, FOLDERS_MAX):
         folder = run_dir / f"{KEPT_IN}-{number}"

@@ -70,6 +70,10 @@ RUN = (
     Family("sentinel_disk_size_bytes", "gauge", ("place",), "bytes", "Its size"),
     Family("sentinel_disk_free_inodes", "gauge", ("place",), "", "Inodes left there; not there where the filesystem counts none"),
     Family(
+        "sentinel_mirror_lag_seconds", "gauge", ("part",), "seconds",
+        "For how long the run's mirror is not known to hold all that was due: journal, streams, checkpoints; not there without",
+    ),
+    Family(
         "sentinel_source_blind", "gauge", ("source",), "0/1",
         "A source of telemetry cannot be read; every source that ever could not",
     ),

@@ -61,6 +61,8 @@ def _standing(snapshot: RunSnapshot) -> Iterator[Row]:
     yield "sentinel_ranks", (), float(tally.ranks)
     yield "sentinel_excluded_nodes", (), float(len(state.excluded))
     yield "sentinel_journal_unreadable", (), float(bool(snapshot.trouble))
+    for part, lag_s in snapshot.mirror_lag_s.items():
+        yield "sentinel_mirror_lag_seconds", (part,), lag_s
     for source, blind in tally.blind.items():
         yield "sentinel_source_blind", (source,), float(blind)
 

@@ -171,6 +171,24 @@ class JournalSalvaged:
     newest_attempt: int
 
 
+@recorded_as("RunRestored")
+@dataclass(frozen=True, slots=True)
+class RunRestored:
+    """A person brought the run back from its mirror, into another directory. The entries before this one are those that the
+    mirror had; what was written after them is unknown.
+
+    `mirror`: where it lay. `mirrored_s`: wall time at which that copy was made. `host`: where the run was brought to. `steps`: of
+    the checkpoints that came along; whatever else the journal knows of is not there. `newest_attempt`: no attempt is launched
+    under its number or a lower one again.
+    """
+
+    mirror: str
+    mirrored_s: float
+    host: str
+    steps: tuple[int, ...]
+    newest_attempt: int
+
+
 @recorded_as("Held")
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -630,6 +648,7 @@ Fact = (
     | ProbationKept
     | JournalAdopted
     | JournalSalvaged
+    | RunRestored
 )
 
 

@@ -185,6 +185,21 @@ class HardwareReading:
     used: bool = True
 
 
+MirrorPart = Literal["journal", "streams", "checkpoints"]
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorReading:
+    """How far the run's mirror off this machine is. behind_s: for how long it is not known to hold all of the part that was due;
+    every_s: how often it is due, 0 for what is due as it comes. trouble: why it could not be pushed; empty where it could."""
+
+    part: MirrorPart
+    to: str
+    behind_s: float
+    every_s: float = 0.0
+    trouble: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceReading:
     """A source went blind or sees again. Blind means that verdicts needing it are unknown, never healthy.
@@ -217,6 +232,7 @@ Reading = (
     | LogTail
     | HardwareReading
     | DiskReading
+    | MirrorReading
     | SourceReading
     | RequestReading
 )

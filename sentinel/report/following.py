@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sentinel.clock import SystemClock
 from sentinel.errors import JournalError, UsageError
 from sentinel.journal.holder import Supervisor
 from sentinel.model.facts import Entry
@@ -29,6 +30,7 @@ from sentinel.report.run_dirs import check_run_dir
 from sentinel.report.tally import Tally
 from sentinel.run_files.detector_standings import NO_STANDINGS, DetectorStandings, read_standings
 from sentinel.run_files.heartbeats import RankSeen, read_ranks
+from sentinel.run_files.mirror_standing import read_mirror_lags
 from sentinel.run_files.stall import stall_of
 from sentinel.run_files.stream import read_newest_metrics, read_total_steps
 
@@ -46,7 +48,7 @@ class RunSnapshot:
     newest attempt, also while its curves are still being drawn; `step` its step, None before there is one. `last`: the last value
     drawn of every metric of that attempt, for those that do not stand in every line. `ranks`: where each stands, while the next
     step is overdue. `trouble`: why this is older than it should be; empty otherwise. `heartbeat_s`: when the supervisor's loop
-    last turned, wall clock; None where none ever was."""
+    last turned, wall clock; None where none ever was. `mirror_lag_s`: by part of the run's mirror, as `MirrorStanding.lag_s`."""
 
     run_dir: Path
     state: RunState = field(default_factory=RunState)
@@ -62,6 +64,7 @@ class RunSnapshot:
     ranks: tuple[RankSeen, ...] = ()
     trouble: str = ""
     heartbeat_s: float | None = None
+    mirror_lag_s: Mapping[str, float] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
 
 
@@ -107,6 +110,7 @@ class FollowedRun:
             ranks=read_ranks(self.run_dir, newest.attempt) if newest is not None and is_stalled else (),
             trouble=trouble,
             heartbeat_s=read_heartbeat(self.run_dir),
+            mirror_lag_s=read_mirror_lags(self.run_dir, SystemClock().wall_s()),
             tally=self.journal.tally.copy(),
         )
 

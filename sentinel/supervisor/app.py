@@ -28,6 +28,7 @@ from sentinel.launcher import registry as launchers
 from sentinel.launcher.checks import check_code
 from sentinel.launcher.contract import Launcher
 from sentinel.metrics.exposition import exposition
+from sentinel.mirrors.keeper import check_mirror, open_mirror
 from sentinel.model.events import Deadline, StopWanted, SupervisorStarted
 from sentinel.model.operator_requests import Acknowledge
 from sentinel.model.state import RIGHTLY_ENDED, RunState
@@ -97,6 +98,7 @@ def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignal
     launchers.settings_of(launcher_row, run_file.launcher_options)
     if not request.stop_at_once:
         check_targets("--track", run_file.track)
+        check_mirror(run_file.mirror, run_dir)
         launcher_row.check(run_file.command, run_file.cwd)
         if profile is not None:
             check_command(profile, run_file.command, run_file.cwd)
@@ -164,15 +166,16 @@ def _watch(
         boards = open_boards(run_dir, lambda: engine.state, request.tensorboard)
         reports = ReportKeeper(run_dir, lambda: engine.state)
         trackers = open_trackers(run_dir, () if request.stop_at_once else run_file.track)
+        mirror = open_mirror(run_dir, {} if request.stop_at_once else run_file.mirror)
         desk = _open_desk(run_dir, engine, clock, session.lease)
         disks = open_disks(run_dir, engine.policy.spec.detectors.disk_full, roots)
-        telemetry = RunTelemetry(run_dir, launcher, hardware, boards, trackers, desk, disks)
+        telemetry = RunTelemetry(run_dir, launcher, hardware, boards, trackers, mirror, desk, disks)
         acts = build_handlers(run_dir, launcher, session.lease, run_file, desk.courier.send, withheld, trained, engine.masking)
         runner = ThreadRunner(acts, wake.event)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
         with (
-            closing(wake), closing(hardware), closing(disks), closing(boards), closing(reports), closing(trackers), closing(desk),
-            last_act(runner.close),
+            closing(wake), closing(hardware), closing(disks), closing(boards), closing(reports), closing(trackers),
+            closing(mirror), closing(desk), last_act(runner.close),
         ):  # fmt: skip
             leaves = any(isinstance(event, StopWanted) for event in outage.stops.events)
             daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request, deadline, leaves, trained))
@@ -185,9 +188,13 @@ def _watch(
             each_turn = keep_up(session, wake, daemon, outage.stops, standings, desk)
             run_until_over(daemon, clock, wake.event, outage.systemd.after_turns(each_turn, lambda: in_words(engine)))
             standings.write(clock.now_s(), engine)
-        leave_report(run_dir, engine.state, clock.now_s())
-        leave_chronicle(run_dir)
-        return exit_code(engine.state)
+        return _leave(run_dir, engine.state, clock.now_s())
+
+
+def _leave(run_dir: Path, state: RunState, now_s: float) -> int:
+    leave_report(run_dir, state, now_s)
+    leave_chronicle(run_dir)
+    return exit_code(state)
 
 
 def _open_launcher(run_dir: Path, run: RunFile, withheld: frozenset[str]) -> Launcher:

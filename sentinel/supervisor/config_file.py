@@ -13,14 +13,36 @@ from pathlib import Path
 from typing import Literal
 
 from sentinel.errors import PolicyError, UsageError
+from sentinel.mirrors.settings import MirrorSettings, is_address, plain_place
 from sentinel.policy.problems import print_problems
-from sentinel.policy.schema_fields import Flag, Model, written
+from sentinel.policy.schema_fields import Count, Flag, Model, written
 from sentinel.policy.schema_problems import validate_model
 from sentinel.policy_files.yaml_positions import read_yaml
 from sentinel.supervisor.run_request import RunRequest
 
 NAME = "sentinel.yaml"
 BYTES_MAX = 256 * 1024
+
+
+class MirrorCheckpoints(Model):
+    """Which checkpoints are mirrored."""
+
+    every: str = "5000 steps"
+    """The newest good one, once it lies so far beyond the newest there; `off`: none."""
+    keep: Count = 2
+    """How many whole ones stay there."""
+
+
+class MirrorConfig(Model):
+    """A mirror of the run off this machine."""
+
+    to: str
+    """A directory, or an address such as s3://bucket/runs."""
+    journal: str = "1m"
+    """How often the journal is pushed."""
+    streams: str = "10m"
+    """How often streams, logs, evidence and reports are."""
+    checkpoints: MirrorCheckpoints = MirrorCheckpoints()
 
 
 class RunConfig(Model):
@@ -40,6 +62,8 @@ class RunConfig(Model):
     """As `--page`: where to page, beside the policy's routes."""
     track: tuple[str, ...] = ()
     """As `--track`: experiment trackers that every attempt is written to."""
+    mirror: MirrorConfig | None = None
+    """As `--mirror`: where the run is mirrored to, off this machine."""
     launcher: str | None = None
     """What starts and stops the training."""
     launcher_options: Mapping[str, str] = {}
@@ -79,6 +103,7 @@ class ConfigFile:
             policy=asked.policy if asked.policy is not None else _beside(config.policy, folder),
             pages=asked.pages or config.pages,
             track=asked.track or config.track,
+            mirror=asked.mirror or _mirror_texts(config.mirror, self.path),
             launcher=asked.launcher if asked.launcher is not None else config.launcher,
             launcher_options=asked.launcher_options or dict(config.launcher_options),
             share_with=asked.share_with if asked.share_with is not None else config.share_with,
@@ -126,6 +151,18 @@ def _read(path: Path) -> str:
         raise UsageError(f"--config {path}: there is no such file; sentinel init writes one") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: cannot be read: {error}") from None
+
+
+def _mirror_texts(config: MirrorConfig | None, path: Path) -> dict[str, str]:
+    """As `parse_mirror` gives them. Raises UsageError."""
+    if config is None:
+        return {}
+    to = plain_place(config.to)
+    to = to if is_address(to) or not to else str(path.parent / to)
+    every, keep = config.checkpoints.every, str(config.checkpoints.keep)
+    texts = {"to": to, "journal": config.journal, "streams": config.streams, "every": every, "keep": keep}
+    MirrorSettings.of(f"{path}: mirror", texts)
+    return texts
 
 
 def _beside(named: str | None, folder: Path) -> str | None:

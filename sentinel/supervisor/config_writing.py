@@ -107,6 +107,11 @@ def config_text(config: RunConfig) -> str:
             _line("track", list(config.track)),
         ),
         (
+            "A mirror off this machine, from which `sentinel restore` brings the run back, as in\n"
+            "# mirror: {to: s3://bucket/runs, journal: 1m, streams: 10m, checkpoints: {every: 5000 steps, keep: 2}}",
+            "# mirror: {to: DIR}",
+        ),
+        (
             f"What starts and stops the training: {launchers}; its settings under launcher_options.",
             _line("launcher", config.launcher),
         ),

@@ -14,6 +14,7 @@ from sentinel.clock import SystemClock
 from sentinel.errors import UsageError
 from sentinel.journal.run_file import PolicyReference, RunFile, find_run_file, new_digest_key
 from sentinel.launcher.registry import DEFAULT
+from sentinel.mirrors.settings import OFF
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
 from sentinel.policy_files.loading import policy_digest, shipped_policy_path
@@ -50,6 +51,7 @@ class RunRequest:
     time_limit_s: float | None = None  # how long this supervisor has the machine
     trainer: str | None = None  # a profile; None: the run's own, for a new run none
     track: tuple[str, ...] = ()  # experiment trackers; none: those the run already has
+    mirror: Mapping[str, str] = field(default_factory=dict)  # off this machine; none: the one the run already has
     share_with: str | None = None  # a group that may read a new run directory
     changed_command: bool = False  # a person says that the run goes on under another command than its own
 
@@ -81,6 +83,7 @@ def describe_run(run_dir: Path, known: RunFile | None, request: RunRequest, poli
             launcher_options=request.launcher_options,
             trainer=request.trainer,
             track=request.track,
+            mirror=_mirror_of(request.mirror),
             digest_key=new_digest_key(),
         )
     if is_changed(known, request.command) and not request.changed_command:
@@ -102,8 +105,14 @@ def describe_run(run_dir: Path, known: RunFile | None, request: RunRequest, poli
         launcher_options=request.launcher_options or known.launcher_options,
         trainer=known.trainer if request.trainer is None else request.trainer,
         track=request.track or known.track,
+        mirror=_mirror_of(request.mirror or known.mirror),
         digest_key=known.digest_key or new_digest_key(),
     )
+
+
+def _mirror_of(asked: Mapping[str, str]) -> Mapping[str, str]:
+    """`--mirror off` ends it."""
+    return {} if asked.get("to") == OFF else asked
 
 
 def _shown(command: tuple[str, ...]) -> str:

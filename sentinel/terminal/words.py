@@ -36,8 +36,10 @@ class Line(NamedTuple):
 def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
     """The line for a fact at session time `at_s`; None for what only the journal needs. `state` is as of now, not of then."""
     match fact:
-        case f.RunCreated() | f.SupervisorTookOver() | f.RunEnded() | f.Held() | f.StopAsked() | f.JournalSalvaged():
+        case f.RunCreated() | f.SupervisorTookOver() | f.RunEnded() | f.Held() | f.StopAsked() | f.CommandChanged():
             return _of_run(fact, state)
+        case f.JournalSalvaged() | f.RunRestored():
+            return _of_history(fact)
         case f.AttemptLaunched() | f.ReceiptSeen() | f.FirstStep() | f.AttemptEnded() | f.CheckpointCondemned():
             return _of_attempt(fact, at_s, state)
         case f.SettingObserved(proof=proof):
@@ -71,8 +73,6 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return _of_request(fact)
         case f.PageRaised() | f.PageResolved():
             return _of_page(fact)
-        case f.CommandChanged():
-            return Line(f"{compare_commands(fact.before, fact.command)}; from the next launch on", "warn")
         case f.SourceChanged():
             word = "sees again" if fact.ok else "is blind"
             return Line(f"{fact.source} {word}{': ' + fact.reason if fact.reason else ''}", "plain" if fact.ok else "warn")
@@ -125,13 +125,21 @@ def missing_words(fact: f.NumbersMissing) -> str:
     return f"{whose}; the trainer lost {lines} of {fact.file}{span}{why}. What they would have shown is not known"
 
 
+def _of_history(fact: f.JournalSalvaged | f.RunRestored) -> Line:
+    """Entries before it are gone, or are not known."""
+    if isinstance(fact, f.JournalSalvaged):
+        lost = "an unknown number of" if fact.lost is None else str(fact.lost)
+        return Line(f"the journal was salvaged: {lost} entries are lost; what was damaged is kept in {fact.kept_in}", "warn")
+    steps = ", ".join(map(str, fact.steps)) or "none"
+    return Line(f"the run was restored on {fact.host} from its mirror at {fact.mirror}; checkpoints: {steps}", "warn")
+
+
 def _of_run(
-    fact: f.RunCreated | f.SupervisorTookOver | f.RunEnded | f.Held | f.StopAsked | f.JournalSalvaged, state: RunState
+    fact: f.RunCreated | f.SupervisorTookOver | f.RunEnded | f.Held | f.StopAsked | f.CommandChanged, state: RunState
 ) -> Line | None:
     match fact:
-        case f.JournalSalvaged():
-            lost = "an unknown number of" if fact.lost is None else str(fact.lost)
-            return Line(f"the journal was salvaged: {lost} entries are lost; what was damaged is kept in {fact.kept_in}", "warn")
+        case f.CommandChanged():
+            return Line(f"{compare_commands(fact.before, fact.command)}; from the next launch on", "warn")
         case f.RunCreated():
             mode = ", observe only" if fact.observe_only else ""
             return Line(f"run {fact.run_id}: policy {fact.policy_name}{mode}")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -16,12 +14,12 @@ from sentinel.errors import JournalError, UsageError
 from sentinel.report.reading import NothingRecorded
 from sentinel.report.run_dirs import check_run_dir
 from sentinel.signals import stop_event
+from sentinel.telemetry.lasting_helper import AGAIN_S, stop_at_eof
 from sentinel.trackers.contract import TrackerError
 from sentinel.trackers.registry import Target, parse_target
 from sentinel.trackers.writing import TrackedRun, place_path
 
 EVERY_S = 2.0
-AGAIN_S = 60.0
 Say = Callable[[str], None]
 
 
@@ -36,7 +34,7 @@ def track(run_dir: Path, to: str, follow: bool, until_eof: bool, say: Say) -> No
     check_run_dir(run_dir)
     with _only_writer(run_dir, target), stop_event() as stop:
         if until_eof:
-            threading.Thread(target=_wait_for_eof, args=(stop,), name="sentinel-eof", daemon=True).start()
+            stop_at_eof(stop)
         if follow:
             _follow(run_dir, target, stop, say)
         else:
@@ -88,13 +86,6 @@ def _let_go(writing: TrackedRun | None) -> None:
     if writing is not None:
         with suppress(TrackerError, OSError):
             writing.close()
-
-
-def _wait_for_eof(stop: threading.Event) -> None:
-    with suppress(OSError, ValueError):
-        while os.read(sys.stdin.fileno(), 4096):
-            pass
-    stop.set()
 
 
 @contextmanager

@@ -13,6 +13,8 @@ ELSEWHERE = {
     "journal/run_folder.py": "the run directory itself",
     "cli/drill_real.py": "a folder for the drill's run, above it",
     "integrations/linking.py": "a trainer's own folder of checkpoints",
+    "mirrors/fsspec_store.py": "objects of another service",
+    "mirrors/local_store.py": "a mirror: its owner's alone, whatever lies above it",
     "replay/command.py": "charts, where a person asked for them",
     "trainers/probe/command.py": "the folder of a trial, which a person named",
     "trainers/sealing.py": "copies of a trainer's checkpoints, in folders that are closed",

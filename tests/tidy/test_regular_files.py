@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2] / "sentinel"
-ROOMS = ("actions", "checkpoints", "journal", "paging", "run_files", "telemetry", "trackers", "trainers")
+ROOMS = ("actions", "checkpoints", "journal", "mirrors", "paging", "run_files", "telemetry", "trackers", "trainers")
 ALLOWED = {
     ("telemetry/log_tail.py", "the memory controller's files, below /sys"),
     ("telemetry/compressed.py", "recorded logs, which log_formats has looked at"),
     ("telemetry/log_formats.py", "it looks at what they are before it opens them"),
     ("telemetry/flight_recorder.py", "an opener of its own, which looks as well"),
     ("telemetry/crash_log.py", "an opener of its own, which looks as well"),
+    ("mirrors/fsspec_store.py", "objects of another service"),
     ("actions/capture.py", "/proc"),
     ("trainers/life.py", "/proc"),
     ("trainers/loading.py", "a profile that a person names"),

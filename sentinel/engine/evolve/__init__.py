@@ -192,4 +192,5 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.LapseJudged: of_settings.judged,
     f.JournalAdopted: of_run.journal_adopted,
     f.JournalSalvaged: of_run.journal_salvaged,
+    f.RunRestored: of_run.restored,
 }

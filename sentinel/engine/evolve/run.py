@@ -8,7 +8,7 @@ from types import MappingProxyType
 from sentinel.engine.evolve import attempts as of_attempts
 from sentinel.model import facts as f
 from sentinel.model.changed import replace
-from sentinel.model.state import RunState
+from sentinel.model.state import PRUNED_KEPT, RunState
 
 
 def created(state: RunState, at_s: float, fact: f.RunCreated) -> RunState:
@@ -98,6 +98,16 @@ def ended(state: RunState, at_s: float, fact: f.RunEnded) -> RunState:
 def journal_adopted(state: RunState, at_s: float, fact: f.JournalAdopted) -> RunState:
     del at_s, fact
     return state
+
+
+def restored(state: RunState, at_s: float, fact: f.RunRestored) -> RunState:
+    """The checkpoints that did not come along are gone."""
+    del at_s
+    gone = tuple(replace(c, pruned=f"not on the mirror at {fact.mirror}") for c in state.checkpoints if c.step not in fact.steps)
+    kept = tuple(c for c in state.checkpoints if c.step in fact.steps)
+    pruned = (*state.pruned, *gone)[-PRUNED_KEPT:]
+    number = max(state.next_attempt, fact.newest_attempt + 1)
+    return replace(state, checkpoints=kept, pruned=pruned, next_attempt=number)
 
 
 def journal_salvaged(state: RunState, at_s: float, fact: f.JournalSalvaged) -> RunState:

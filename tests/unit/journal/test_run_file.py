@@ -38,7 +38,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     write_run_file(tmp_path, RUN)
     assert find_run_file(tmp_path) == read_run_file(tmp_path) == RUN
     keys = ["id", "command", "cwd", "policy", "launcher", "created", "capabilities", "code", "pages", "launcher_options"]
-    assert list(json.loads((tmp_path / "run.json").read_text())) == [*keys, "trainer", "track", "digest_key"]
+    assert list(json.loads((tmp_path / "run.json").read_text())) == [*keys, "trainer", "track", "mirror", "digest_key"]
 
 
 def test_keys_that_others_wrote_are_kept(tmp_path: Path) -> None:

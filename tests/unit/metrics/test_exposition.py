@@ -46,7 +46,8 @@ def fold(entries: list[f.Entry], **more: Any) -> RunSnapshot:
     for entry in entries:
         tally.take(state, entry)
         state = evolve(state, entry.at_s, entry.fact)
-    standing = {"now_s": at(200), "supervisor": "alive", "heartbeat_s": at(195), "senses": DETECTORS, "attempt_alive": True}
+    standing = {"now_s": at(200), "supervisor": "alive", "heartbeat_s": at(195), "senses": DETECTORS, "attempt_alive": True,
+                "mirror_lag_s": {"journal": 12.0}}  # fmt: skip
     return RunSnapshot(**{"run_dir": Path("/runs/demo"), "state": state, "tally": tally, **standing, **more})
 
 
