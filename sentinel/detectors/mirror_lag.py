@@ -65,7 +65,7 @@ class MirrorLag(Detector):
         worst = max(late, key=lambda one: one.behind_s)
         found = Finding(
             KIND, self._severity, self._attempt, None, self._run.newest_step, now_s - worst.behind_s, self._reason(late),
-            metric=worst.part, value=worst.behind_s,
+            value=worst.behind_s,
         )  # fmt: skip
         return (found,)
 

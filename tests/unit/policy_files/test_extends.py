@@ -254,9 +254,9 @@ COMBINED = [
     ),
     (
         "spec: {rules: [{alert: Mine, on: spike, playbook: tell}]}", "5:30: spec.rules[0].on",
-        "never reached: 'Spike' ({default}:58) already takes every 'spike'",
+        "never reached: 'Spike' ({default}:59) already takes every 'spike'",
     ),
-    ("remove: [playbooks.hardware]", "5:10: remove[0]", "there is no playbook 'hardware' (spec.rules[20].playbook of 'default'"),
+    ("remove: [playbooks.hardware]", "5:10: remove[0]", "there is no playbook 'hardware' (spec.rules[21].playbook of 'default'"),
     ("remove: [paging.routes.terminal]", "5:10: remove[0]", "a page would reach nobody (spec.paging.routes of 'default'"),
     ("remove: [rules.Spik]", "5:10: remove[0]", "there is no 'rules.Spik' to remove"),
 ]  # fmt: skip
