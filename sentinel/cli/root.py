@@ -41,6 +41,7 @@ from sentinel.cli.report import report
 from sentinel.cli.run import run
 from sentinel.cli.seeing import register as register_seeing
 from sentinel.cli.trainers import trainers_app
+from sentinel.cli.waiting import told_while_waiting
 from sentinel.cli.web import web
 from sentinel.errors import PolicyError, SentinelError, UsageError
 
@@ -223,7 +224,8 @@ def main() -> None:
     """Entry point: what a person can cause ends in a sentence, never in a traceback: exit code 2 for usage and policy, where
     nothing was started; 1 for everything else that sentinel cannot do; 70 for a bug, with its traceback."""
     try:
-        app()
+        with told_while_waiting():
+            app()
     except SentinelError as error:
         print(str(error), file=sys.stderr)
         sys.exit(2 if isinstance(error, (UsageError, PolicyError)) else 1)

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.closed_files import open_closed
-from sentinel.client.regular_file import read_regular
+from sentinel.client.regular_file import read_regular, regular
 from sentinel.client.run_layout import LEASE_NAME, LOCK_NAME
 from sentinel.client.strict_json import as_float, dumps, loads
 from sentinel.clock import boot_s
@@ -248,7 +248,7 @@ def _lock(run_dir: Path, handle: int) -> None:
 def _refuse_living_holder(run_dir: Path, lock_handle: int) -> None:
     """The lock reaches every supervisor of this boot; one elsewhere shows only by a lease that is being renewed."""
     try:
-        handle = os.open(run_dir / LEASE_NAME, os.O_RDONLY | os.O_CLOEXEC)  # opening makes NFS fetch fresh attributes
+        handle = regular(os.fspath(run_dir / LEASE_NAME), os.O_RDONLY)  # opening makes NFS fetch fresh attributes
     except OSError:
         return
     try:

@@ -26,9 +26,9 @@ from sentinel.model.readings import StepReading
 from sentinel.model.state import RunState
 from sentinel.run_files.heartbeats import RankBeats
 from sentinel.run_files.stall import find_stall
-from sentinel.run_files.stream import read_total_steps
 from sentinel.terminal.panel import Picture, draw
 from sentinel.terminal.picture import METRICS, GpuSeen
+from sentinel.terminal.total_steps import TotalSteps
 from sentinel.terminal.words import Line, clock_words, describe
 
 FRAMES_PER_S = 4
@@ -45,6 +45,7 @@ class LiveNarrator:
 
     def __init__(self, run_dir: Path, console: Console) -> None:
         self._run_dir = run_dir
+        self._total = TotalSteps(run_dir)
         self._lock = threading.Lock()
         self._points: deque[Point] = deque(maxlen=POINTS_KEPT)
         self._times: deque[tuple[int, float]] = deque(maxlen=50)
@@ -65,7 +66,7 @@ class LiveNarrator:
         lines = []
         for entry in entries:
             if isinstance(entry.fact, ReceiptSeen):
-                total = read_total_steps(self._run_dir, entry.fact.attempt) or total
+                total = self._total.of(entry.fact.attempt) or total
             line = describe(entry.fact, entry.at_s, engine.state)
             if line is not None:
                 lines.append((clock_words(entry.at_s - engine.state.created_s), line))
@@ -84,8 +85,8 @@ class LiveNarrator:
 
     def turn(self, now_s: float, engine: Engine) -> None:
         total = self._picture.total
-        if total is None and self._points:
-            total = read_total_steps(self._run_dir, self._points[-1].attempt) or 0  # looked once: this trainer does not say
+        if not total and self._points:
+            total = self._total.of(self._points[-1].attempt) or 0  # 0: this trainer does not say
         stall = find_stall(engine.state, engine.detectors.step_times, now_s)
         with self._lock:
             self._picture = replace(self._picture, state=engine.state, now_s=now_s, total=total, stall=stall)

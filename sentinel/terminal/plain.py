@@ -23,8 +23,8 @@ from sentinel.engine.goodput import account
 from sentinel.model.facts import Entry, ReceiptSeen
 from sentinel.model.readings import StepReading
 from sentinel.run_files.stall import find_stall
-from sentinel.run_files.stream import read_total_steps
 from sentinel.terminal.clean import clean
+from sentinel.terminal.total_steps import TotalSteps
 from sentinel.terminal.words import clock_words, describe
 
 EVERY_STEPS = 50
@@ -43,11 +43,10 @@ class PlainNarrator:
         every_steps: int = EVERY_STEPS,
         every_s: float = EVERY_S,
     ) -> None:
-        self._run_dir = run_dir
+        self._total = TotalSteps(run_dir)
         self._writer = LineWriter(stream if stream is not None else sys.stdout)
         self._every_steps = every_steps
         self._every_s = every_s
-        self._total: int | None = None
         self._latest: StepReading | None = None
         self._printed: tuple[int, int] = (0, 0)  # attempt and step of the last progress line
         self._printed_s: float | None = None
@@ -55,8 +54,8 @@ class PlainNarrator:
 
     def facts(self, entries: Sequence[Entry], engine: Engine) -> None:
         for entry in entries:
-            if isinstance(entry.fact, ReceiptSeen) and self._run_dir is not None:
-                self._total = read_total_steps(self._run_dir, entry.fact.attempt) or self._total
+            if isinstance(entry.fact, ReceiptSeen):
+                self._total.of(entry.fact.attempt)
             line = describe(entry.fact, entry.at_s, engine.state)
             if line is not None:
                 self._say(entry.at_s - engine.state.created_s, line.text)
@@ -78,9 +77,8 @@ class PlainNarrator:
         if not crossed and now_s - self._printed_s < self._every_s:
             return
         self._printed, self._printed_s = (latest.attempt, latest.step), now_s
-        if self._total is None and self._run_dir is not None:
-            self._total = read_total_steps(self._run_dir, latest.attempt)
-        words = [f"step {latest.step}{f' of {self._total}' if self._total else ''}"]
+        total = self._total.of(latest.attempt)
+        words = [f"step {latest.step}{f' of {total}' if total else ''}"]
         shown = [name for name in ("loss", "grad_norm") if name in latest.metrics]
         words += [f"{name.replace('_', ' ')} {latest.metrics[name]:.4g}" for name in shown]
         words.append(f"goodput {account(engine.state, now_s).goodput_ratio:.0%}")

@@ -17,7 +17,7 @@ import pytest
 from sentinel.client.run_layout import JOURNAL_NAME, LEASE_NAME, LOCK_NAME
 from sentinel.errors import AlreadySupervised, UsageError
 from sentinel.journal.identity import ProcessIdentity, read_own_identity
-from sentinel.journal.lease import LeaseRecord, RunLock, read_lease
+from sentinel.journal.lease import Lease, LeaseRecord, RunLock, read_lease
 from sentinel.journal.session import take_run
 from sentinel.journal.store import Journal
 from sentinel.model.facts import Held
@@ -167,3 +167,10 @@ def test_a_damaged_lease_proves_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / LEASE_NAME).write_text(text)
     assert read_lease(tmp_path) is None
     take_run(tmp_path).close()
+
+
+def test_a_fifo_under_the_name_of_the_lease_holds_up_nobody(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "lease.json")
+    with RunLock.acquire(tmp_path) as lock:
+        Lease.publish(lock, 1)
+    assert read_lease(tmp_path) is not None
