@@ -15,6 +15,7 @@ from sentinel.client.run_layout import attempt_folder, spec_path
 
 RUN_DIR_VARIABLE = "SENTINEL_RUN_DIR"
 ATTEMPT_VARIABLE = "SENTINEL_ATTEMPT"
+LAUNCH_VARIABLE = "SENTINEL_LAUNCH"  # which launch of that number it is; no process is found by it
 FOLLOWER_VARIABLE = "SENTINEL_FOLLOWER"  # of the process that writes down what the trainer shows
 EXCLUDE_VARIABLE = "SENTINEL_EXCLUDE_NODES"  # only where there are any; no process is found by it
 _RANK_FILE = "rank-"
