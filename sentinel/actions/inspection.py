@@ -28,9 +28,15 @@ class SampleSource:
 
 
 def inspect_samples(
-    launcher: Launcher, source: SampleSource, action: InspectSamples, command: tuple[str, ...], cwd: str
+    launcher: Launcher,
+    source: SampleSource,
+    action: InspectSamples,
+    command: tuple[str, ...],
+    cwd: str,
+    launch: str | None = None,
 ) -> Attribution:
-    """The judgement. Raises GoesOn while it runs; GiveUp when no answer will come; RetryLater when nothing can be seen now."""
+    """The judgement. `launch`: as `AttemptSpec` has it. Raises GoesOn while it runs; GiveUp when no answer will come; RetryLater
+    when nothing can be seen now."""
     spec = AttemptSpec(
         attempt=action.attempt,
         argv=command,
@@ -39,6 +45,7 @@ def inspect_samples(
         overrides=action.overrides,
         inspect=action.samples,
         exclude_nodes=action.exclude_nodes,
+        launch=launch,
     )
     view = launcher.ensure_started(spec)
     if source.trains(action.attempt):

@@ -207,12 +207,15 @@ class Session:
         return overrides
 
     def may_commit(self) -> bool:
-        """False once the run's lease names a later attempt: this one is a leftover and must not commit a checkpoint."""
+        """False once the run's lease names a later attempt, or another launch of this number (the run directory was put back to
+        an earlier day, and went on from there): this one is a leftover and must not commit a checkpoint."""
         try:
             lease = loads((self.run_dir / LEASE_NAME).read_bytes())
         except (OSError, ValueError):
             return True  # no lease, or one that cannot be read, proves nothing about a successor
-        holder = lease.get("attempt") if isinstance(lease, dict) else None
+        holder, launch = (lease.get("attempt"), lease.get("launch")) if isinstance(lease, dict) else (None, None)
+        if holder == self.attempt and isinstance(launch, str) and self.spec.launch is not None:
+            return launch == self.spec.launch
         return not isinstance(holder, int) or holder <= self.attempt
 
     # -- on the way out ------------------------------------------------------------------------------------------------

@@ -25,7 +25,8 @@ class Resume:
 
 @dataclass(frozen=True)
 class Spec:
-    """`resume` None means: start from scratch, even if checkpoints exist. `inspect`: half-open ranges of sample indices."""
+    """`resume` None means: start from scratch, even if checkpoints exist. `inspect`: half-open ranges of sample indices.
+    `launch`: the word of this very launch, None from an older supervisor."""
 
     attempt: int
     argv: tuple[str, ...] = ()
@@ -33,6 +34,7 @@ class Spec:
     resume: Resume | None = None
     overrides: Overrides = field(default_factory=Overrides)
     inspect: tuple[tuple[int, int], ...] | None = None  # samples to look at; then this attempt trains nothing
+    launch: str | None = None
 
 
 def read_spec(path: Path) -> Spec:
@@ -61,6 +63,7 @@ def read_spec(path: Path) -> Spec:
         resume=_read_resume(raw.get("resume"), path),
         overrides=overrides,
         inspect=_read_inspect(raw.get("inspect"), path),
+        launch=launch if isinstance(launch := raw.get("launch"), str) else None,
     )
 
 

@@ -42,13 +42,15 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
     """lease.json. `released`: its supervisor left in good order and may be succeeded at once. `renewed_boot_s`: when it was
-    renewed last, seconds since its holder's boot; None in a lease of an older version."""
+    renewed last, seconds since its holder's boot; None in a lease of an older version. `launch`: which launch of `attempt` may
+    write, by the word in its spec.json; None: whichever."""
 
     epoch: int
     holder: ProcessIdentity
     attempt: int
     released: bool = False
     renewed_boot_s: float | None = field(default=None, compare=False)
+    launch: str | None = None
 
 
 class RunLock:
@@ -108,10 +110,10 @@ class Lease:
         Raises:
             RetryLater: the file could not be written.
         """
-        before = read_lease(lock.run_dir)
+        before, launch = read_lease(lock.run_dir), None
         if attempt is None:
-            attempt = before.attempt if before else 0
-        lease = cls(lock.run_dir, LeaseRecord(epoch, read_own_identity(), attempt))
+            attempt, launch = (before.attempt, before.launch) if before else (0, None)
+        lease = cls(lock.run_dir, LeaseRecord(epoch, read_own_identity(), attempt, launch=launch))
         lease._write()
         return lease
 
@@ -123,8 +125,9 @@ class Lease:
     def attempt(self) -> int:
         return self._record.attempt
 
-    def set_attempt(self, attempt: int) -> None:
-        """Name the attempt that may write from now on; trainers of earlier ones commit no more checkpoints.
+    def set_attempt(self, attempt: int, launch: str | None = None) -> None:
+        """Name the attempt that may write from now on, and which launch of that number; trainers of earlier ones, and of another
+        launch, commit no more checkpoints.
 
         Raises:
             Fenced: the lease is lost.
@@ -132,8 +135,8 @@ class Lease:
         """
         with self._turn:
             self._hold_on()
-            if attempt != self._record.attempt:
-                self._write(attempt=attempt)
+            if (attempt, launch) != (self._record.attempt, self._record.launch):
+                self._write(dataclasses.replace(self._record, attempt=attempt, launch=launch))
 
     def renew(self, now_s: float) -> None:
         """Show that this supervisor lives; call as often as convenient, it touches the file every 10 s.
@@ -162,7 +165,7 @@ class Lease:
         """Leave in good order: a successor, on any machine, need not wait. The attempt stays named."""
         with self._turn:
             if not self.is_lost() and not self._record.released:
-                self._write(released=True)
+                self._write(dataclasses.replace(self._record, released=True))
 
     def _hold_on(self) -> LeaseRecord | None:
         record = read_lease(self._run_dir)
@@ -172,8 +175,8 @@ class Lease:
             raise Fenced(f"{self._run_dir}: supervisor epoch {self.epoch} has already let this run go")
         return record
 
-    def _write(self, attempt: int | None = None, released: bool = False) -> None:
-        wanted = dataclasses.replace(self._record, attempt=self.attempt if attempt is None else attempt, released=released)
+    def _write(self, wanted: LeaseRecord | None = None) -> None:
+        wanted = self._record if wanted is None else wanted
         with _retried(self._run_dir):
             os.stat(self._run_dir)  # a run directory that is gone (unmounted, deleted) is not made anew
             write_atomically(self._run_dir / LEASE_NAME, _lease_text(wanted))
@@ -193,7 +196,7 @@ class Lease:
 
 
 def _lease_text(record: LeaseRecord) -> bytes:
-    plain = {"epoch": record.epoch, **dataclasses.asdict(record.holder), "attempt": record.attempt}
+    plain = {"epoch": record.epoch, **dataclasses.asdict(record.holder), "attempt": record.attempt, "launch": record.launch}
     if record.released:
         plain["released"] = True
     return f'{dumps(plain)[:-1]},"renewed_boot_s":{f"{boot_s():.3f}".ljust(STAMP_CHARS)}}}\n'.encode()
@@ -220,8 +223,9 @@ def _parse(text: bytes) -> LeaseRecord | None:
     numbers, words = (epoch, pid, attempt), (host, boot_id, namespace)
     if not all(type(number) is int for number in numbers) or not all(type(word) is str for word in words):
         return None
-    released = plain.get("released") is True
-    return LeaseRecord(epoch, who, attempt, released, renewed_boot_s) if 0 < pid < PID_MAX else None
+    released, launch = plain.get("released") is True, plain.get("launch")
+    launch = launch if type(launch) is str else None
+    return LeaseRecord(epoch, who, attempt, released, renewed_boot_s, launch) if 0 < pid < PID_MAX else None
 
 
 def _seconds(value: object) -> float | None:

@@ -54,10 +54,10 @@ from sentinel.launcher.exit_report import (
     write_report,
 )
 from sentinel.launcher.spare_records import bring_home
-from sentinel.launcher.spec_file import write_spec
+from sentinel.launcher.spec_file import launch_variables, write_spec
 from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Exited, ExitReport, NotStarted, Unseen
 from sentinel.policy.quantities import Malformed, parse_positive_duration
-from sentinel.run_files.attempt_files import EXCLUDE_VARIABLE, AttemptFiles, rank_files
+from sentinel.run_files.attempt_files import LAUNCH_VARIABLE, AttemptFiles, rank_files
 
 Word = Literal["pending", "running", "exited", "none"]
 NEVER_STARTS = (126, 127)  # a shell's "cannot be executed" and "not found"
@@ -266,10 +266,10 @@ class CommandLauncher:
 
     def _begin(self, files: AttemptFiles, line: str, spec: AttemptSpec | None = None, lock: int | None = None) -> _Running:
         """`spec`: what is started. `lock`: a descriptor that stays open until the command has ended."""
-        environment = {name: value for name, value in os.environ.items() if name not in self._withheld}
+        environment = {name: value for name, value in os.environ.items() if name not in {*self._withheld, LAUNCH_VARIABLE}}
         environment |= files.environment | {"SENTINEL_JOB": _job(files)}
-        if spec is not None and spec.exclude_nodes:
-            environment[EXCLUDE_VARIABLE] = ",".join(spec.exclude_nodes)
+        if spec is not None:
+            environment |= launch_variables(spec)
         cwd = spec.cwd if spec is not None else str((read_object(files.spec) or {}).get("cwd") or files.run_dir)
         words = ["sh", "-c", line, "sentinel", *(spec.argv if spec is not None else ())]
         return _Running(words, cwd, environment, self._settings.timeout_s, lock)

@@ -22,7 +22,7 @@ from sentinel.client.strict_json import dumps, loads, printable
 from sentinel.launcher.spare_records import read_spare_records, read_spare_report
 from sentinel.launcher.torchrun_table import NO_TABLE, TAIL_BYTES, FailureTable, parse_failure_table
 from sentinel.model.attempts import EXIT_FINISHED, EXIT_STOPPED, ExitReport, ExitSource, RankExit
-from sentinel.run_files.attempt_files import AttemptFiles, rank_files
+from sentinel.run_files.attempt_files import AttemptFiles, is_rank, rank_files
 
 StartFailure = Literal["certain", "passing"]
 CODE_MAX = 2**31  # of what the kernel calls a status; beyond it somebody wrote nonsense
@@ -176,8 +176,8 @@ def read_report(files: AttemptFiles) -> ExitReport | None:
         value = loads(_read_exit(files))
         return ExitReport(
             command_status=_number(value["command_status"]),
-            ranks=tuple(_read_rank(rank) for rank in value["ranks"]),
-            first_failed_rank=_number(value.get("first_failed_rank")),
+            ranks=tuple(_read_rank(rank) for rank in value["ranks"] if _names_rank(rank)),
+            first_failed_rank=_first_of(value.get("first_failed_rank")),
             reason=printable(str(value.get("reason", ""))),
             keeper_signal=_number(value.get("keeper_signal")),
         )
@@ -205,6 +205,15 @@ def read_start_failure(files: AttemptFiles) -> StartFailure | None:
         return None
     kind = value.get("start_failure") if isinstance(value, dict) else None
     return "certain" if kind == "certain" else "passing" if kind == "passing" else None
+
+
+def _names_rank(value: Mapping[str, Any]) -> bool:
+    """False for a number that no rank has: a keeper of an older version took every file's name for one."""
+    return type(value["rank"]) is not int or is_rank(value["rank"])
+
+
+def _first_of(value: object) -> int | None:
+    return None if type(value) is int and not is_rank(value) else _number(value)
 
 
 def _read_rank(value: Mapping[str, Any]) -> RankExit:

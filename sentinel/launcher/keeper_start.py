@@ -21,7 +21,7 @@ from sentinel.client.closed_files import closed, open_closed
 from sentinel.client.strict_json import dumps
 from sentinel.launcher.exit_report import StartFailure, read_object
 from sentinel.launcher.process_tree import read_boot_id, read_process
-from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, EXCLUDE_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles
+from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, EXCLUDE_VARIABLE, LAUNCH_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles
 
 CLAIM_TRIES, CLAIM_RETRY_S = 100, 0.01  # somebody who only looks whether the lock is held has it for microseconds
 _PASSING_ERRORS = {errno.EAGAIN, errno.ENOMEM, errno.ENFILE, errno.EMFILE, errno.ENOSPC, errno.ETXTBSY, errno.EIO, errno.ESTALE}
@@ -84,7 +84,7 @@ def start_command(files: AttemptFiles) -> Started | NotStartable:
         return NotStartable(f"{files.spec}: argv: is not a list of words; sentinel writes it before a launch", "certain")
     cwd = spec.get("cwd") or str(files.run_dir)
     added = spec.get("env")
-    ours = (RUN_DIR_VARIABLE, ATTEMPT_VARIABLE, EXCLUDE_VARIABLE)
+    ours = (RUN_DIR_VARIABLE, ATTEMPT_VARIABLE, LAUNCH_VARIABLE, EXCLUDE_VARIABLE)
     environment = {name: value for name, value in os.environ.items() if name not in ours}
     environment |= {str(name): str(value) for name, value in (added if isinstance(added, dict) else {}).items()}
     environment |= files.environment

@@ -3,7 +3,6 @@ there, and moved home when there is room again. What is at home is believed firs
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -12,9 +11,7 @@ from typing import Any
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.spare_place import SparePlace, attempts_with_spares, is_in_use
 from sentinel.client.strict_json import loads
-from sentinel.run_files.attempt_files import AttemptFiles
-
-_RANK_NAME = re.compile(r"rank-(\d{5,9})\.json")
+from sentinel.run_files.attempt_files import AttemptFiles, rank_of_name
 
 
 def read_spare_report(files: AttemptFiles) -> bytes | None:
@@ -29,11 +26,11 @@ def read_spare_records(files: AttemptFiles) -> dict[int, Mapping[str, Any]]:
     spare = SparePlace(files.run_dir, files.attempt)
     found: dict[int, Mapping[str, Any]] = {}
     for name in spare.names():
-        match, data = _RANK_NAME.fullmatch(name), spare.read(name)
-        if match is not None and data is not None:
+        rank, data = rank_of_name(name), spare.read(name)
+        if rank is not None and data is not None:
             with suppress(ValueError):
                 value = loads(data)
-                found |= {int(match[1]): value} if isinstance(value, dict) else {}
+                found |= {rank: value} if isinstance(value, dict) else {}
     return found
 
 
@@ -53,7 +50,7 @@ def bring_home(run_dir: Path) -> None:
 
 
 def _move(files: AttemptFiles, spare: SparePlace, name: str) -> None:
-    if name != files.exit.name and _RANK_NAME.fullmatch(name) is None:
+    if name != files.exit.name and rank_of_name(name) is None:
         return
     home = files.exit if name == files.exit.name else files.exits / name
     data = spare.read(name)

@@ -12,8 +12,9 @@ from sentinel.client.atomic_file import write_atomically
 from sentinel.client.settings import settings_to_json
 from sentinel.client.strict_json import dumps
 from sentinel.launcher.environment import environment_to_json
+from sentinel.launcher.exit_report import read_object
 from sentinel.model.attempts import AttemptSpec, ResumePoint, SampleRange, SettingsInForce
-from sentinel.run_files.attempt_files import EXCLUDE_VARIABLE, AttemptFiles
+from sentinel.run_files.attempt_files import EXCLUDE_VARIABLE, LAUNCH_VARIABLE, AttemptFiles
 
 
 def write_spec(files: AttemptFiles, spec: AttemptSpec) -> None:
@@ -24,9 +25,10 @@ def write_spec(files: AttemptFiles, spec: AttemptSpec) -> None:
     value = {
         "v": 1,
         "attempt": spec.attempt,
+        "launch": spec.launch,
         "argv": list(spec.argv),
         "cwd": os.path.abspath(spec.cwd),
-        "env": files.environment | ({EXCLUDE_VARIABLE: ",".join(spec.exclude_nodes)} if spec.exclude_nodes else {}),
+        "env": files.environment | launch_variables(spec),
         "resume": None if spec.resume is None else resume_to_json(spec.resume),
         "overrides": overrides_to_json(spec.overrides, spec.attempt),
         "inspect": None if spec.inspect is None else {"samples": [[span.start, span.end] for span in spec.inspect]},
@@ -35,6 +37,18 @@ def write_spec(files: AttemptFiles, spec: AttemptSpec) -> None:
         "environment": None if spec.environment is None else environment_to_json(spec.environment),
     }
     write_atomically(files.spec, dumps(value).encode() + b"\n")
+
+
+def launch_variables(spec: AttemptSpec) -> dict[str, str]:
+    """What one launch adds to the environment of its processes, beside the marks of its attempt."""
+    launch = {} if spec.launch is None else {LAUNCH_VARIABLE: spec.launch}
+    return launch | ({EXCLUDE_VARIABLE: ",".join(spec.exclude_nodes)} if spec.exclude_nodes else {})
+
+
+def read_launch(files: AttemptFiles) -> str | None:
+    """The word of the launch that spec.json records; None where there is none. Raises OSError."""
+    launch = (read_object(files.spec) or {}).get("launch")
+    return launch if isinstance(launch, str) and launch else None
 
 
 def resume_to_json(resume: ResumePoint) -> dict[str, Any]:

@@ -17,10 +17,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from sentinel.run_files.attempt_files import is_rank
+
 _TITLE = re.compile(r"^=+\n.*FAILED\n-+$", re.MULTILINE)
 _ENTRY = re.compile(
-    r"^\s*rank\s*:\s*(?P<rank>\d+)\s*\(local_rank:\s*\d+\)\s*\n"
-    r"\s*exitcode\s*:\s*(?P<code>-?\d+)\s*\(pid:\s*(?P<pid>-?\d+)\)",
+    r"^\s*rank\s*:\s*(?P<rank>[0-9]{1,9})\s*\(local_rank:\s*\d+\)\s*\n"
+    r"\s*exitcode\s*:\s*(?P<code>-?[0-9]{1,9})\s*\(pid:\s*(?P<pid>-?[0-9]{1,9})\)",
     re.MULTILINE,
 )
 _ROOT_CAUSE = "Root Cause (first observed failure):"
@@ -51,6 +53,8 @@ def parse_failure_table(stderr: str) -> FailureTable:
     root: int | None = None
     for entry in _ENTRY.finditer(table):
         rank = int(entry["rank"])
+        if not is_rank(rank):
+            continue  # anybody may write to stderr: these are not torchrun's words
         exits[rank] = int(entry["code"])
         pids[rank] = int(entry["pid"])
         if split >= 0 and entry.start() > split and root is None:

@@ -96,7 +96,8 @@ failures of what resumed from it, a read that never ended. Empty: an onset."""
 class AttemptSpec:
     """Everything one launch needs. Starting is idempotent under `attempt`: the same number is never started twice.
     `environment`: what it runs, as read just before; None where nobody looked. `exclude_nodes`: nodes it is not to run on.
-    `trainer`: of a trainer under a profile, how it is started and followed (`sentinel.trainers.spec`), as JSON."""
+    `trainer`: of a trainer under a profile, how it is started and followed (`sentinel.trainers.spec`), as JSON.
+    `launch`: a word that no other launch has, whatever its number; None where nobody made one."""
 
     attempt: int
     argv: tuple[str, ...]
@@ -107,6 +108,7 @@ class AttemptSpec:
     environment: Environment | None = None
     exclude_nodes: tuple[str, ...] = ()
     trainer: Mapping[str, Any] | None = None
+    launch: str | None = None
 
     @property
     def program(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ The run directory is resolved once (`realpath`), so that every spelling of it gi
 from __future__ import annotations
 
 import os
+import re
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +16,11 @@ from sentinel.client.run_layout import attempt_folder, spec_path
 
 RUN_DIR_VARIABLE = "SENTINEL_RUN_DIR"
 ATTEMPT_VARIABLE = "SENTINEL_ATTEMPT"
+LAUNCH_VARIABLE = "SENTINEL_LAUNCH"  # which launch of that number it is; no process is found by it
 FOLLOWER_VARIABLE = "SENTINEL_FOLLOWER"  # of the process that writes down what the trainer shows
 EXCLUDE_VARIABLE = "SENTINEL_EXCLUDE_NODES"  # only where there are any; no process is found by it
-_RANK_FILE = "rank-"
+RANKS_MAX = 1 << 16  # of a run; a larger number is no rank, in a file's name or anywhere else
+_RANK_FILE = re.compile(r"rank-([0-9]{1,9})\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +90,18 @@ def rank_files(folder: Path) -> dict[int, os.DirEntry[str]]:
     """The `rank-NNNNN.json` files of a folder by rank; empty when the folder is not there yet. OSError for anything else."""
     try:
         with os.scandir(folder) as entries:
-            found = [entry for entry in entries if entry.name.startswith(_RANK_FILE) and entry.name.endswith(".json")]
+            ranks = {rank_of_name(entry.name): entry for entry in entries}
     except FileNotFoundError:
         return {}
-    ranks: dict[int, os.DirEntry[str]] = {}
-    for entry in found:
-        digits = entry.name[len(_RANK_FILE) : -len(".json")]
-        if digits.isascii() and digits.isdigit():
-            ranks[int(digits)] = entry
-    return ranks
+    return {rank: entry for rank, entry in ranks.items() if rank is not None}
+
+
+def rank_of_name(name: str) -> int | None:
+    """The rank whose file that is; None for another name, and for a number that no rank has."""
+    match = _RANK_FILE.fullmatch(name)
+    return int(match[1]) if match is not None and is_rank(int(match[1])) else None
+
+
+def is_rank(number: int) -> bool:
+    """Whether a rank can have it. Keeper and supervisor ask alike: what one of them records the other must be able to read."""
+    return 0 <= number < RANKS_MAX

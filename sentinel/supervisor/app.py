@@ -51,6 +51,7 @@ from sentinel.supervisor.loop_watch import LoopWatch, page_about_loop
 from sentinel.supervisor.lost_journal import JournalPages
 from sentinel.supervisor.run_request import RunRequest, describe_run, policy_of, refuse_while_it_trains
 from sentinel.supervisor.stop_signals import StopSignals
+from sentinel.supervisor.strangers import tell_strangers
 from sentinel.supervisor.systemd import Notifier, in_words
 from sentinel.telemetry.disks import open_disks
 from sentinel.telemetry.hardware import open_hardware
@@ -156,8 +157,7 @@ def _watch(
         if not outage.has_begun:
             refuse_full_disk(run_dir, engine, roots, is_stop=request.stop_at_once)
             refuse_too_late(deadline, engine, clock.now_s())
-            refuse_while_it_trains(run_dir, run_file, engine.state)
-            write_run_file(run_dir, run_file)
+            _take_over(run_dir, run_file, engine.state)
         outage.stops.wake((wake := Wake(run_dir)).event)
         withheld = secret_variables(engine.policy.spec.paging)
         launcher = _open_launcher(run_dir, run_file, withheld)
@@ -195,6 +195,13 @@ def _leave(run_dir: Path, state: RunState, now_s: float) -> int:
     leave_report(run_dir, state, now_s)
     leave_chronicle(run_dir)
     return exit_code(state)
+
+
+def _take_over(run_dir: Path, run_file: RunFile, state: RunState) -> None:
+    """Raises UsageError."""
+    refuse_while_it_trains(run_dir, run_file, state)
+    tell_strangers(run_dir, state)
+    write_run_file(run_dir, run_file)
 
 
 def _open_launcher(run_dir: Path, run: RunFile, withheld: frozenset[str]) -> Launcher:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -22,11 +23,14 @@ from sentinel.journal.run_file import RunFile
 from sentinel.launcher.contract import Launcher
 from sentinel.launcher.environment import start_recorded
 from sentinel.launcher.living import living_attempts
+from sentinel.launcher.spec_file import read_launch
+from sentinel.launcher.strangers import find_before_launch, find_strangers, refuse_strangers
 from sentinel.model import actions as a
 from sentinel.model.attempts import Alive, AttemptSpec, Orphaned
 from sentinel.model.environment import Environment
 from sentinel.model.recorded import recorded_name
 from sentinel.model.records import Attribution, FoundCheckpoints
+from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.telemetry.checkpoints import read_all
 from sentinel.telemetry.records import compare_attempts
 from sentinel.telemetry.samples import has_stream, read_samples
@@ -52,7 +56,6 @@ def build_handlers(
     """
 
     def start(action: a.StartAttempt) -> tuple[str, Environment]:
-        lease.set_attempt(action.attempt)
         spec = AttemptSpec(
             attempt=action.attempt,
             argv=run.command,
@@ -60,6 +63,7 @@ def build_handlers(
             resume=action.resume,
             overrides=action.overrides,
             exclude_nodes=action.exclude_nodes,
+            launch=_admit(run_dir, lease, action.attempt),
         )
         laid = spec if trained is None else trained.lay(spec)
         return start_recorded(launcher, run_dir, laid, run.code, withheld)
@@ -67,8 +71,8 @@ def build_handlers(
     source = SampleSource(partial(has_stream, run_dir), partial(read_samples, run_dir))
 
     def inspect(action: a.InspectSamples) -> Attribution:
-        lease.set_attempt(action.attempt)
-        return inspect_samples(launcher, source, action, run.command, run.cwd)
+        launch = _admit(run_dir, lease, action.attempt)
+        return inspect_samples(launcher, source, action, run.command, run.cwd, launch)
 
     def tell(action: a.SignalRanks) -> str:
         return f"SIGTERM sent to {launcher.signal_ranks(action.attempt, signal.SIGTERM)} ranks"
@@ -96,6 +100,15 @@ def build_handlers(
     return cast(Mapping[type[a.Action], Handler], handlers)
 
 
+def _admit(run_dir: Path, lease: Lease, attempt: int) -> str:
+    """The word of this launch, which the lease names before anything else: whoever has the number from before commits nothing
+    from then on. Asked again it is the same. Raises RetryLater where processes of the run live that are not of this attempt."""
+    launch = read_launch(AttemptFiles.of(run_dir, attempt)) or uuid.uuid4().hex[:12]
+    lease.set_attempt(attempt, launch)
+    refuse_strangers(find_before_launch(run_dir, attempt), f"attempt {attempt} is not launched")
+    return launch
+
+
 def _ask_to_stop(run_dir: Path, launcher: Launcher, trained: Trained | None, action: a.RequestStop) -> str:
     if trained is None:
         return write_request(run_dir, action)
@@ -114,6 +127,7 @@ def _find(run_dir: Path, trained: Trained | None) -> FoundCheckpoints:
 def _quarantine(run_dir: Path, launcher: Launcher, action: a.Quarantine) -> str:
     for number, pids in living_attempts(run_dir, launcher).items():
         raise GiveUp(f"no checkpoint is moved while attempt {number} is alive (processes {', '.join(map(str, pids[:8]))})")
+    refuse_strangers(find_strangers(run_dir), "no checkpoint is moved")
     moved = quarantine_above(run_dir, action.above_step, action.attempt, progressed)
     progressed()
     fixed = fix_pointers(run_dir, action.above_step, action.attempt)

@@ -19,7 +19,6 @@ from sentinel.run_files.attempt_files import rank_files
 from sentinel.run_files.stream_lines import parse_object, real_number, whole_number
 from sentinel.telemetry.source import SourceHealth, describe_os_error
 
-RANKS_MAX = 1 << 16
 FILE_BYTES_MAX = 1 << 16
 PHASES: dict[str, Phase] = {phase: phase for phase in get_args(Phase)}
 HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:%-]{0,254}")
@@ -62,7 +61,7 @@ class Heartbeats:
         except OSError as error:
             return [*self._health.lost(describe_os_error(error))]
         out: list[Reading] = [*self._health.regained()]
-        for rank in sorted(entries)[:RANKS_MAX]:
+        for rank in sorted(entries):
             try:
                 status = entries[rank].stat()
                 signature = (status.st_mtime_ns, status.st_ino, status.st_size)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import random
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from sentinel.model.facts import ActionConfirmed, ActionDecided, AttemptLaunched, Entry, PlanAdopted, SupervisorTookOver
+from sentinel.model.facts import ActionConfirmed, ActionDecided, AttemptLaunched, Entry, Noted, PlanAdopted, SupervisorTookOver
 from tests.integration.supervised import Supervised, double, wait_for
 from tests.unit.tensorboard.board_kit import series
 
@@ -43,6 +45,36 @@ def test_what_broke_while_nobody_watched_is_repaired_after_adoption(tmp_path: Pa
     assert incident["time_to_detect_s"] > 0.05, "dead since its last step, not since somebody looked"
     assert run.attempts() == [1, 2]
     assert sorted(run.surviving()) == list(range(1, 301))
+
+
+def test_a_run_directory_put_back_to_an_earlier_day_is_not_trained_in_twice(tmp_path: Path) -> None:
+    run = Supervised(tmp_path / "run", double(600, 0.01, kill=150)).start()
+    wait_for("step 60", lambda: run.last_step(1) >= 60)
+    run.kill()
+    shutil.copytree(run.run_dir, tmp_path / "of_before")
+    run.start()
+    wait_for("attempt 2", lambda: 2 in run.attempts() and run.last_step(2) > 0)
+    run.kill()
+    forgotten = run.living()
+    for pid in forgotten:
+        os.kill(pid, signal.SIGSTOP)  # it is there for as long as this test needs it
+    run.run_dir.rename(tmp_path / "away")
+    (tmp_path / "of_before").rename(run.run_dir)
+    try:
+        run.start()
+        refusal = wait_for("the refusal", lambda: [reason for reason in noted(run) if f"kill {forgotten[0]}" in reason])
+        assert "no checkpoint is moved: " in refusal[0]
+        assert f"kill {forgotten[0]}. Nothing is launched while they live" in run.log
+        assert launches(run) == 1
+    finally:
+        for pid in forgotten:
+            os.kill(pid, signal.SIGKILL)
+    assert run.wait() == 0, run.log
+    assert sorted(run.surviving()) == list(range(1, 601))
+
+
+def noted(run: Supervised) -> list[str]:
+    return [entry.fact.reason for entry in run.facts() if isinstance(entry.fact, Noted)]
 
 
 # The places of one recovery, in their order. Five actions, each with the two moments that matter: the decision is on disk and

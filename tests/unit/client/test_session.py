@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import os
 import subprocess
@@ -193,6 +194,24 @@ def test_a_change_that_cannot_be_obeyed_is_said_once(session, text):
 def test_a_leftover_attempt_may_not_commit(session, lease, may):
     if lease is not None:
         (session.run_dir / "lease.json").write_text(lease)
+    assert session.may_commit() is may
+
+
+@pytest.mark.parametrize(
+    ("own", "lease", "may"),
+    [
+        ("a", '{"attempt":3,"launch":"a"}', True),
+        ("a", '{"attempt":3,"launch":"b"}', False),
+        ("a", '{"attempt":3,"launch":null}', True),
+        ("a", '{"attempt":3}', True),
+        (None, '{"attempt":3,"launch":"b"}', True),
+        ("a", '{"attempt":2,"launch":"b"}', True),
+        ("a", '{"attempt":4,"launch":"a"}', False),
+    ],
+)
+def test_nor_may_another_launch_of_its_number(session, own, lease, may):
+    session.spec = dataclasses.replace(session.spec, launch=own)
+    (session.run_dir / "lease.json").write_text(lease)
     assert session.may_commit() is may
 
 

@@ -71,7 +71,8 @@ def test_a_run_is_taken_with_lock_journal_epoch_and_lease(tmp_path: Path) -> Non
         assert read_lease(tmp_path) == LeaseRecord(1, read_own_identity(), 0)
         stored = json.loads((tmp_path / LEASE_NAME).read_text())
         assert list(stored) == [
-            "epoch", "host", "pid", "create_time", "boot_id", "since_boot_s", "pid_namespace", "attempt", "renewed_boot_s",
+            "epoch", "host", "pid", "create_time", "boot_id", "since_boot_s", "pid_namespace", "attempt", "launch",
+            "renewed_boot_s",
         ]  # fmt: skip
 
 

@@ -13,13 +13,17 @@ from sentinel.launcher.exit_report import (
     read_code,
     read_object,
     read_pid,
+    read_records,
     read_report,
     read_start_failure,
     write_report,
 )
+from sentinel.launcher.rank_watch import RankWatch
 from sentinel.launcher.torchrun_table import FailureTable
 from sentinel.model.attempts import ExitReport, RankExit
+from sentinel.model.readings import Heartbeat
 from sentinel.run_files.attempt_files import AttemptFiles
+from sentinel.telemetry.heartbeats import Heartbeats
 
 
 def one(evidence: Evidence, rank: int = 0) -> RankExit:
@@ -122,3 +126,29 @@ def test_a_report_written_by_hand_needs_only_two_keys_and_a_broken_one_names_its
     files.exit.write_text("[]")
     with pytest.raises(ValueError, match=r"exit\.json"):
         read_report(files)
+
+
+BEYOND = "rank-99999999999999.json"
+
+
+def test_a_number_that_no_rank_has_is_left_out_by_keeper_and_supervisor_alike(tmp_path: Path) -> None:
+    files = AttemptFiles.of(tmp_path, 1)
+    files.make_folders()
+    watch = RankWatch(files, lambda pid: True, lambda pid: None)
+    for folder in (files.exits, files.heartbeats):
+        for name in (BEYOND, f"rank-{'9' * 200}.json", "rank-65536.json", "rank-00003.json"):
+            (folder / name).write_text(json.dumps({"code": 1, "step": 5, "phase": "forward"}))
+    watch.poll()
+    assert (set(watch.records), watch.ranks) == ({3}, {3})
+    assert set(read_records(files)) == {3}
+    assert [beat.rank for beat in Heartbeats(tmp_path, 1).poll(0.0) if isinstance(beat, Heartbeat)] == [3]
+    report = build_report(Evidence(-9, watch.ranks, watch.records), "it died")
+    write_report(files, report)
+    assert read_report(files) == report
+
+
+def test_what_an_older_keeper_recorded_of_such_a_number_is_left_out(tmp_path: Path) -> None:
+    files = AttemptFiles.of(tmp_path, 1)
+    ranks = (RankExit(3, 1, None, "record"), RankExit(99999999999999, 1, None, "record"))
+    write_report(files, ExitReport(-9, ranks, 99999999999999, "it died"))
+    assert read_report(files) == ExitReport(-9, ranks[:1], None, "it died")

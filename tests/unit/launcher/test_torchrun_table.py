@@ -58,3 +58,10 @@ def test_a_trainers_own_words_are_no_table() -> None:
 def test_a_table_cut_short_gives_what_stands_in_it() -> None:
     table = parse_failure_table(TABLE[: TABLE.index("Root Cause")])
     assert (table.exits, table.root) == ({0: -15}, None)
+
+
+def test_a_number_that_no_rank_or_process_has_is_not_torchruns() -> None:
+    for rank, code in (("65536", "1"), ("1" * 5000, "1"), ("1", "9" * 5000)):
+        title = "=" * 9 + "\nt.py FAILED\n" + "-" * 9
+        table = f"{title}\n[0]:\n  rank      : {rank} (local_rank: 0)\n  exitcode  : {code} (pid: 12)\n"
+        assert parse_failure_table(table) == NO_TABLE
