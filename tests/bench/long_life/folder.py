@@ -12,7 +12,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sentinel.client.atomic_file import write_atomically
 from sentinel.client.checkpoint_files import commit, make_aside, name_of
 from sentinel.client.run_layout import CHECKPOINTS, JOURNAL_NAME, rank_file, stream_path
 from sentinel.client.stream import Stream

@@ -34,7 +34,9 @@ DigestOf = Callable[[int, int], str]  # of the manifest of an attempt's checkpoi
 class Life:
     """`rows` are the journal's, `told` the attempts as their trainers wrote them."""
 
-    def __init__(self, policy: Policy, shape: Shape, began_s: float, digest_of: DigestOf, run_id: str, policy_digest: str) -> None:
+    def __init__(
+        self, policy: Policy, shape: Shape, began_s: float, digest_of: DigestOf, run_id: str, policy_digest: str
+    ) -> None:
         self.shape = shape
         self.now_s = began_s
         self.rows: list[Row] = []

@@ -72,4 +72,4 @@ def test_the_newest_attempts_have_a_line_for_every_step(made: tuple[Path, Life])
     for told in life.told:
         with stream_path(run_dir, told.attempt).open() as file:
             counts[told.attempt] = sum('"kind":"step"' in line for line in file)
-    assert counts == {number: SMALL.steps // SMALL.stride for number in range(1, 6)} | {6: SMALL.steps}
+    assert counts == dict.fromkeys(range(1, 6), SMALL.steps // SMALL.stride) | {6: SMALL.steps}
