@@ -117,7 +117,8 @@ def make_run(run_dir: Path) -> None:
     subprocess.run([sys.executable, "-c", MAKE, str(run_dir)], check=True)
     took_s = time.perf_counter() - began_s
     size = sum(path.stat().st_size for path in run_dir.rglob("*") if path.is_file())
-    print(f"made in {took_s:.0f} s: {ATTEMPTS} attempts of {STEPS:,} steps, {INCIDENTS} incidents, {size / 1e9:.2f} GB", flush=True)
+    made = f"{ATTEMPTS} attempts of {STEPS:,} steps, {INCIDENTS} incidents, {size / 1e9:.2f} GB"
+    print(f"made in {took_s:.0f} s: {made}", flush=True)
     print(f"the newest {WHOLE} attempts have a line for every step, the older ones for every {STRIDE}th")
 
 
