@@ -55,9 +55,11 @@ class Took:
 
 def measure(words: Sequence[str | Path]) -> Took:
     """The peak is of the process alone, unless it is below this one's own, which a child inherits."""
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}  # as it is installed
+    command = [str(word) for word in words]
     with tempfile.TemporaryFile() as out:
         began_s = time.perf_counter()
-        child = subprocess.Popen([str(word) for word in words], stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        child = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environ)
         _, status, used = os.wait4(child.pid, 0)
         wall_s = time.perf_counter() - began_s
         child.returncode = os.waitstatus_to_exitcode(status)
