@@ -6,7 +6,7 @@ TEST_WORKERS ?= 4 # on two cores: what waits for a process or a browser leaves i
 # The tests start sentinel and the trainer hundreds of times. Without bytecode each start compiles every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install demo test lint types contracts kernels unit accept drills drills-real trainers-test bench bench-client bench-detect bench-policy bench-replay bench-recovery bench-telemetry bench-web bench-kernels gpu leave-one-out clean
+.PHONY: help install install-locked lock sbom demo test lint types contracts kernels unit accept drills drills-real chaos soak trainers-test bench bench-client bench-detect bench-policy bench-replay bench-recovery bench-long-life bench-telemetry bench-web bench-kernels gpu leave-one-out clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 14
 
@@ -19,6 +19,17 @@ $(STAMP): pyproject.toml constraints.txt
 
 install: $(STAMP) ## create .venv and install everything, pinned by constraints.txt
 
+LOCK ?= supervisor
+VENV ?= .venv-locked
+install-locked:  ## a fresh environment from a lock with hashes, and our wheel in it (LOCK=everything VENV=DIRECTORY)
+	@$(PYTHON) -m supply_chain.install --lock $(LOCK) --venv $(VENV)
+
+lock: $(STAMP)   ## write the locks anew, with the versions of constraints.txt and the files of the index that pip is configured with
+	$(BIN)/python -m supply_chain.make_locks
+
+sbom: $(STAMP)   ## the bills of materials of the locks (CycloneDX 1.6)
+	$(BIN)/python -m supply_chain.make_sbom
+
 demo: $(STAMP)   ## train the bundled GPT, hurt it three times, watch sentinel repair it
 	$(BIN)/sentinel demo --run-dir runs/demo
 
@@ -29,7 +40,7 @@ test: $(STAMP)   ## lint, types, import contracts, the whole test suite
 lint: $(STAMP)   ## ruff
 	$(BIN)/ruff check .
 
-types: $(STAMP)  ## mypy --strict on sentinel/, cuda_ext/ and trainer/
+types: $(STAMP)  ## mypy --strict on sentinel/, cuda_ext/, trainer/ and supply_chain/
 	$(BIN)/mypy
 
 contracts: $(STAMP) ## the doors between rooms
@@ -89,6 +100,9 @@ bench-client: $(STAMP) ## each call of an attached loop, supervised and not; the
 bench-web: $(STAMP) ## ten viewers of the page of a run of 100,000 steps: what serving them costs
 	$(BIN)/python -m pytest -m bench -s tests/bench/test_web_bench.py
 
+bench-long-life: $(STAMP) ## a run of 60 days, 200 attempts, 500 incidents is made (1.5 GB): every command that reads it, the page, the loop (DIR=… keeps it)
+	$(BIN)/python -m tests.bench.long_life $(if $(DIR),--dir $(DIR))
+
 bench-kernels: $(STAMP) ## our kernels on this machine's processor beside what they replace in torch
 	$(BIN)/python -m cuda_ext.bench --device cpu
 
@@ -96,5 +110,5 @@ gpu:             ## on a machine with a GPU and its own torch: build, test, sani
 	$(PYTHON) -m cuda_ext.gpu $(STAGES) $(if $(COPY_TO),--copy-to $(COPY_TO)) $(if $(WHEELS),--wheels $(WHEELS)) $(if $(MINUTES),--minutes $(MINUTES))
 
 clean:           ## remove build products (not runs/)
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-locked build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

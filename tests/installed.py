@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import re
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -13,19 +12,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SETUPTOOLS_MIN = 77  # as pyproject.toml has it
-SOURCES = ("sentinel", "trainer", "cuda_ext", "policies", "deploy")
-FILES = ("setup.py", "pyproject.toml", "README.md", "LICENSE")
 # Each of these raises when it is imported: where one is taken for ours, the command fails and says so.
 HOSTILE = ("sentinel", "trainer", "policies", "cuda_ext", "yaml")
-
-
-def copy_sources(place: Path) -> Path:
-    """A build leaves folders beside what it builds."""
-    for name in SOURCES:
-        shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__", "built"))
-    for name in FILES:
-        shutil.copy(ROOT / name, place)
-    return place
 
 
 def without_compiler(**more: str) -> dict[str, str]:

@@ -60,11 +60,13 @@ def events(
 ) -> None:
     """What happened and what was decided, from the journal, in words: time of the run, UTC, sentence."""
     from sentinel.report.events import event_document, event_line, read_events
-    from sentinel.report.masked import masked_json
+    from sentinel.report.masked import environment_masking, masked_json
+
+    masking = environment_masking()
 
     def show() -> None:
         for entry, state in read_events(run_dir, since, incident, follow, _pause()):
-            line = masked_json(event_document(entry, state)) if as_json else event_line(entry, state)
+            line = masked_json(event_document(entry, state), masking) if as_json else event_line(entry, state)
             if line is not None:
                 print(line, flush=follow)
 

@@ -65,6 +65,12 @@ _HINT = re.compile(
     r"|hooks\.slack|PRIVATE KEY",
     re.IGNORECASE,
 )
+# The same for plain ASCII, where looking for words is twenty times as fast as the pattern; it may say yes where that says no.
+_HINT_WORDS = (
+    "secret", "passwd", "password", "passphrase", "credential", "cookie", "auth", "key", "_pat", "_pwd", "token", "bearer",
+    "basic", "://", "sig", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "glpat-", "sk-", "sk_", "rk_", "xox", "akia", "asia",
+    "aiza", "eyj", "hooks.slack",
+)  # fmt: skip
 _NUMBER = re.compile(r"[-+]?[\d_.,:/x%]+(?:e[-+]?\d+)?[a-z]{0,3}", re.IGNORECASE)
 _WORDS_OF_A_CONFIGURATION = frozenset(
     ("none", "null", "true", "false", "required", "disabled", "enabled", "default", "optional", "anonymous")
@@ -100,7 +106,7 @@ class Masking:
         for value in self._values:
             if value in text:
                 text = text.replace(value, MASK)
-        if _HINT.search(text) is None:
+        if not _may_hold_a_secret(text):
             return text
         text = _KEY_BLOCK.sub(MASK, text)
         text = _ASSIGNED.sub(_masked_value, text)
@@ -142,6 +148,14 @@ class Masking:
         if isinstance(value, str) and isinstance(key, str) and _is_secret(key, value):
             return MASK
         return self.document(value)
+
+
+def _may_hold_a_secret(text: str) -> bool:
+    """Whether a text is worth the patterns that find secrets: most are not, and a journal has hundreds of thousands."""
+    if not text.isascii():  # of other alphabets, a few letters count as ours where case does not matter
+        return _HINT.search(text) is not None
+    small = text.lower()
+    return any(word in small for word in _HINT_WORDS)
 
 
 def secret_values(environ: Mapping[str, str]) -> tuple[str, ...]:

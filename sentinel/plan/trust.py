@@ -14,15 +14,16 @@ only inform.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal
 
 from sentinel.model.incidents import Incident, IncidentState, Outcome
 from sentinel.model.state import Attempt, Checkpoint, RunState
-from sentinel.plan.holes import count_seen
+from sentinel.plan.holes import Hole, count_seen
 
-Ends = Sequence[tuple[int, int]]  # of each attempt: its number, and its furthest healthy step
+Limited = Sequence[tuple[Incident, int]]  # incidents that have an onset, and its `limit_step`
 Word = Literal["candidate", "verified", "proven", "suspect", "damaged", "quarantined", "pruned"]
 
 
@@ -43,20 +44,55 @@ def judge_trust(state: RunState, probation_steps: int | None, newest_step: int |
     """
     aside = [Trust(c, "quarantined", f"moved aside: {c.condemned}") for c in state.quarantined]
     gone = [Trust(c, "pruned", f"deleted: {c.pruned}") for c in state.pruned]
-    ends = [(a.attempt, _healthy_end(state, a, newest_step or 0)) for a in state.attempts] if probation_steps is not None else []
-    return (*gone, *aside, *(_judge(state, c, probation_steps or 0, ends) for c in state.checkpoints))
+    past = _look_back(state, probation_steps, newest_step or 0)
+    return (*gone, *aside, *(_judge(state, c, past) for c in state.checkpoints))
 
 
-def _judge(state: RunState, found: Checkpoint, probation_steps: int, ends: Ends) -> Trust:
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """What every checkpoint is judged by, looked up once: a run of months has hundreds of each.
+
+    unrepaired: incidents with an onset that no remedy healed, the onset, and the attempts that have it in their past.
+    healed: from the onset to the break of those that healed by themselves.
+    furthest: for each attempt, in their order, which of it and the later ones got furthest, and how far.
+    """
+
+    probation_steps: int
+    unrepaired: tuple[tuple[Incident, int, frozenset[int]], ...]
+    healed: tuple[tuple[int, int], ...]
+    holes: tuple[tuple[int, Hole], ...]  # with the attempt
+    furthest: tuple[tuple[int, int, int], ...]
+
+
+def _look_back(state: RunState, probation_steps: int | None, newest_step: int) -> _Past:
+    limited = [(one, limit) for one in state.incidents if (limit := one.limit_step) is not None]
+    return _Past(
+        probation_steps=probation_steps or 0,
+        unrepaired=tuple((one, at, _tainted(state.attempts, one, at)) for one, at in limited if _is_unrepaired(one)),
+        healed=tuple((at, one.break_step) for one, at in limited if one.benign),
+        holes=tuple((one.attempt, hole) for one in state.attempts for hole in one.holes),
+        furthest=_furthest(state, limited, newest_step) if probation_steps is not None else (),
+    )
+
+
+def _furthest(state: RunState, limited: Limited, newest_step: int) -> tuple[tuple[int, int, int], ...]:
+    hits = [(limit, _hit(state.attempts, incident, limit)) for incident, limit in limited if not incident.benign]
+    found: list[tuple[int, int, int]] = []
+    best = (0, 0)
+    for attempt in reversed(state.attempts):
+        end = _healthy_end(state, attempt, hits, newest_step)
+        best = (attempt.attempt, end) if not found or end >= best[1] else best
+        found.append((attempt.attempt, *best))
+    return tuple(reversed(found))
+
+
+def _judge(state: RunState, found: Checkpoint, past: _Past) -> Trust:
     if found.condemned:
         return Trust(found, "damaged" if found.damaged and found.evidence != "unread" else "suspect", found.condemned)
-    for incident in (i for i in state.incidents if _is_unrepaired(i)):
-        limit = incident.limit_step
-        if limit is None or not incident.rules_out(found.step):
-            continue
-        if not incident.is_closed or found.attempt in _tainted(state.attempts, incident, limit):
+    for incident, limit, tainted in past.unrepaired:
+        if incident.rules_out(found.step) and (not incident.is_closed or found.attempt in tainted):
             return Trust(found, "suspect", _suspicion(incident, limit))
-    if proof := _proof(state, found, probation_steps, ends):
+    if proof := _proof(found, past):
         return Trust(found, "proven", proof)
     if found.verified:
         return Trust(found, "verified", found.verified)
@@ -77,7 +113,7 @@ def _suspicion(incident: Incident, limit: int) -> str:
     return f"{where}, which was never repaired; used all the same, for training went on from there"
 
 
-def _tainted(attempts: Iterable[Attempt], incident: Incident, limit: int) -> set[int]:
+def _tainted(attempts: Iterable[Attempt], incident: Incident, limit: int) -> frozenset[int]:
     """The attempts that have the onset in their past: where it was found, where it was tried to repair, and what went on from
     those at or after it."""
     found = {incident.attempt, *(t.attempt for t in incident.tries if t.attempt is not None)}
@@ -86,40 +122,33 @@ def _tainted(attempts: Iterable[Attempt], incident: Incident, limit: int) -> set
         if before is not None and before.attempt in found and attempt.resumed_step >= limit:
             found.add(attempt.attempt)
         before = attempt
-    return found
+    return frozenset(found)
 
 
-def _hit(attempts: Iterable[Attempt], incident: Incident, limit: int) -> set[int]:
+def _hit(attempts: Iterable[Attempt], incident: Incident, limit: int) -> frozenset[int]:
     """The attempts whose steps from the onset on prove nothing: what was repaired is sound in the attempt that repaired it."""
     if _is_unrepaired(incident):
         return _tainted(attempts, incident, limit)
     failed = (t.attempt for t in incident.tries if t.attempt is not None and t.outcome is not Outcome.WORKED)
-    return {incident.attempt, *failed}
+    return frozenset({incident.attempt, *failed})
 
 
-def _proof(state: RunState, found: Checkpoint, probation_steps: int, ends: Ends) -> str:
+def _proof(found: Checkpoint, past: _Past) -> str:
     """Why it is proven; empty when it is not. Every attempt since the one that saved it has it in its past: whatever lies above
     a resume step is moved aside."""
-    since = found.step
-    for incident in state.incidents:
-        limit = incident.limit_step
-        if incident.benign and limit is not None and limit <= found.step <= incident.break_step:
-            since = max(since, incident.break_step)
-    attempt, best = max((end for end in ends if end[0] >= found.attempt), key=lambda end: end[1], default=(0, 0))
-    holes = [hole for one in state.attempts if found.attempt <= one.attempt <= attempt for hole in one.holes]
+    since = max((end for limit, end in past.healed if limit <= found.step <= end), default=found.step)
+    later = past.furthest[bisect_left(past.furthest, (found.attempt,)) :][:1]
+    attempt, best = later[0][1:] if later else (0, 0)
+    holes = [hole for at, hole in past.holes if found.attempt <= at <= attempt]
     seen = count_seen(holes, since, best)
-    if not attempt or seen < probation_steps:
+    if not attempt or seen < past.probation_steps:
         return ""
     return f"attempt {attempt} trained on from it to step {best} without harm, {seen} steps beyond it"
 
 
-def _healthy_end(state: RunState, attempt: Attempt, newest_step: int) -> int:
+def _healthy_end(state: RunState, attempt: Attempt, hits: Sequence[tuple[int, Set[int]]], newest_step: int) -> int:
     """The furthest step known of the attempt that lies before every onset it met and did not heal from by itself."""
     is_newest = state.attempt is attempt and not attempt.is_over
     marks = (mark.step for mark in attempt.marks)
     end = max((attempt.last_step, attempt.first_step or 0, newest_step if is_newest else 0, *marks))
-    for incident in state.incidents:
-        limit = incident.limit_step
-        if limit is not None and not incident.benign and attempt.attempt in _hit(state.attempts, incident, limit):
-            end = min(end, limit - 1)
-    return end
+    return min([end, *(limit - 1 for limit, hit in hits if attempt.attempt in hit)])

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from sentinel.client.run_layout import spec_path
-from tests.installed import ROOT, SETUPTOOLS_MIN, build_tree, build_wheel, copy_sources, environment, hostile_folder
+from supply_chain.install import copy_sources
+from tests.installed import ROOT, SETUPTOOLS_MIN, build_tree, build_wheel, environment, hostile_folder
 
 setuptools = pytest.importorskip("setuptools")
 pytestmark = pytest.mark.skipif(

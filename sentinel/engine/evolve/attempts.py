@@ -115,13 +115,15 @@ def first_step(state: RunState, at_s: float, fact: f.FirstStep) -> RunState:
 
 def checkpoint(state: RunState, at_s: float, fact: f.CheckpointCommitted) -> RunState:
     """Known by directory first or by event line first; the event's cost in seconds and the digest are kept from either."""
-    known = next((c for c in state.checkpoints if c.step == fact.step), None)
+    is_newest = not state.checkpoints or state.checkpoints[-1].step < fact.step  # they stand by rising step
+    known = None if is_newest else next((c for c in state.checkpoints if c.step == fact.step), None)
     same = known is not None and known.attempt == fact.attempt and fact.digest in (None, known.digest)
     new = Checkpoint(fact.step, fact.path, fact.attempt, fact.samples_end, fact.digest, committed_s=at_s)
     if known is not None and same:
         new = replace(known, path=fact.path, samples_end=fact.samples_end)
-    rest = tuple(c for c in state.checkpoints if c.step != fact.step)
-    state = replace(state, checkpoints=tuple(sorted((*rest, new), key=lambda c: c.step))[-CHECKPOINTS_KEPT:])
+    rest = state.checkpoints if is_newest else tuple(c for c in state.checkpoints if c.step != fact.step)
+    there = (*rest, new) if is_newest else tuple(sorted((*rest, new), key=lambda c: c.step))
+    state = replace(state, checkpoints=there[-CHECKPOINTS_KEPT:])
 
     def marked(a: Attempt) -> Attempt:
         old = next((m for m in a.marks if m.step == fact.step), None)
@@ -174,8 +176,8 @@ def quarantined(state: RunState, at_s: float, fact: f.CheckpointsQuarantined) ->
 
 def pruned(state: RunState, action: PruneCheckpoint) -> RunState:
     """Given up from the decision on: whatever is planned while it is being deleted does not reckon with it."""
-    gone = tuple(replace(c, pruned=action.reason) for c in state.checkpoints if _is_meant(c, action))
-    kept = tuple(c for c in state.checkpoints if not _is_meant(c, action))
+    gone = tuple(replace(c, pruned=action.reason) for c in state.checkpoints if c.step == action.step and _is_meant(c, action))
+    kept = tuple(c for c in state.checkpoints if c.step != action.step or not _is_meant(c, action))
     return replace(state, checkpoints=kept, pruned=(*state.pruned, *gone)[-PRUNED_KEPT:])
 
 

@@ -16,7 +16,12 @@ TRIES_KEPT = 64
 
 
 def change_incident(state: RunState, number: int, change: Callable[[Incident], Incident]) -> RunState:
-    return replace(state, incidents=tuple(change(i) if i.id == number else i for i in state.incidents))
+    """Looked for from the newest on: nearly every fact is about that, and a run of months has hundreds."""
+    for at in range(len(state.incidents) - 1, -1, -1):
+        if state.incidents[at].id == number:
+            changed = (*state.incidents[:at], change(state.incidents[at]), *state.incidents[at + 1 :])
+            return replace(state, incidents=changed)
+    return state
 
 
 def finding(state: RunState, at_s: float, fact: f.FindingRecorded) -> RunState:

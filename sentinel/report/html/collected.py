@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentinel.engine.goodput import Ledger, account
 from sentinel.model import facts as f
 from sentinel.model.attempts import SettingsInForce
+from sentinel.model.changed import replace
 from sentinel.model.facts import Entry, Fact
 from sentinel.model.findings import Finding
 from sentinel.model.incidents import Incident
@@ -71,7 +72,8 @@ class Collected:
 
 
 def collect(run_dir: Path, entries_of: Collection[int] = ()) -> Collected:
-    """`entries_of`: the incidents whose entries are wanted. Raises UsageError, JournalError."""
+    """`entries_of`: the incidents whose entries are wanted; the others then have no stretch either. Raises UsageError,
+    JournalError."""
     found = Collected(run_dir)
     fold = JournalFold(run_dir)
     for entry, state in fold.read():
@@ -94,7 +96,7 @@ def _take(found: Collected, entry: Entry, entries_of: Collection[int]) -> None:
             found.ranks = size
         case f.FindingRecorded(became=int()) as recorded:
             found.finding = recorded
-        case f.IncidentOpened(incident=incident):
+        case f.IncidentOpened(incident=incident) if not entries_of or incident.id in entries_of:
             _open(found, entry, incident, entries_of)
         case f.Restored(incident=number) if number in found.stretches:
             _end(found, number, entry.at_s)

@@ -18,6 +18,7 @@ BEFORE_MIN, BEFORE_MAX = 60, 2000  # steps
 BEHIND_MAX = 4000
 RUN_ATTEMPTS_MAX = 64
 RUN_BYTES_MAX = 24 << 20
+WIDE_ATTEMPTS = 8  # so many share these bytes; of more, each also has a narrower strip of the picture
 BAND_SPREADS = 3.0
 LIVES_ON = 1 << 62  # of the newest attempt more is written while this is read
 
@@ -63,7 +64,7 @@ def incident_marks(incident: Incident) -> list[PlotMark]:
 def run_panels(run: Collected) -> tuple[list[Panel], float]:
     """The whole run, its newest attempts, with every incident marked; and which share of the streams was read."""
     branches = run.branches[-RUN_ATTEMPTS_MAX:]
-    each = RUN_BYTES_MAX // max(1, len(branches))
+    each = bytes_of_each(len(branches))
     rows: dict[int, list[Row]] = {}
     shares = []
     for branch in branches:
@@ -74,6 +75,12 @@ def run_panels(run: Collected) -> tuple[list[Panel], float]:
         return [], 1.0
     marks = [_mark(incident) for incident in run.state.incidents]
     return _panels(METRICS, branches, rows, marks, (min(steps), max(steps)), None), min(shares)
+
+
+def bytes_of_each(attempts: int) -> int:
+    """How much of each stream is read for a picture of so many: some hundred rows at least of a trainer without layers."""
+    narrow = max(1, attempts) / WIDE_ATTEMPTS
+    return int(RUN_BYTES_MAX // max(1, attempts) / max(1.0, narrow))
 
 
 def _mark(incident: Incident) -> PlotMark:

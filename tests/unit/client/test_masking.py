@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sentinel.client import masking
 from sentinel.client.masking import MASK, Masking, secret_values
 from sentinel.paging.plain_text import one_line, plain
 
@@ -181,3 +182,17 @@ def test_a_document_is_masked_in_place_and_its_numbers_are_left() -> None:
     document = {"api_key": "x1", "nested": {"command": ["a", "--token", "abc123"]}, **plain}
     masked = {"api_key": "***", "nested": {"command": ["a", "--token", "***"]}, **plain}
     assert Masking().document(document) == masked
+
+
+PIECES = st.sampled_from(
+    ("SECRET", "passwd", "passWord", "passphrase", "credential", "cookie", "auth", "api_key", "APIKEY", "access-key", "_pat",
+     "_PWD", "Token", "-key", "bearer", "BASIC", "://", "sig", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat", "sk-",
+     "glpat-", "rk_", "sk_", "xoxb", "AKIA", "asia", "AIza", "eyJ", "hooks.slack", "PRIVATE KEY",
+     "k", "K", "ſ", "ı", " ", "step 7")
+)  # fmt: skip
+
+
+@given(st.lists(PIECES | st.text(max_size=3), max_size=6).map("".join))
+def test_no_text_is_passed_over_that_the_patterns_would_look_at(text: str) -> None:
+    if masking._HINT.search(text) is not None:
+        assert masking._may_hold_a_secret(text)

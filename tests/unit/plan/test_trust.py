@@ -130,3 +130,19 @@ def test_the_words_and_the_choice_agree(onset: int, condemned: tuple[int, ...]) 
     chosen = choose_newest(state.checkpoints, state.open_incidents).step
     trusted = [step for step, word in words(state).items() if word in ("candidate", "verified", "proven")]
     assert chosen == max(trusted, default=0)
+
+
+def test_the_past_is_looked_at_once_however_many_checkpoints_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of months has hundreds of checkpoints, incidents and attempts: the loop judges them at every save."""
+    looked = []
+    limit_step = Incident.limit_step.fget  # type: ignore[attr-defined]
+    monkeypatch.setattr(Incident, "limit_step", property(lambda self: (looked.append(self.id), limit_step(self))[1]))
+
+    def count(checkpoints: int) -> int:
+        looked.clear()
+        saved = tuple(checkpoint(25 * number) for number in range(1, checkpoints + 1))
+        healed = tuple(incident(30 * n, IncidentState.RECOVERED, benign=n % 2 == 0) for n in range(1, 21))
+        judge_trust(run(attempt(1, 400), attempt(2, 9000, 200), checkpoints=saved, incidents=healed), PROBATION)
+        return len(looked)
+
+    assert count(100) == count(10)

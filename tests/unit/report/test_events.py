@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sentinel.cli.root import app
+from sentinel.client.masking import Masking
 from sentinel.client.run_layout import JOURNAL_NAME
 from sentinel.errors import JournalError
 from sentinel.journal.codec import decode_fact
@@ -44,6 +45,15 @@ def test_as_json_every_entry_with_every_field(tmp_path: Path) -> None:
         assert (one["at_s"], one["elapsed_s"], one["kind"]) == (at(when), when, type(fact).__name__)
         assert decode_fact(one["kind"], json.dumps(one["fact"])) == fact
     assert {one["text"] is None for one in found} == {True, False}
+
+
+def test_what_is_masked_is_found_out_once_and_not_for_every_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads the whole environment: of a journal of 18,000 entries that was six of eight seconds."""
+    run_dir, asked = write_run(tmp_path / "run"), []
+    of = Masking.of
+    monkeypatch.setattr(Masking, "of", lambda *words: (asked.append(1), of(*words))[1])
+    assert len(lines(run_dir, "--json")) == len(told())
+    assert len(asked) == 1
 
 
 def test_since_and_incident_choose(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ from sentinel.model.incidents import Band, Incident, IncidentState, Outcome, Rem
 from sentinel.model.records import Attribution
 from sentinel.report.html import evidence
 from sentinel.report.html import page as templates
+from sentinel.report.html.collected import collect
+from sentinel.report.html.curves import RUN_ATTEMPTS_MAX, RUN_BYTES_MAX, bytes_of_each
 from sentinel.report.html.story import story
 from sentinel.report.html.writing import incident_report, report_command, run_report
 from tests.sim.kit import simulate
@@ -306,3 +308,18 @@ def test_the_files_lie_where_the_page_says(tmp_path: Path) -> None:
     out = tmp_path / "elsewhere" / "x.html"
     assert report_command(run_dir, 1, out) == out
     assert out.read_text().startswith("<!doctype html>")
+
+
+def test_a_picture_of_many_attempts_reads_less_of_each_and_less_of_all() -> None:
+    """Sixty-four streams of a million steps took four seconds to read and draw."""
+    whole = [attempts * bytes_of_each(attempts) for attempts in (1, 8, 16, RUN_ATTEMPTS_MAX)]
+    assert whole[:2] == [RUN_BYTES_MAX, RUN_BYTES_MAX]
+    assert whole[3] < whole[2] < RUN_BYTES_MAX
+    assert bytes_of_each(RUN_ATTEMPTS_MAX) > 100 * 250, "a hundred rows of each"
+
+
+def test_the_report_of_one_incident_computes_no_ledger_of_the_others(tmp_path: Path) -> None:
+    """Of a run of 500 incidents that was a thousand ledgers, and a third of its time."""
+    run_dir = write_run(tmp_path / "run")
+    assert set(collect(run_dir, (2,)).stretches) == {2}
+    assert set(collect(run_dir).stretches) == {1, 2}
