@@ -19,7 +19,6 @@ from sentinel.clock import SystemClock
 from sentinel.engine import Engine
 from sentinel.errors import AlreadySupervised, JournalBlocked, JournalError, RetryLater, UsageError
 from sentinel.journal.answering import is_being_answered
-from sentinel.journal.lease import Lease
 from sentinel.journal.lost_history import refuse_no_journal
 from sentinel.journal.run_file import RunFile, declared_capabilities, find_run_file, write_run_file
 from sentinel.journal.run_folder import ensure_run_dir, find_group, who_else_reads
@@ -30,10 +29,8 @@ from sentinel.launcher.contract import Launcher
 from sentinel.metrics.exposition import exposition
 from sentinel.mirrors.keeper import check_mirror, open_mirror
 from sentinel.model.events import Deadline, StopWanted, SupervisorStarted
-from sentinel.model.operator_requests import Acknowledge
 from sentinel.model.state import RIGHTLY_ENDED, RunState
 from sentinel.paging.asked import lay_routes, lay_run_url, with_checked_routes
-from sentinel.paging.desk import Desk, Ways
 from sentinel.policy.available import passed_over
 from sentinel.policy.schema import Policy
 from sentinel.policy_files.loading import load_policy
@@ -49,13 +46,13 @@ from sentinel.supervisor.handlers import build_handlers
 from sentinel.supervisor.journal_outage import JournalOutage, last_act, say
 from sentinel.supervisor.loop_watch import LoopWatch, page_about_loop
 from sentinel.supervisor.lost_journal import JournalPages
+from sentinel.supervisor.open_desk import open_desk
 from sentinel.supervisor.run_request import RunRequest, describe_run, policy_of, refuse_while_it_trains
 from sentinel.supervisor.stop_signals import StopSignals
 from sentinel.supervisor.strangers import tell_strangers
 from sentinel.supervisor.systemd import Notifier, in_words
 from sentinel.telemetry.disks import open_disks
 from sentinel.telemetry.hardware import open_hardware
-from sentinel.telemetry.inbox import post
 from sentinel.telemetry.reference import load_reference
 from sentinel.telemetry.run_telemetry import RunTelemetry
 from sentinel.telemetry.wake import Wake
@@ -167,7 +164,7 @@ def _watch(
         reports = ReportKeeper(run_dir, lambda: engine.state)
         trackers = open_trackers(run_dir, () if request.stop_at_once else run_file.track)
         mirror = open_mirror(run_dir, {} if request.stop_at_once else run_file.mirror)
-        desk = _open_desk(run_dir, engine, clock, session.lease)
+        desk = open_desk(run_dir, engine, clock, session.lease)
         disks = open_disks(run_dir, engine.policy.spec.detectors.disk_full, roots)
         telemetry = RunTelemetry(run_dir, launcher, hardware, boards, trackers, mirror, desk, disks)
         acts = build_handlers(run_dir, launcher, session.lease, run_file, desk.courier.send, withheld, trained, engine.masking)
@@ -240,13 +237,3 @@ def _started(
         stop_answer_s=None if trained is None else trained.stop_answer_s,
         command_digest=run.command_digest,
     )
-
-
-def _open_desk(run_dir: Path, engine: Engine, clock: SystemClock, lease: Lease) -> Desk:
-    """What reaches a person about this run, on the routes of the engine's policy."""
-
-    def acknowledge(incident: int, by: str) -> None:
-        post(run_dir, by, Acknowledge(incident), round(clock.wall_s() * 1e9))
-
-    ways = Ways(lambda: engine.state, acknowledge, is_ours=lambda: not lease.is_lost())
-    return Desk(run_dir, engine.policy.spec.paging, ways, clock)

@@ -62,7 +62,8 @@ def api(run_dir: Path) -> None:
         first_s, body = ask(f"{url}/metrics")
         tell("GET /metrics", first_s, ask(f"{url}/metrics")[0], body)
         newest, drawn_s = json.loads(ask(f"{url}/api/runs/{name}")[1])["step"], None
-        while drawn_s is None and time.perf_counter() - began_s < CURVES_S:
+        waited_s = time.monotonic()
+        while drawn_s is None and time.monotonic() - waited_s < CURVES_S:
             curves = json.loads(ask(f"{url}/api/runs/{name}/curves?metrics=loss")[1])["curves"].get("loss", {})
             if curves.get(str(ATTEMPTS), {}).get("step", [0])[-1] > newest - NEAR_STEPS:
                 drawn_s = time.perf_counter() - began_s

@@ -7,7 +7,7 @@ import shlex
 from urllib.parse import quote_plus
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sentinel.client import masking
@@ -119,6 +119,7 @@ PARTS = st.sampled_from(["token=", "--api-key ", "Bearer ", "://u:p@h ", "abc123
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=60), st.lists(PARTS))
+@example(text="", parts=["token=", '"', "Bearer ", "\n", "--api-key ", '"'])
 def test_what_is_masked_is_masked_once(text: str, parts: list[str]) -> None:
     """A page is compared with the page before it: a text that changed each time it is masked would be sent anew for ever."""
     masking = Masking(["abc123def456"])
