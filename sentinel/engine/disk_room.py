@@ -30,7 +30,8 @@ def with_offer(decision: Decision, finding: Finding) -> Finding:
 def _offer(decision: Decision) -> str:
     """The command that gives back checkpoints nobody needs, and how much that is."""
     keep = keep_of(decision.policy)
-    spared = [one.checkpoint for one in choose_spared(decision.state, decision.policy, keep, decision.newest_step) if one.prune]
+    judged = choose_spared(decision.state, decision.policy, keep, decision.newest_step, decision.told)
+    spared = [one.checkpoint for one in judged if one.prune]
     if not spared:
         return "no checkpoint can be spared: make room elsewhere on that disk"
     much = decision.detectors.room_of([found.step for found in spared])
