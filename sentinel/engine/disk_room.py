@@ -11,13 +11,22 @@ from sentinel.engine.paging import page, resolve
 from sentinel.model import facts as f
 from sentinel.model.actions import StartAttempt
 from sentinel.model.changed import replace
+from sentinel.model.disks import DiskReading
 from sentinel.model.findings import Finding
 from sentinel.model.incidents import Incident, IncidentState
+from sentinel.model.state import RunState
 from sentinel.plan.sparing import choose_spared, keep_of
 from sentinel.policy.match import Match, match_rule
 
 AT_LAUNCH = "room_at_launch"  # the metric of an incident about a launch that is held back
 FOLLOWS = "sentinel launches it as soon as it has measured room for it; nothing trains until then"
+
+
+def sound_only(state: RunState, reading: DiskReading) -> DiskReading:
+    """The reading without checkpoints that are known to be damaged: what those say of their size is no measure."""
+    damaged = {found.step for found in state.checkpoints if found.damaged}
+    saves = tuple(save for save in reading.saves if save.step not in damaged)
+    return reading if len(saves) == len(reading.saves) else replace(reading, saves=saves)
 
 
 def with_offer(decision: Decision, finding: Finding) -> Finding:
