@@ -221,6 +221,19 @@ def read_extent(path: Path) -> tuple[int, int] | None:
     return sum(sizes), len(sizes) + 1
 
 
+def read_taken(path: Path) -> tuple[int, int] | None:
+    """Bytes and files that a checkpoint takes: of each file what its manifest says, and no more than the file holds, so that a
+    manifest which promises more measures nothing. None where it cannot be read."""
+    taken = []
+    try:
+        for name, size, _ in listed_files(read_manifest(path)[0]):
+            with suppress(FileNotFoundError, NotADirectoryError):
+                taken.append(min(size, os.stat(path / name).st_size))
+    except (OSError, ValueError):
+        return None
+    return sum(taken), len(taken) + 1
+
+
 def read_size(path: Path) -> int | None:
     """Bytes of all files, as the manifest says; None when it cannot be read."""
     extent = read_extent(path)

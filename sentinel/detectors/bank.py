@@ -331,6 +331,11 @@ class DetectorBank:
         return self._series.newest_step
 
     @property
+    def furthest_step(self) -> int:
+        """Of all heartbeats of the attempt; 0 before the first."""
+        return self._run.furthest_step
+
+    @property
     def interval_steps(self) -> int:
         """Usual distance between two rows of the stream, in steps."""
         return self._series.interval_steps

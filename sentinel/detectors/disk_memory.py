@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Literal
 
 from sentinel.detectors.disk_forecast import RECENT, Growth, Rhythm, Stock
@@ -68,19 +69,22 @@ def taken(disk: Disk, what: What) -> tuple[int, float]:
 
 
 def lacks_room(reading: DiskReading, asked: int = AT_LAUNCH) -> str:
-    """Why so many checkpoints of the size measured find no room on this disk; empty where they do, or no size is known."""
+    """Why so many checkpoints of the size measured find no room on this disk, and which one has that size; empty where they do,
+    or no size is known."""
     if reading.count is None or not reading.saves:
         return ""
     recent = reading.saves[-RECENT:]
-    for what, free, one in (
-        ("bytes", reading.free_bytes, max(save.bytes for save in recent)),
-        ("inodes", reading.free_inodes, max(save.files for save in recent)),
+    largest, most = (max(reversed(recent), key=size) for size in (attrgetter("bytes"), attrgetter("files")))
+    for what, free, one, step in (
+        ("bytes", reading.free_bytes, largest.bytes, largest.step),
+        ("inodes", reading.free_inodes, most.files, most.step),
     ):
         if free is not None and free < asked * one:
             each = bytes_words(one) if what == "bytes" else f"{one} files"
             there = bytes_words(free) if what == "bytes" else f"{free} inodes"
-            them = f"{asked} checkpoints of {each} do not fit" if asked > 1 else f"a checkpoint of {each} does not fit"
-            return f"{there} are free on {reading.mount} ({reading.place}), and {them}"
+            them = f"{asked} checkpoints of {each}" if asked > 1 else f"a checkpoint of {each}"
+            ends = f"{'do' if asked > 1 else 'does'} not fit"
+            return f"{there} are free on {reading.mount} ({reading.place}), and {them}, as that of step {step}, {ends}"
     return ""
 
 

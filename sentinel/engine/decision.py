@@ -14,6 +14,7 @@ from sentinel.model.facts import ActionDecided, AttemptLaunched, Fact, FindingRe
 from sentinel.model.findings import Finding
 from sentinel.model.incidents import Incident
 from sentinel.model.state import Attempt, RunState
+from sentinel.plan.ahead import NOTHING_TOLD, Told
 from sentinel.plan.holes import count_seen
 from sentinel.policy.schema import Policy, Rung
 
@@ -71,6 +72,14 @@ class Decision:
             return 0
         newest = self.detectors.newest_step if self.live.attempt == attempt.attempt else 0
         return max(attempt.resumed_step, attempt.last_step if attempt.is_over else newest)
+
+    @property
+    def told(self) -> Told:
+        """What the current attempt tells of its steps beside its stream."""
+        attempt = self.state.attempt
+        if attempt is None or self.live.attempt != attempt.attempt:
+            return NOTHING_TOLD
+        return Told(self.detectors.furthest_step, self.detectors.interval_steps)
 
     def steps_seen(self, after_step: int, through_step: int) -> int:
         """Steps behind one and up to another whose numbers were not lost: what nobody saw proves nothing."""

@@ -10,13 +10,22 @@ from sentinel.engine.paging import page, resolve
 from sentinel.model import facts as f
 from sentinel.model.actions import StartAttempt
 from sentinel.model.changed import replace
+from sentinel.model.disks import DiskReading
 from sentinel.model.findings import Finding
 from sentinel.model.incidents import Incident, IncidentState
+from sentinel.model.state import RunState
 from sentinel.plan.sparing import choose_spared, keep_of
 from sentinel.policy.match import Match, match_rule
 
 AT_LAUNCH = "room_at_launch"  # the metric of an incident about a launch that is held back
 FOLLOWS = "sentinel launches it as soon as it has measured room for it; nothing trains until then"
+
+
+def sound_only(state: RunState, reading: DiskReading) -> DiskReading:
+    """The reading without checkpoints that are known to be damaged: what those say of their size is no measure."""
+    damaged = {found.step for found in state.checkpoints if found.damaged}
+    saves = tuple(save for save in reading.saves if save.step not in damaged)
+    return reading if len(saves) == len(reading.saves) else replace(reading, saves=saves)
 
 
 def with_offer(decision: Decision, finding: Finding) -> Finding:
@@ -29,7 +38,8 @@ def with_offer(decision: Decision, finding: Finding) -> Finding:
 def _offer(decision: Decision) -> str:
     """The command that gives back checkpoints nobody needs, and how much that is."""
     keep = keep_of(decision.policy)
-    spared = [one.checkpoint for one in choose_spared(decision.state, decision.policy, keep, decision.newest_step) if one.prune]
+    judged = choose_spared(decision.state, decision.policy, keep, decision.newest_step, decision.told)
+    spared = [one.checkpoint for one in judged if one.prune]
     if not spared:
         return "no checkpoint can be spared: make room elsewhere on that disk"
     much = decision.detectors.room_of([found.step for found in spared])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from sentinel.engine.decision import Decision
 from sentinel.model.actions import PruneCheckpoint
 from sentinel.model.incidents import Incident
+from sentinel.plan.ahead import newest_seen
 from sentinel.plan.remedy import choose_checkpoint
 from sentinel.plan.retention import Retained, choose_to_prune, judge_retention, rule_of, why_not_now
 from sentinel.plan.sparing import NOT_BY_SENTINEL, choose_spared, why_not_spared
@@ -28,8 +29,9 @@ def prune_next(decision: Decision) -> None:
     failed_s = max((c.unpruned_s for c in state.checkpoints if c.unpruned_s is not None), default=None)
     if failed_s is not None and decision.now_s - failed_s < RETRY_S:
         return
-    trusts = judge_trust(state, decision.policy.spec.probation.steps, decision.newest_step)
-    found = choose_to_prune(judge_retention(trusts, rule, attempt.resumed_step))
+    trusts = judge_trust(state, decision.policy.spec.probation.steps, decision.newest_step, decision.told)
+    seen_step = newest_seen(state, decision.newest_step)
+    found = choose_to_prune(judge_retention(trusts, rule, attempt.resumed_step, seen_step))
     if found is not None:
         _give_up(decision, found, found.reason)
 
@@ -44,7 +46,8 @@ def why_not_pruned(decision: Decision) -> str:
 
 def spared_now(decision: Decision, keep: int) -> tuple[Retained, ...]:
     """What a person's request to make room may delete."""
-    return tuple(one for one in choose_spared(decision.state, decision.policy, keep, decision.newest_step) if one.prune)
+    judged = choose_spared(decision.state, decision.policy, keep, decision.newest_step, decision.told)
+    return tuple(one for one in judged if one.prune)
 
 
 def prune(decision: Decision, spared: tuple[Retained, ...], keep: int) -> None:

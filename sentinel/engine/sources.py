@@ -6,6 +6,7 @@ from __future__ import annotations
 from math import isfinite
 
 from sentinel.engine.decision import Decision
+from sentinel.engine.disk_room import sound_only
 from sentinel.model import facts as f
 from sentinel.model.disks import DiskReading
 from sentinel.model.readings import HardwareReading, MirrorReading, SourceReading, TrainerNote
@@ -22,7 +23,7 @@ STREAM = "step lines"  # a source that telemetry cannot judge: the file can be r
 
 def on_hardware(decision: Decision, reading: HardwareReading | DiskReading) -> None:
     if isinstance(reading, DiskReading):
-        return decision.detectors.disk(reading, decision.now_s)
+        return decision.detectors.disk(sound_only(decision.state, reading), decision.now_s)
     decision.detectors.hardware(reading, decision.now_s)
     if reading.what == "absent":  # nothing to look at is no blindness, and worth a note
         decision.note(reading.source, reading.text)

@@ -9,7 +9,8 @@ CHECKPOINTS_PLACE, TRAINER_PLACE, RUN_PLACE = PLACES = ("checkpoints", "trainer'
 
 @dataclass(frozen=True, slots=True)
 class SavedCheckpoint:
-    """A complete checkpoint as it lies on its disk. `bytes`, `files`: as its manifest says. `age_s`: since its manifest was
+    """A complete checkpoint as it lies on its disk. `bytes`, `files`: as its manifest says, and of each file no
+    more than it holds. `age_s`: since its manifest was
     written, when the disk was looked at."""
 
     step: int

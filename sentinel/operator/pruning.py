@@ -28,7 +28,7 @@ from sentinel.model.readings import RequestReading
 from sentinel.operator.answers import is_supervised
 from sentinel.operator.requests import ask
 from sentinel.plan.sparing import choose_spared, keep_of
-from sentinel.report.checkpoints import SIZES, amount_words, read_policy
+from sentinel.report.checkpoints import SIZES, amount_words, read_policy, read_told
 from sentinel.report.masked import run_masking
 from sentinel.report.reading import read_run
 from sentinel.report.tables import text_table
@@ -56,9 +56,8 @@ def read_sparing(run_dir: Path, keep: int | None) -> dict[str, Any]:
         raise UsageError(f"{run_dir}: what a rollback may need is not known: {missing}")
     attempt = run.state.attempt
     newest = read_newest_step(run_dir, attempt.attempt) if attempt is not None else None
-    step = max(newest or 0, attempt.last_step if attempt is not None else 0)
     keep = keep_of(policy) if keep is None else keep
-    judged = choose_spared(run.state, policy, keep, step)
+    judged = choose_spared(run.state, policy, keep, newest, read_told(run_dir, run.state))
     rows: list[dict[str, Any]] = [
         {
             "step": one.checkpoint.step,

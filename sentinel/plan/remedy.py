@@ -14,6 +14,7 @@ from sentinel.model.actions import Action
 from sentinel.model.attempts import ResumePoint, SampleRange, SettingsInForce
 from sentinel.model.incidents import Incident, Remedy
 from sentinel.model.state import Checkpoint
+from sentinel.plan.ahead import AHEAD_STEPS
 from sentinel.plan.overrides import for_relaunch, reseeded, with_rung
 from sentinel.plan.rollback import RollbackTarget, choose_before, choose_newest
 from sentinel.plan.sample_attribution import CONTROLS, SAMPLES_MAX
@@ -91,10 +92,14 @@ def choose_checkpoint(
     checkpoints: Iterable[Checkpoint],
     open_incidents: Iterable[Incident],
 ) -> RollbackTarget:
-    """Where rung `index` starts from: never past the onset of any open numeric incident, this one's or another's."""
+    """Where rung `index` starts from: never past the onset of any open numeric incident, this one's or another's. A checkpoint
+    far ahead of every step seen is taken, and said to be so."""
     numeric = [i for i in open_incidents if i.limit_step is not None]
     if not 0 <= index < len(rungs) or rungs[index].rollback is None:
-        return choose_newest(checkpoints, numeric)
+        newest = choose_newest(checkpoints, numeric)
+        far = newest.step - incident.break_step
+        ahead = f"; {far} steps ahead of step {incident.break_step}, the newest that was seen" if far > AHEAD_STEPS else ""
+        return RollbackTarget(newest.checkpoint, newest.reason + ahead)
     onset = incident.onset_step if incident.onset_step is not None else incident.break_step + 1
     onset = min([onset, *(i.onset_step for i in numeric if i.onset_step is not None)])
     limit = min((i.limit_step for i in numeric if i.limit_step is not None), default=None)

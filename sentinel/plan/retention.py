@@ -3,7 +3,9 @@
 Kept are the newest `last` good ones, those at a multiple of `every` for ever, and whatever a rollback may need: the newest proven
 one, the newest trusted one and all younger (nobody knows yet how good they are), the one the newest attempt began
 with, and all within reach of the deepest rollback of the policy, with one at or below it. An onset is dated back, so the reach
-counts from `onset_lookback` before the newest. What is condemned is evidence, and waits for the next relaunch to be moved aside.
+counts from `onset_lookback` before the newest, or before the newest step seen where that is less: no incident is found beyond it.
+What is condemned is evidence, and waits for the next relaunch to be moved aside. What is ahead of every step seen stays, and
+counts as none of the newest.
 
 What was saved after an onset that a playbook let go on (`keep_training`) is suspect for good, and training goes on with it: such
 checkpoints are counted by themselves, so that neither they crowd out the good ones of before nor a disk fills with them.
@@ -70,21 +72,28 @@ def why_not_now(state: RunState) -> str:
     return f"sentinel is blind for {blind[0]}" if blind else ""
 
 
-def judge_retention(trusts: Iterable[Trust], rule: RetentionRule, began_with: int) -> tuple[Retained, ...]:
+def judge_retention(
+    trusts: Iterable[Trust], rule: RetentionRule, began_with: int, seen_step: int | None
+) -> tuple[Retained, ...]:
     """The word over every checkpoint that lies in checkpoints/, by step. `began_with`: the step that the newest attempt resumed
-    from, 0 for none. Whether anything may be deleted now is not asked (`why_not_now`)."""
+    from, 0 for none. `seen_step`: the newest that a stream has shown; None, where it is not known, gives up none. Whether
+    anything may be deleted now is not asked (`why_not_now`)."""
     there = sorted((t for t in trusts if t.word not in ("quarantined", "pruned")), key=lambda t: t.checkpoint.step)
-    usable = [t for t in there if not t.checkpoint.condemned]
+    usable = [t for t in there if not t.checkpoint.condemned and not t.is_ahead]
     good, let_go = [t for t in usable if t.word != "suspect"], [t for t in usable if t.word == "suspect"]
     newest = {t.checkpoint.step for group in (good, let_go) for t in group[-rule.last :]}
     proven = max((t.checkpoint.step for t in good if t.word == "proven"), default=None)
     trusted = max((t.checkpoint.step for t in good if t.word in ("proven", "verified")), default=0)
-    floor = _floor([t.checkpoint.step for t in usable], rule.reach_steps)
+    floor = _floor([t.checkpoint.step for t in usable], rule.reach_steps, seen_step)
 
     def why_kept(trust: Trust) -> str:
         step, every = trust.checkpoint.step, rule.every_steps
         if trust.checkpoint.condemned:
             return "condemned: kept as evidence, and moved aside at the next relaunch below it"
+        if trust.is_ahead:
+            return "ahead of every step seen: it counts as none of the newest, and a person decides about it"
+        if seen_step is None:
+            return "which steps the run was seen to make is not known, and so not how far a rollback may reach"
         if every is not None and step % every == 0:
             return f"a multiple of {every} steps: kept for ever"
         if step in newest:
@@ -109,9 +118,9 @@ def choose_to_prune(retained: Iterable[Retained]) -> Retained | None:
     return min((r for r in retained if r.prune), key=lambda r: (r.checkpoint.unpruned_s or 0.0, r.checkpoint.step), default=None)
 
 
-def _floor(steps: Sequence[int], reach_steps: int) -> int:
+def _floor(steps: Sequence[int], reach_steps: int, seen_step: int | None) -> int:
     """The newest of these that lies at or below the deepest place a rollback may ask for; everything from it on is kept."""
-    deepest = max(steps, default=0) - reach_steps
+    deepest = min(max(steps, default=0), seen_step or 0) - reach_steps
     return max((step for step in steps if step <= deepest), default=0)
 
 

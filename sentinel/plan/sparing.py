@@ -9,6 +9,7 @@ from __future__ import annotations
 from sentinel.model.actions import StartAttempt
 from sentinel.model.changed import replace
 from sentinel.model.state import RunState
+from sentinel.plan.ahead import NOTHING_TOLD, Told, newest_seen
 from sentinel.plan.retention import SOURCES, Retained, RetentionRule, judge_retention, reach_of
 from sentinel.plan.trust import judge_trust
 from sentinel.policy.schema import Policy
@@ -47,12 +48,16 @@ def why_not_spared(state: RunState, *, is_watched: bool) -> str:
     return f"sentinel is blind for {blind}: whether the run is healthy is not known" if blind else ""
 
 
-def choose_spared(state: RunState, policy: Policy, keep: int, newest_step: int) -> tuple[Retained, ...]:
-    """The word over every checkpoint that lies there, by step; whether anything may be deleted now is not asked."""
+def choose_spared(
+    state: RunState, policy: Policy, keep: int, newest_step: int | None, told: Told = NOTHING_TOLD
+) -> tuple[Retained, ...]:
+    """The word over every checkpoint that lies there, by step; whether anything may be deleted now is not asked. `newest_step`
+    and `told`: of the living attempt, as `judge_trust` has them."""
     retain = policy.spec.checkpoints.retain
     rule = RetentionRule(keep, None if retain is None else retain.every_steps, reach_of(policy))
-    trusts = judge_trust(state, policy.spec.probation.steps, newest_step)
-    judged = judge_retention(trusts, rule, state.attempt.resumed_step if state.attempt is not None else 0)
+    trusts = judge_trust(state, policy.spec.probation.steps, newest_step, told)
+    began_with = state.attempt.resumed_step if state.attempt is not None else 0
+    judged = judge_retention(trusts, rule, began_with, newest_seen(state, newest_step))
     waiting = launch_held_back(state)
     if waiting is None or waiting.resume is None:
         return judged

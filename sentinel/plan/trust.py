@@ -6,10 +6,11 @@
 *proven*: an attempt that has it in its past trained a probation's length of steps beyond it; no onset of an incident that did
 not heal by itself lies in them, and where the checkpoint was saved inside one that did, they are counted from its break.
 A crash takes that back from none. *suspect*: it was saved at or after the onset of an incident that is open, or, by an attempt
-with that onset in its past, of one that was never repaired; or two attempts that resumed from it failed alike.
+with that onset in its past, of one that was never repaired; or two attempts that resumed from it failed alike; or it is ahead of
+every step seen (`ahead.py`).
 
-`rollback.py` and `checkpoint_blame.py` decide what is used. Suspect and damaged agree with them; candidate, verified and proven
-only inform.
+`rollback.py` and `checkpoint_blame.py` decide what is used. Suspect and damaged agree with them, except for what is ahead; that,
+candidate, verified and proven only inform.
 """
 
 from __future__ import annotations
@@ -21,29 +22,41 @@ from typing import Literal
 
 from sentinel.model.incidents import Incident, IncidentState, Outcome
 from sentinel.model.state import Attempt, Checkpoint, RunState
+<<<<<<< HEAD
 from sentinel.plan.holes import Hole, count_seen
 
 Limited = Sequence[tuple[Incident, int]]  # incidents that have an onset, and its `limit_step`
+=======
+from sentinel.plan.ahead import NOTHING_TOLD, Told, explained, limit_of
+from sentinel.plan.holes import count_seen
+
+Ends = Sequence[tuple[int, int]]  # of each attempt: its number, and its furthest healthy step
+Limits = Sequence[tuple[int, int | None]]  # of each attempt: its number, and up to which step its checkpoints are explained
+>>>>>>> 6f264440c403a894346f9a0c59d38e89420e50eb
 Word = Literal["candidate", "verified", "proven", "suspect", "damaged", "quarantined", "pruned"]
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """`checkpoint` as the journal has it; `reason` is a sentence for a person."""
+    """`checkpoint` as the journal has it; `reason` is a sentence for a person. `is_ahead`: suspect for its step alone."""
 
     checkpoint: Checkpoint
     word: Word
     reason: str
+    is_ahead: bool = False
 
 
-def judge_trust(state: RunState, probation_steps: int | None, newest_step: int | None = None) -> tuple[Trust, ...]:
+def judge_trust(
+    state: RunState, probation_steps: int | None, newest_step: int | None = None, told: Told = NOTHING_TOLD
+) -> tuple[Trust, ...]:
     """Every checkpoint that is known: those that were deleted and moved aside first, then the others by step.
 
     probation_steps: of the policy; None where it is not known, and then nothing is called proven. newest_step: of the living
-    attempt, as its stream has it; the journal alone only knows its checkpoints.
+    attempt, as its stream has it; the journal alone only knows its checkpoints. told: of the living attempt, beside its stream.
     """
     aside = [Trust(c, "quarantined", f"moved aside: {c.condemned}") for c in state.quarantined]
     gone = [Trust(c, "pruned", f"deleted: {c.pruned}") for c in state.pruned]
+<<<<<<< HEAD
     past = _look_back(state, probation_steps, newest_step or 0)
     return (*gone, *aside, *(_judge(state, c, past) for c in state.checkpoints))
 
@@ -87,12 +100,27 @@ def _furthest(state: RunState, limited: Limited, newest_step: int) -> tuple[tupl
 
 
 def _judge(state: RunState, found: Checkpoint, past: _Past) -> Trust:
+=======
+    limits, judged = explained(state, newest_step, told), state.attempts if probation_steps is not None else ()
+    ends = [(a.attempt, _healthy_end(state, a, newest_step or 0, limits)) for a in judged]
+    return (*gone, *aside, *(_judge(state, c, probation_steps or 0, ends, limits) for c in state.checkpoints))
+
+
+def _judge(state: RunState, found: Checkpoint, probation_steps: int, ends: Ends, limits: Limits) -> Trust:
+>>>>>>> 6f264440c403a894346f9a0c59d38e89420e50eb
     if found.condemned:
         return Trust(found, "damaged" if found.damaged and found.evidence != "unread" else "suspect", found.condemned)
     for incident, limit, tainted in past.unrepaired:
         if incident.rules_out(found.step) and (not incident.is_closed or found.attempt in tainted):
             return Trust(found, "suspect", _suspicion(incident, limit))
+<<<<<<< HEAD
     if proof := _proof(found, past):
+=======
+    explained_to = limit_of(found.attempt, limits)
+    if explained_to is not None and found.step > explained_to:
+        return Trust(found, "suspect", "ahead of every step seen: no stream or heartbeat came near it", is_ahead=True)
+    if proof := _proof(state, found, probation_steps, ends):
+>>>>>>> 6f264440c403a894346f9a0c59d38e89420e50eb
         return Trust(found, "proven", proof)
     if found.verified:
         return Trust(found, "verified", found.verified)
@@ -146,9 +174,22 @@ def _proof(found: Checkpoint, past: _Past) -> str:
     return f"attempt {attempt} trained on from it to step {best} without harm, {seen} steps beyond it"
 
 
+<<<<<<< HEAD
 def _healthy_end(state: RunState, attempt: Attempt, hits: Sequence[tuple[int, Set[int]]], newest_step: int) -> int:
+=======
+def _healthy_end(state: RunState, attempt: Attempt, newest_step: int, limits: Limits) -> int:
+>>>>>>> 6f264440c403a894346f9a0c59d38e89420e50eb
     """The furthest step known of the attempt that lies before every onset it met and did not heal from by itself."""
     is_newest = state.attempt is attempt and not attempt.is_over
-    marks = (mark.step for mark in attempt.marks)
+    limit = limit_of(attempt.attempt, limits)
+    marks = (mark.step for mark in attempt.marks if limit is None or mark.step <= limit)
     end = max((attempt.last_step, attempt.first_step or 0, newest_step if is_newest else 0, *marks))
+<<<<<<< HEAD
     return min([end, *(limit - 1 for limit, hit in hits if attempt.attempt in hit)])
+=======
+    for incident in state.incidents:
+        onset = incident.limit_step
+        if onset is not None and not incident.benign and attempt.attempt in _hit(state.attempts, incident, onset):
+            end = min(end, onset - 1)
+    return end
+>>>>>>> 6f264440c403a894346f9a0c59d38e89420e50eb

@@ -261,7 +261,8 @@ def _kept(policy: Policy, checkpoints: list[Checkpoint]) -> list[Checkpoint]:
     if rule is None:
         return left
     trusts = [Trust(replace(c, digest="assumed"), "proven", "assumed") for c in left]
-    return [retained.checkpoint for retained in judge_retention(trusts, rule, 0) if not retained.prune]
+    judged = judge_retention(trusts, rule, 0, max((c.step for c in left), default=0))
+    return [retained.checkpoint for retained in judged if not retained.prune]
 
 
 def _retained(policy: Policy) -> Iterator[str]:

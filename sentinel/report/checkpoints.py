@@ -16,6 +16,7 @@ from sentinel.errors import GiveUp, SentinelError, UsageError
 from sentinel.journal.run_file import find_run_file
 from sentinel.model.records import SavedValues
 from sentinel.model.state import RunState
+from sentinel.plan.ahead import NOTHING_TOLD, Told, newest_seen
 from sentinel.plan.checkpoint_validation import judge_numbers
 from sentinel.plan.retention import judge_retention, rule_of, why_not_now
 from sentinel.plan.trust import Trust, judge_trust
@@ -24,6 +25,8 @@ from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.report.reading import read_run
 from sentinel.report.run_dirs import check_run_dir
 from sentinel.report.tables import text_table
+from sentinel.run_files.detector_standings import read_standings
+from sentinel.run_files.heartbeats import read_ranks
 from sentinel.run_files.stream import read_newest_step
 from sentinel.telemetry.saved_numbers import verify_saved
 
@@ -40,9 +43,9 @@ def read_trust(run_dir: Path) -> dict[str, Any]:
     probation = policy.spec.probation.steps if policy is not None else None
     attempt = run.state.attempt
     newest = read_newest_step(run_dir, attempt.attempt) if attempt is not None else None
-    trusts = judge_trust(run.state, probation, newest)
+    trusts = judge_trust(run.state, probation, newest, read_told(run_dir, run.state))
     retain = policy.spec.checkpoints.retain if policy is not None else None
-    kept = _kept(run.state, policy, trusts) if policy is not None else {}
+    kept = _kept(run.state, policy, trusts, newest_seen(run.state, newest)) if policy is not None else {}
     return {
         "run": run.state.run_id,
         "probation_steps": probation,
@@ -127,13 +130,22 @@ def _values(values: SavedValues) -> dict[str, Any]:
     }
 
 
-def _kept(state: RunState, policy: Policy, trusts: Sequence[Trust]) -> dict[str, str]:
+def read_told(run_dir: Path, state: RunState) -> Told:
+    """What the heartbeats of the newest attempt tell, and what its supervisor last knew of its lines."""
+    if state.attempt is None:
+        return NOTHING_TOLD
+    beats, standings = read_ranks(run_dir, state.attempt.attempt), read_standings(run_dir)
+    line_steps = standings.step_times.steps_seen_at_once if standings.attempt == state.attempt.attempt else 1
+    return Told(max((beat.step for beat in beats), default=0), line_steps)
+
+
+def _kept(state: RunState, policy: Policy, trusts: Sequence[Trust], seen_step: int | None) -> dict[str, str]:
     """Why each checkpoint that lies there is not deleted, by path; empty where sentinel deletes none."""
     rule, attempt = rule_of(policy), state.attempt
     if rule is None or attempt is None:
         return {}
     waits = why_not_now(state) or "goes when the next one is committed"
-    judged = judge_retention(trusts, rule, attempt.resumed_step)
+    judged = judge_retention(trusts, rule, attempt.resumed_step, seen_step)
     return {r.checkpoint.path: f"for now ({waits}): {r.reason}" if r.prune else r.reason for r in judged}
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sentinel.detectors.disk_memory import AT_LAUNCH, lacks_room
 from sentinel.engine import Engine
+from sentinel.engine.disk_room import sound_only
 from sentinel.errors import SentinelError
 from sentinel.plan.retention import rule_of
 from sentinel.telemetry.disks import look_once
@@ -25,7 +26,7 @@ def refuse_full_disk(run_dir: Path, engine: Engine, roots: Iterable[Path], *, is
         return
     asked = 1 if rule_of(engine.policy) is not None else AT_LAUNCH
     for reading in look_once(run_dir, roots):
-        if why := lacks_room(reading, asked):
+        if why := lacks_room(sound_only(state, reading), asked):
             raise NoRoom(
                 f"{run_dir}: nothing is launched, for it could not save: {why}. Make room; `sentinel checkpoints prune "
                 f"{run_dir}` gives back checkpoints that nobody needs, and `disk_full: off` in the policy launches it in any case"

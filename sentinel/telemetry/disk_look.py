@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from sentinel.checkpoints.files import list_entries, read_extent, step_of_name
+from sentinel.checkpoints.files import list_entries, read_taken, step_of_name
 from sentinel.checkpoints.manifest import MANIFEST
 from sentinel.client.run_layout import CHECKPOINTS
 from sentinel.clock import Clock, SystemClock
@@ -70,7 +70,7 @@ class DiskLook:
         known = (mark.st_mtime_ns, mark.st_ino, mark.st_size)
         if name in self._extents and self._extents[name][0] == known:
             return self._extents[name][1]
-        extent = read_extent(self._run_dir / CHECKPOINTS / name)
+        extent = read_taken(self._run_dir / CHECKPOINTS / name)
         if extent is not None:
             self._extents[name] = (known, extent)
         return extent

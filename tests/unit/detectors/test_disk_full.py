@@ -225,7 +225,7 @@ def test_another_attempt_is_told_again_and_none_is_told_of_between_two() -> None
 def test_two_checkpoints_must_fit_at_a_launch_where_a_size_is_known() -> None:
     assert lacks_room(look(25 * GIB)) == ""
     assert lacks_room(look(5, 0)) == ""
-    why = "15 GiB are free on /ckpt (checkpoints), and 2 checkpoints of 10 GiB do not fit"
+    why = "15 GiB are free on /ckpt (checkpoints), and 2 checkpoints of 10 GiB, as that of step 500, do not fit"
     assert lacks_room(look(15 * GIB)) == why
     assert lacks_room(look(1000 * GIB, inodes=17)).startswith("17 inodes are free on /ckpt (checkpoints), and 2 checkpoints of 9")
     watch = Watch()

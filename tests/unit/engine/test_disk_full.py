@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from sentinel.detectors.disk_full import CALM_S, FILLING, KIND
+from sentinel.detectors.disk_memory import lacks_room
+from sentinel.engine.disk_room import sound_only
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
@@ -143,6 +146,16 @@ def test_a_relaunch_that_could_not_save_twice_waits_and_a_person_is_called_once(
     assert bench.incident.reason.startswith("attempt 2 is not launched: 15 GiB are free on /ckpt (checkpoints), and 2")
     sent = [page.stage for page in bench.decided(a.SendPage) if page.incident == bench.incident.id]
     assert sent == ["trigger"]
+
+
+def test_a_checkpoint_known_to_be_damaged_holds_no_launch_back() -> None:
+    bench = held_back(25)
+    huge = disk(25)
+    huge = replace(huge, saves=(*huge.saves[:-1], replace(huge.saves[-1], bytes=10**15)))
+    assert "as that of step 40" in lacks_room(huge)
+    known = replace(bench.state.checkpoints[-1], condemned="sha256", damaged=True)
+    state = replace(bench.state, checkpoints=(*bench.state.checkpoints[:-1], known))
+    assert lacks_room(sound_only(state, huge)) == ""
 
 
 def test_it_is_launched_when_there_is_room_again_and_the_page_is_taken_back() -> None:

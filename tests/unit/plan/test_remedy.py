@@ -195,3 +195,13 @@ def test_a_remedy_says_its_settings_in_words_for_people() -> None:
         "learning rate 0.5x; clip at 0.3; weight decay 0; betas 0.9 0.98; eps 1e-06; embedding gradient scale 0.1; "
         "loss scale 1024; reset the optimizer; precision fp16; a checkpoint every 50 steps"
     )
+
+
+def test_a_resume_from_far_ahead_of_what_was_seen_is_taken_and_says_so() -> None:
+    found = replace(spike(onset=None), break_step=85)
+    near, far = Checkpoint(95, "p95", 1, 950), Checkpoint(1425, "p1425", 1, 14250)
+    choice = choose_checkpoint((), 0, found, [*KEPT, near], ())
+    assert choice.reason == "checkpoint of step 95, the newest"
+    choice = choose_checkpoint((), 0, found, [*KEPT, far], ())
+    assert choice.checkpoint is far
+    assert choice.reason == "checkpoint of step 1425, the newest; 1340 steps ahead of step 85, the newest that was seen"

@@ -23,12 +23,17 @@ def trust(step: int, word: Word = "proven", **more: object) -> Trust:
     return Trust(found, word, "x")
 
 
+def judge(trusts: list[Trust], rule: RetentionRule = NEAR, began_with: int = 0) -> tuple[Retained, ...]:
+    """Of a run that was seen to come as far as its newest checkpoint."""
+    return judge_retention(trusts, rule, began_with, max((t.checkpoint.step for t in trusts), default=0))
+
+
 def pruned(trusts: list[Trust], rule: RetentionRule = NEAR, began_with: int = 0) -> list[int]:
-    return [r.checkpoint.step for r in judge_retention(trusts, rule, began_with) if r.prune]
+    return [r.checkpoint.step for r in judge(trusts, rule, began_with) if r.prune]
 
 
 def kept_because(trusts: list[Trust], rule: RetentionRule = NEAR, began_with: int = 0) -> dict[int, str]:
-    return {r.checkpoint.step: r.reason for r in judge_retention(trusts, rule, began_with) if not r.prune}
+    return {r.checkpoint.step: r.reason for r in judge(trusts, rule, began_with) if not r.prune}
 
 
 def proven(*steps: int) -> list[Trust]:
@@ -39,7 +44,7 @@ def test_the_newest_good_ones_stay_and_each_of_the_others_says_why_it_goes() -> 
     trusts = proven(10, 20, 30, 40)
     assert pruned(trusts) == [10, 20]
     assert kept_because(trusts) == {30: "one of the newest 2", 40: "one of the newest 2"}
-    assert judge_retention(trusts, NEAR, 0)[0].reason == "older than the newest 2, out of reach of any rollback"
+    assert judge(trusts, NEAR, 0)[0].reason == "older than the newest 2, out of reach of any rollback"
 
 
 def test_a_multiple_stays_for_ever() -> None:
@@ -89,7 +94,7 @@ def test_a_checkpoint_without_a_digest_on_record_stays() -> None:
 
 
 def test_what_was_moved_aside_or_deleted_is_not_judged() -> None:
-    assert {r.checkpoint.step for r in judge_retention([trust(5, "quarantined"), trust(6, "pruned"), *proven(10)], NEAR, 0)} == {
+    assert {r.checkpoint.step for r in judge([trust(5, "quarantined"), trust(6, "pruned"), *proven(10)], NEAR, 0)} == {
         10
     }
 
@@ -100,9 +105,9 @@ def test_what_training_was_let_go_on_with_is_counted_by_itself() -> None:
 
 
 def test_the_oldest_goes_first_and_what_could_not_be_deleted_comes_last() -> None:
-    judged = judge_retention([trust(10, unpruned_s=7.0), *proven(20, 30, 40, 50)], NEAR, 0)
+    judged = judge([trust(10, unpruned_s=7.0), *proven(20, 30, 40, 50)], NEAR, 0)
     assert choose_to_prune(judged) == Retained(judged[1].checkpoint, True, judged[1].reason)
-    assert choose_to_prune(judge_retention(proven(10, 20), NEAR, 0)) is None
+    assert choose_to_prune(judge(proven(10, 20), NEAR, 0)) is None
 
 
 def test_any_run_keeps_what_it_must() -> None:
@@ -165,3 +170,26 @@ def test_the_reach_is_the_deepest_rollback_and_what_an_onset_is_dated_back() -> 
     assert rule_of(build_policy()) is None
     found = rule_of(build_policy(checkpoints={"retain": {"last": 3, "every": "1000 steps"}}))
     assert found == RetentionRule(3, 1000, 40 + 500), "20 steps before the onset, then twice as far; onset_lookback is 500 steps"
+
+
+def test_the_reach_counts_from_the_newest_step_seen_where_that_is_less_than_the_newest_checkpoint() -> None:
+    trusts = proven(*range(100, 1100, 100))
+    far = RetentionRule(1, None, 300)
+    assert [r.checkpoint.step for r in judge_retention(trusts, far, 0, 1000) if r.prune] == [100, 200, 300, 400, 500, 600]
+    assert [r.checkpoint.step for r in judge_retention(trusts, far, 0, 720) if r.prune] == [100, 200, 300]
+
+
+def test_where_no_step_is_known_to_have_been_seen_nothing_goes() -> None:
+    judged = judge_retention(proven(10, 20, 30, 40), NEAR, 0, None)
+    assert not any(r.prune for r in judged)
+    assert "is not known" in judged[0].reason
+
+
+def test_what_is_ahead_of_every_step_seen_stays_and_costs_none_of_the_others() -> None:
+    ahead = replace(trust(900000, "suspect"), is_ahead=True)
+    far = RetentionRule(1, None, 300)
+    before = list(judge_retention(proven(*range(100, 1100, 100)), far, 0, 1000))
+    after = judge_retention([*proven(*range(100, 1100, 100)), ahead], far, 0, 1000)
+    assert list(after[:-1]) == before
+    assert not after[-1].prune
+    assert "ahead of every step seen" in after[-1].reason

@@ -9,9 +9,12 @@ import pytest
 from sentinel.model.attempts import ResumePoint, SettingsInForce
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy, Try
-from sentinel.model.state import Attempt, Checkpoint, RunState
+from sentinel.model.state import Attempt, Checkpoint, Mark, RunState
+from sentinel.plan.ahead import AHEAD_STEPS, Told
 from sentinel.plan.rollback import choose_newest
+from sentinel.plan.sparing import choose_spared
 from sentinel.plan.trust import judge_trust
+from tests.builders import build_policy
 
 PROBATION = 60
 
@@ -132,6 +135,7 @@ def test_the_words_and_the_choice_agree(onset: int, condemned: tuple[int, ...]) 
     assert chosen == max(trusted, default=0)
 
 
+<<<<<<< HEAD
 def test_the_past_is_looked_at_once_however_many_checkpoints_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run of months has hundreds of checkpoints, incidents and attempts: the loop judges them at every save."""
     looked = []
@@ -146,3 +150,60 @@ def test_the_past_is_looked_at_once_however_many_checkpoints_there_are(monkeypat
         return len(looked)
 
     assert count(100) == count(10)
+=======
+FAR = checkpoint(900000)
+
+
+def marked(made: Attempt, *steps: int) -> Attempt:
+    """As every checkpoint that is seen marks its attempt."""
+    return replace(made, marks=tuple(Mark(step, 1.0, 0.0) for step in steps))
+
+
+def test_what_is_ahead_of_every_step_seen_is_suspect_and_proves_nothing() -> None:
+    state = run(marked(attempt(1, 130), 25, 50, 75, 100, 900000), checkpoints=(*SAVED, FAR))
+    assert words(state) == {25: "proven", 50: "proven", 75: "candidate", 100: "candidate", 900000: "suspect"}
+    assert judge_trust(state, PROBATION)[-1].reason == "ahead of every step seen: no stream or heartbeat came near it"
+
+
+@pytest.mark.parametrize(("step", "word"), [(130 + AHEAD_STEPS, "candidate"), (130 + AHEAD_STEPS + 50, "suspect")])
+def test_a_crash_may_lose_the_last_lines(step: int, word: str) -> None:
+    assert words(run(attempt(1, 130), checkpoints=(checkpoint(step),))) == {step: word}
+
+
+def test_a_line_may_stand_for_many_steps() -> None:
+    every_thousandth = replace(attempt(1, 3000), first_step=1000)
+    assert words(run(every_thousandth, checkpoints=(checkpoint(4000),))) == {4000: "candidate"}
+    living = attempt(1, 0, over=False)
+    assert judge_trust(run(living, checkpoints=(checkpoint(1500),)), PROBATION, 900, Told(0, 300))[0].word == "candidate"
+
+
+def test_heartbeats_explain_what_a_stream_that_lost_its_lines_does_not() -> None:
+    living = run(attempt(1, 0, over=False), checkpoints=(*SAVED, checkpoint(600)))
+    assert words(living, newest=100)[600] == "suspect"
+    assert judge_trust(living, PROBATION, 100, Told(610))[-1].word == "candidate"
+
+
+def test_one_that_an_attempt_trained_on_from_is_explained() -> None:
+    state = run(attempt(1, 130), attempt(2, 1010, resumed=1000), checkpoints=(checkpoint(1000),))
+    assert words(state) == {1000: "candidate"}
+
+
+def test_nothing_is_ahead_of_what_nobody_knows() -> None:
+    assert words(run(attempt(1, 0, over=False), checkpoints=(FAR,))) == {900000: "candidate"}
+    assert words(run(replace(attempt(1, 0), first_step=None), checkpoints=(FAR,))) == {900000: "candidate"}
+
+
+def test_a_person_who_makes_room_keeps_what_a_rollback_needs_beside_one_that_is_far_ahead() -> None:
+    steps = tuple(range(25, 1001, 25))
+    ended = run(marked(attempt(1, 1000), *steps), checkpoints=tuple(map(checkpoint, steps)))
+    planted = replace(ended, attempts=(marked(attempt(1, 1000), *steps, 900000),), checkpoints=(*ended.checkpoints, FAR))
+    policy = build_policy()
+    kept = [[r.checkpoint.step for r in choose_spared(state, policy, 1, None) if not r.prune] for state in (ended, planted)]
+    assert kept[1] == [*kept[0], 900000]
+    assert len(kept[0]) > 2
+
+
+def test_nothing_is_spared_while_nobody_knows_how_far_the_run_came() -> None:
+    living = run(attempt(1, 0, over=False), checkpoints=tuple(checkpoint(step) for step in range(25, 5001, 25)))
+    assert not [r for r in choose_spared(living, build_policy(), 1, None) if r.prune]
+>>>>>>> 6f264440c403a894346f9a0c59d38e89420e50eb

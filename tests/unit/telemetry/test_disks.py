@@ -90,8 +90,22 @@ def test_manifests_that_have_not_changed_are_not_read_again(tmp_path: Path, monk
     save(tmp_path, 100)
     disks = DiskLook(tmp_path, (), FixedClock())
     first = disks.read()
-    monkeypatch.setattr("sentinel.telemetry.disk_look.read_extent", lambda _: pytest.fail("read again"))
+    monkeypatch.setattr("sentinel.telemetry.disk_look.read_taken", lambda _: pytest.fail("read again"))
     assert disks.read()[0].saves == first[0].saves
+
+
+def test_a_manifest_that_promises_more_than_its_files_hold_is_measured_by_these(tmp_path: Path) -> None:
+    save(tmp_path, 100)
+    save(tmp_path, 200)
+    manifest = tmp_path / "checkpoints/step-00000200/manifest.json"
+    told = json.loads(manifest.read_text())
+    for entry in told["files"].values():
+        entry["bytes"] = 10**15
+    told["files"]["lost.bin"] = {"bytes": 10**15, "sha256": "0" * 64}
+    manifest.write_text(json.dumps(told))
+    (disk,) = look(tmp_path)
+    assert [one.bytes for one in disk.saves] == [1000, 1000]
+    assert lacks_room(disk) == ""
 
 
 Make = Callable[..., DiskSource]
@@ -207,6 +221,6 @@ def test_the_room_on_a_small_filesystem_of_its_own(tmp_path: Path) -> None:
         assert before.free_inodes is not None
         assert after.free_inodes is not None
         assert before.free_inodes - after.free_inodes == 3
-        assert "2 checkpoints of 488 KiB do not fit" in lacks_room(after)
+        assert "2 checkpoints of 488 KiB, as that of step 100, do not fit" in lacks_room(after)
     finally:
         subprocess.run(["umount", disk], check=True)
