@@ -22,17 +22,11 @@ from typing import Literal
 
 from sentinel.model.incidents import Incident, IncidentState, Outcome
 from sentinel.model.state import Attempt, Checkpoint, RunState
-<<<<<<< HEAD
+from sentinel.plan.ahead import NOTHING_TOLD, Told, explained, limit_of
 from sentinel.plan.holes import Hole, count_seen
 
 Limited = Sequence[tuple[Incident, int]]  # incidents that have an onset, and its `limit_step`
-=======
-from sentinel.plan.ahead import NOTHING_TOLD, Told, explained, limit_of
-from sentinel.plan.holes import count_seen
-
-Ends = Sequence[tuple[int, int]]  # of each attempt: its number, and its furthest healthy step
 Limits = Sequence[tuple[int, int | None]]  # of each attempt: its number, and up to which step its checkpoints are explained
->>>>>>> 6f264440c403a894346f9a0c59d38e89420e50eb
 Word = Literal["candidate", "verified", "proven", "suspect", "damaged", "quarantined", "pruned"]
 
 
@@ -56,8 +50,7 @@ def judge_trust(
     """
     aside = [Trust(c, "quarantined", f"moved aside: {c.condemned}") for c in state.quarantined]
     gone = [Trust(c, "pruned", f"deleted: {c.pruned}") for c in state.pruned]
-<<<<<<< HEAD
-    past = _look_back(state, probation_steps, newest_step or 0)
+    past = _look_back(state, probation_steps, newest_step or 0, explained(state, newest_step, told))
     return (*gone, *aside, *(_judge(state, c, past) for c in state.checkpoints))
 
 
@@ -68,6 +61,7 @@ class _Past:
     unrepaired: incidents with an onset that no remedy healed, the onset, and the attempts that have it in their past.
     healed: from the onset to the break of those that healed by themselves.
     furthest: for each attempt, in their order, which of it and the later ones got furthest, and how far.
+    limits: for each attempt, up to which step its checkpoints are explained by steps that were seen.
     """
 
     probation_steps: int
@@ -75,52 +69,42 @@ class _Past:
     healed: tuple[tuple[int, int], ...]
     holes: tuple[tuple[int, Hole], ...]  # with the attempt
     furthest: tuple[tuple[int, int, int], ...]
+    limits: Limits
 
 
-def _look_back(state: RunState, probation_steps: int | None, newest_step: int) -> _Past:
+def _look_back(state: RunState, probation_steps: int | None, newest_step: int, limits: Limits) -> _Past:
     limited = [(one, limit) for one in state.incidents if (limit := one.limit_step) is not None]
     return _Past(
         probation_steps=probation_steps or 0,
         unrepaired=tuple((one, at, _tainted(state.attempts, one, at)) for one, at in limited if _is_unrepaired(one)),
         healed=tuple((at, one.break_step) for one, at in limited if one.benign),
         holes=tuple((one.attempt, hole) for one in state.attempts for hole in one.holes),
-        furthest=_furthest(state, limited, newest_step) if probation_steps is not None else (),
+        furthest=_furthest(state, limited, newest_step, limits) if probation_steps is not None else (),
+        limits=limits,
     )
 
 
-def _furthest(state: RunState, limited: Limited, newest_step: int) -> tuple[tuple[int, int, int], ...]:
+def _furthest(state: RunState, limited: Limited, newest_step: int, limits: Limits) -> tuple[tuple[int, int, int], ...]:
     hits = [(limit, _hit(state.attempts, incident, limit)) for incident, limit in limited if not incident.benign]
     found: list[tuple[int, int, int]] = []
     best = (0, 0)
     for attempt in reversed(state.attempts):
-        end = _healthy_end(state, attempt, hits, newest_step)
+        end = _healthy_end(state, attempt, hits, newest_step, limits)
         best = (attempt.attempt, end) if not found or end >= best[1] else best
         found.append((attempt.attempt, *best))
     return tuple(reversed(found))
 
 
 def _judge(state: RunState, found: Checkpoint, past: _Past) -> Trust:
-=======
-    limits, judged = explained(state, newest_step, told), state.attempts if probation_steps is not None else ()
-    ends = [(a.attempt, _healthy_end(state, a, newest_step or 0, limits)) for a in judged]
-    return (*gone, *aside, *(_judge(state, c, probation_steps or 0, ends, limits) for c in state.checkpoints))
-
-
-def _judge(state: RunState, found: Checkpoint, probation_steps: int, ends: Ends, limits: Limits) -> Trust:
->>>>>>> 6f264440c403a894346f9a0c59d38e89420e50eb
     if found.condemned:
         return Trust(found, "damaged" if found.damaged and found.evidence != "unread" else "suspect", found.condemned)
     for incident, limit, tainted in past.unrepaired:
         if incident.rules_out(found.step) and (not incident.is_closed or found.attempt in tainted):
             return Trust(found, "suspect", _suspicion(incident, limit))
-<<<<<<< HEAD
-    if proof := _proof(found, past):
-=======
-    explained_to = limit_of(found.attempt, limits)
+    explained_to = limit_of(found.attempt, past.limits)
     if explained_to is not None and found.step > explained_to:
         return Trust(found, "suspect", "ahead of every step seen: no stream or heartbeat came near it", is_ahead=True)
-    if proof := _proof(state, found, probation_steps, ends):
->>>>>>> 6f264440c403a894346f9a0c59d38e89420e50eb
+    if proof := _proof(found, past):
         return Trust(found, "proven", proof)
     if found.verified:
         return Trust(found, "verified", found.verified)
@@ -174,22 +158,12 @@ def _proof(found: Checkpoint, past: _Past) -> str:
     return f"attempt {attempt} trained on from it to step {best} without harm, {seen} steps beyond it"
 
 
-<<<<<<< HEAD
-def _healthy_end(state: RunState, attempt: Attempt, hits: Sequence[tuple[int, Set[int]]], newest_step: int) -> int:
-=======
-def _healthy_end(state: RunState, attempt: Attempt, newest_step: int, limits: Limits) -> int:
->>>>>>> 6f264440c403a894346f9a0c59d38e89420e50eb
+def _healthy_end(
+    state: RunState, attempt: Attempt, hits: Sequence[tuple[int, Set[int]]], newest_step: int, limits: Limits
+) -> int:
     """The furthest step known of the attempt that lies before every onset it met and did not heal from by itself."""
     is_newest = state.attempt is attempt and not attempt.is_over
     limit = limit_of(attempt.attempt, limits)
     marks = (mark.step for mark in attempt.marks if limit is None or mark.step <= limit)
     end = max((attempt.last_step, attempt.first_step or 0, newest_step if is_newest else 0, *marks))
-<<<<<<< HEAD
-    return min([end, *(limit - 1 for limit, hit in hits if attempt.attempt in hit)])
-=======
-    for incident in state.incidents:
-        onset = incident.limit_step
-        if onset is not None and not incident.benign and attempt.attempt in _hit(state.attempts, incident, onset):
-            end = min(end, onset - 1)
-    return end
->>>>>>> 6f264440c403a894346f9a0c59d38e89420e50eb
+    return min([end, *(onset - 1 for onset, hit in hits if attempt.attempt in hit)])

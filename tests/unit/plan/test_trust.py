@@ -135,7 +135,6 @@ def test_the_words_and_the_choice_agree(onset: int, condemned: tuple[int, ...]) 
     assert chosen == max(trusted, default=0)
 
 
-<<<<<<< HEAD
 def test_the_past_is_looked_at_once_however_many_checkpoints_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run of months has hundreds of checkpoints, incidents and attempts: the loop judges them at every save."""
     looked = []
@@ -150,7 +149,6 @@ def test_the_past_is_looked_at_once_however_many_checkpoints_there_are(monkeypat
         return len(looked)
 
     assert count(100) == count(10)
-=======
 FAR = checkpoint(900000)
 
 
@@ -206,4 +204,3 @@ def test_a_person_who_makes_room_keeps_what_a_rollback_needs_beside_one_that_is_
 def test_nothing_is_spared_while_nobody_knows_how_far_the_run_came() -> None:
     living = run(attempt(1, 0, over=False), checkpoints=tuple(checkpoint(step) for step in range(25, 5001, 25)))
     assert not [r for r in choose_spared(living, build_policy(), 1, None) if r.prune]
->>>>>>> 6f264440c403a894346f9a0c59d38e89420e50eb
