@@ -223,6 +223,9 @@ def _dump(document: object) -> str:
 def main() -> None:
     """Entry point: what a person can cause ends in a sentence, never in a traceback: exit code 2 for usage and policy, where
     nothing was started; 1 for everything else that sentinel cannot do; 70 for a bug, with its traceback."""
+    if sys.stdout is None or sys.stderr is None:  # closed by whoever started it: then nobody reads, and nothing must fail for it
+        nowhere = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
+        sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
     try:
         with told_while_waiting():
             app()

@@ -34,6 +34,7 @@ from sentinel.journal.identity import ProcessIdentity, is_alive, is_of_this_boot
 RENEW_EVERY_S = 10.0
 STALE_AFTER_S = 60.0
 PID_MAX = 2**31
+EPOCH_MAX = 2**53  # one higher for each supervisor: no run comes near it, and SQLite holds it
 STAMP_CHARS = 16  # of the time of renewal, which is written over in place: the file keeps its length
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -225,7 +226,9 @@ def _parse(text: bytes) -> LeaseRecord | None:
         return None
     released, launch = plain.get("released") is True, plain.get("launch")
     launch = launch if type(launch) is str else None
-    return LeaseRecord(epoch, who, attempt, released, renewed_boot_s, launch) if 0 < pid < PID_MAX else None
+    if not (0 < pid < PID_MAX and 0 <= epoch < EPOCH_MAX):
+        return None
+    return LeaseRecord(epoch, who, attempt, released, renewed_boot_s, launch)
 
 
 def _seconds(value: object) -> float | None:

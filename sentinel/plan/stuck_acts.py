@@ -5,6 +5,7 @@ from __future__ import annotations
 from sentinel.model.actions import Action, InspectSamples, KillAttempt, SendPage, StartAttempt
 from sentinel.policy.schema import Acts
 
+EVIDENCE_S = 30.0  # what can be done without must not cost minutes of every GPU
 BY_LAUNCHER = (StartAttempt, KillAttempt, InspectSamples)
 
 
@@ -12,4 +13,6 @@ def stuck_after(action: Action, acts: Acts) -> float | None:
     """Seconds. None for a page: every delivery has a deadline of its own, and its route says so when it hangs."""
     if isinstance(action, SendPage):
         return None
+    if action.if_failed == "go on":
+        return min(EVIDENCE_S, acts.stuck_after_s)
     return acts.launch_stuck_after_s if isinstance(action, BY_LAUNCHER) else acts.stuck_after_s

@@ -148,6 +148,8 @@ def _watch(
         if engine.state.ended in RIGHTLY_ENDED:
             print(f"{run_dir}: this run has {RIGHTLY_ENDED[engine.state.ended]}; choose another --run-dir to train again")
             return EXIT_OK
+        if outage.has_begun and engine.state.ended:
+            return _leave_ended(run_dir, engine.state)
         deadline = end.on_session_clock(clock.now_s(), clock.wall_s())
         trained = None if profile is None else Trained(run_dir, profile, run_file.command, run_file.cwd)
         roots = () if trained is None else trained.roots
@@ -186,6 +188,12 @@ def _watch(
             run_until_over(daemon, clock, wake.event, outage.systemd.after_turns(each_turn, lambda: in_words(engine)))
             standings.write(clock.now_s(), engine)
         return _leave(run_dir, engine.state, clock.now_s())
+
+
+def _leave_ended(run_dir: Path, state: RunState) -> int:
+    """Whoever ended the run while this supervisor waited for its disk meant it."""
+    say(f"{run_dir}: {state.ended}: {state.end_reason}; this supervisor leaves it so")
+    return exit_code(state)
 
 
 def _leave(run_dir: Path, state: RunState, now_s: float) -> int:

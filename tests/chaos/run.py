@@ -5,6 +5,7 @@ Everything is a process of its own: what strikes them from here is what would st
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import psutil
 
@@ -124,14 +125,14 @@ class ChaosRun:
         mark = f"SENTINEL_RUN_DIR={os.path.realpath(self.run_dir)}".encode()
         found = []
         for process in psutil.process_iter():
-            with suppress(OSError):
-                if mark in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0"):
-                    found.append(process.pid)
+            if mark in _environment(process.pid):
+                found.append(process.pid)
         return found
 
     def rank(self, rank: int) -> int:
-        """The process of a rank of the newest attempt that has said its own."""
-        return int(self._beat(rank)["pid"])
+        """The process of a rank."""
+        found: int = wait_for(f"rank {rank}", lambda: self._pid_of(rank))
+        return found
 
     def launcher(self) -> int:
         """torchrun's process."""
@@ -140,17 +141,10 @@ class ChaosRun:
     def keeper(self) -> int:
         return int(json.loads((self.attempt_dir() / "keeper.json").read_text())["pid"])
 
-    def _beat(self, rank: int) -> dict[str, Any]:
-        def read() -> dict[str, Any] | None:
-            try:
-                text = (self.attempt_dir() / "heartbeats" / f"rank-{rank:05d}.json").read_text()
-                beat: dict[str, Any] = json.loads(text)
-            except (OSError, ValueError):
-                return None
-            return beat if psutil.pid_exists(beat.get("pid", 0)) else None
-
-        found: dict[str, Any] = wait_for(f"a heartbeat of rank {rank}", read)
-        return found
+    def _pid_of(self, rank: int) -> int | None:
+        """By its environment: its heartbeats may be what was taken away. The newest, where another still dies."""
+        ranks = [pid for pid in self.living() if f"RANK={rank}".encode() in _environment(pid)]
+        return max(ranks, default=None)
 
     # -- its files -----------------------------------------------------------------------------------------------------
 
@@ -228,6 +222,13 @@ class ChaosRun:
         self.furthest_step, self.struck_s = self.newest_step(), time.time()
 
 
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
 def wait_for(what: str, ready: Callable[[], Any], within_s: float = 60.0) -> Any:
     """What `ready` answers in the end. Raises Unfinished."""
     end_s = time.monotonic() + within_s
@@ -258,15 +259,14 @@ def small_disk(place: Path, mebibytes: int, inodes: int) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(place)], capture_output=True)
 
 
-def fill(place: Path, leave_bytes: int = 0) -> IO[bytes]:
+def fill(place: Path, leave_bytes: int = 0) -> io.FileIO:
     """Take all the room there is on its filesystem but so many bytes; closing and removing the file gives it back."""
-    file = (place / "filler").open("wb")
+    file = (place / "filler").open("wb", buffering=0)
     room = os.statvfs(place)
     left = room.f_bavail * room.f_frsize - leave_bytes
     with suppress(OSError):
         while left > 0:
-            left -= file.write(b"\0" * min(left, 1 << 16))
-            file.flush()
+            left -= file.write(b"\0" * min(left, 1 << 16)) or 0
     return file
 
 

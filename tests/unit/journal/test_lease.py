@@ -175,3 +175,11 @@ def test_a_fifo_under_the_name_of_the_lease_holds_up_nobody(tmp_path: Path) -> N
     with RunLock.acquire(tmp_path) as lock:
         Lease.publish(lock, 1)
     assert read_lease(tmp_path) is not None
+
+
+def test_an_epoch_that_no_run_comes_near_is_no_lease(tmp_path: Path) -> None:
+    with RunLock.acquire(tmp_path) as lock:
+        Lease.publish(lock, 1)
+    path = tmp_path / LEASE_NAME
+    path.write_text(path.read_text().replace('"epoch":1', f'"epoch":{2**63 - 1}'))
+    assert read_lease(tmp_path) is None

@@ -335,11 +335,11 @@ def test_an_act_that_makes_no_progress_is_left_behind_and_a_person_is_told() -> 
     loop = Loop().launched().crash()
     evidence = loop.runner.keys[-1]
     loop.runner.progress_of[evidence] = 0
-    stuck(loop, 590)
+    stuck(loop, 25)
     loop.runner.progress_of[evidence] = 1
-    stuck(loop, 590)
+    stuck(loop, 25)
     assert not loop.runner.abandoned, "it got further"
-    stuck(loop, 20)
+    stuck(loop, 10)
     assert loop.runner.abandoned == [evidence]
     assert loop.runner.keys[-1] != evidence, "the recovery goes on without it"
     (left,) = [e.fact for e in loop.log.entries if isinstance(e.fact, f.ActionAbandoned)]

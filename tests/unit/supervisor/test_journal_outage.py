@@ -16,6 +16,7 @@ import pytest
 
 from sentinel.actions.runner import ThreadRunner
 from sentinel.cli import root as cli
+from sentinel.engine import Engine
 from sentinel.errors import (
     AlreadySupervised,
     Fenced,
@@ -28,16 +29,19 @@ from sentinel.errors import (
     WatchLost,
 )
 from sentinel.journal.lost_history import refuse_no_journal
-from sentinel.journal.run_file import RunFile, write_run_file
+from sentinel.journal.run_file import RunFile, find_run_file, write_run_file
+from sentinel.journal.session import take_run
 from sentinel.journal.trouble import explained_errors
 from sentinel.model.actions import KillAttempt
 from sentinel.model.capabilities import CAPABILITIES
+from sentinel.model.facts import RunEnded
 from sentinel.policy_files.loading import load_policy, shipped_policies, shipped_policy_path
 from sentinel.signals import SAME_S
 from sentinel.supervisor import app
 from sentinel.supervisor.daemon import WasAway
 from sentinel.supervisor.journal_outage import JournalOutage, last_act
 from sentinel.supervisor.stop_signals import StopSignals
+from tests.unit.told_run import write_run
 
 FULL = JournalBlocked("run/sentinel.db: the disk is full")
 
@@ -297,3 +301,21 @@ def test_a_sigterm_that_is_heard_twice_is_one_wish_and_ctrl_c_twice_is_two(monke
         stops._stop(signal.SIGTERM, None)
         now_s += SAME_S
     assert stops.names == ["SIGTERM", "SIGTERM"]
+
+
+def test_a_run_that_was_stopped_during_the_outage_stays_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`sentinel stop` needs the lock, which a supervisor that waits for its disk has let go."""
+    run_dir = write_run(tmp_path / "run", until=42)
+    with take_run(run_dir) as session:
+        session.journal.append(50.0, [RunEnded("stopped", "stopped by sentinel stop")], session.epoch)
+    request = app.RunRequest(run_dir, "demo", ("true",), "/")
+    with StopSignals() as stops:
+        outage = JournalOutage(run_dir, stops)
+        outage.begin()
+        engine = Engine(load_policy(shipped_policy_path("demo")))
+        run_file = find_run_file(run_dir)
+        assert run_file is not None
+        code = app._watch(request, run_dir, run_file, engine, None, lambda: None, app.EndOfTime(), None, outage)
+    assert code == app.EXIT_STOPPED
+    assert "stopped by sentinel stop; this supervisor leaves it so" in capsys.readouterr().err
+    assert not (run_dir / "attempts").exists()
