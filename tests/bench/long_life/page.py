@@ -73,10 +73,12 @@ def api(run_dir: Path) -> None:
         first_s, body = ask(f"{url}/metrics")
         tell("GET /metrics", first_s, ask(f"{url}/metrics")[0], body)
         newest, drawn_s = json.loads(ask(f"{url}/api/runs/{name}")[1])["step"], None
-        while drawn_s is None and time.perf_counter() - began_s < CURVES_S:
+        deadline = time.monotonic() + CURVES_S
+        while time.monotonic() < deadline:
             curves = json.loads(ask(f"{url}/api/runs/{name}/curves?metrics=loss")[1])["curves"].get("loss", {})
             if curves.get(str(ATTEMPTS), {}).get("step", [0])[-1] > newest - NEAR_STEPS:
                 drawn_s = time.perf_counter() - began_s
+                break
             time.sleep(1.0)
         spent = process.cpu_times()
         when = f"after {drawn_s:.0f} s" if drawn_s is not None else f"not within {CURVES_S:.0f} s"
