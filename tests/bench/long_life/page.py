@@ -24,6 +24,7 @@ from .shape import ATTEMPTS, INCIDENTS
 ASKED = ("", "/incidents", "/events", "/lineage", "/ledger", "/metrics", "/curves?metrics=loss,grad_norm")
 PAINT = "return performance.getEntriesByName('first-contentful-paint').map((e) => e.startTime)"
 CURVES_S = 300.0
+KNOWN_S = 60.0
 NEAR_STEPS = 5000
 
 
@@ -46,6 +47,15 @@ def ask(url: str) -> tuple[float, bytes]:
     return time.perf_counter() - began_s, body
 
 
+def await_run(url: str) -> str:
+    """The name of the run, once the server has folded its journal."""
+    deadline = time.monotonic() + KNOWN_S
+    while not (runs := json.loads(ask(f"{url}/api/runs")[1])["runs"]):
+        assert time.monotonic() < deadline, f"no run within {KNOWN_S} s"
+        time.sleep(0.05)
+    return str(runs[0]["name"])
+
+
 def tell(what: str, first_s: float, again_s: float, body: bytes) -> None:
     print(f"| {what} | first {first_s * 1e3:.0f} ms, again {again_s * 1e3:.0f} ms, {len(body) / 1e3:,.0f} kB |", flush=True)
 
@@ -54,7 +64,8 @@ def api(run_dir: Path) -> None:
     began_s = time.perf_counter()
     with serving(run_dir) as (process, url):
         print(f"| server: start to its address | {time.perf_counter() - began_s:.2f} s |")
-        name = json.loads(ask(f"{url}/api/runs")[1])["runs"][0]["name"]
+        name = await_run(url)
+        print(f"| server: until it knows the run | {time.perf_counter() - began_s:.2f} s |")
         for path in ASKED:
             first_s, body = ask(f"{url}/api/runs/{name}{path}")
             again_s, _ = ask(f"{url}/api/runs/{name}{path}")
@@ -62,11 +73,12 @@ def api(run_dir: Path) -> None:
         first_s, body = ask(f"{url}/metrics")
         tell("GET /metrics", first_s, ask(f"{url}/metrics")[0], body)
         newest, drawn_s = json.loads(ask(f"{url}/api/runs/{name}")[1])["step"], None
-        waited_s = time.monotonic()
-        while drawn_s is None and time.monotonic() - waited_s < CURVES_S:
+        deadline = time.monotonic() + CURVES_S
+        while time.monotonic() < deadline:
             curves = json.loads(ask(f"{url}/api/runs/{name}/curves?metrics=loss")[1])["curves"].get("loss", {})
             if curves.get(str(ATTEMPTS), {}).get("step", [0])[-1] > newest - NEAR_STEPS:
                 drawn_s = time.perf_counter() - began_s
+                break
             time.sleep(1.0)
         spent = process.cpu_times()
         when = f"after {drawn_s:.0f} s" if drawn_s is not None else f"not within {CURVES_S:.0f} s"
