@@ -129,7 +129,7 @@ class Keeper:
         if self._cause is None:
             if lost is not None:
                 self._cause = lost
-            elif self._command_status is not None:
+            elif self._command_status is not None and not (self._stop_signals and self._left_in_order()):
                 self._cause = f"the command {describe_exit(self._command_status)}"
             if self._cause is not None:
                 self._kill_at = now + self._grace_s
@@ -148,6 +148,10 @@ class Keeper:
         if lost is not None and self._ranks.are_all_gone():
             wait_s = 0.0 if self._ranks.are_all_ends_known() else LAUNCHER_GRACE_S
             self._kill_at = min(self._kill_at, now + wait_s)
+
+    def _left_in_order(self) -> bool:
+        """The request to stop and the end that it asked for may be seen in one look, on a busy machine."""
+        return self._command_status in ORDERLY_EXITS or (bool(self._ranks.ranks) and self._ranks.lost() is None)
 
     def _must_kill(self) -> bool:
         return KILL_NOW in self._stop_signals or len(self._stop_signals) > 1
