@@ -18,7 +18,7 @@ import pytest
 from sentinel.clock import SystemClock
 from sentinel.engine import Engine
 from sentinel.journal.session import take_run
-from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, SampleRange
+from sentinel.model.attempts import SampleRange
 from sentinel.model.events import ActionDone, SupervisorStarted
 from sentinel.model.facts import FindingRecorded, PlanAdopted
 from sentinel.model.findings import Kind
@@ -27,6 +27,7 @@ from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.supervisor.daemon import Daemon
 from sentinel.telemetry.run_telemetry import RunTelemetry
 from sentinel.telemetry.wake import Wake
+from tests.bench.willing_world import AtOnce, StillAlive
 
 pytestmark = pytest.mark.bench
 FINDINGS = 300
@@ -54,34 +55,6 @@ for command in sys.stdin:
         line(row)
     os.close(fd)
 """
-
-
-class StillAlive:
-    def ensure_started(self, spec: AttemptSpec) -> AttemptView:
-        return Alive(spec.attempt, 1, ())
-
-    def ensure_stopped(self, attempt: int) -> AttemptView:
-        return Alive(attempt, 1, ())
-
-    def signal_ranks(self, attempt: int, signal_number: int) -> int:
-        return 0
-
-    def observe(self, attempt: int) -> AttemptView:
-        return Alive(attempt, 1, ())
-
-
-class AtOnce:
-    """A runner whose every act succeeds at once."""
-
-    def __init__(self) -> None:
-        self._done: list[ActionDone] = []
-
-    def submit(self, action) -> None:
-        self._done.append(ActionDone(action.key))
-
-    def outcomes(self):
-        done, self._done = self._done, []
-        return done
 
 
 def test_start_up() -> None:
@@ -141,10 +114,11 @@ def test_decision_latency(tmp_path: Path) -> None:
 
 def measure(run_dir: Path, writer: subprocess.Popen[str], about: str, healthy: int, bad: int) -> list[float]:
     """Seconds from each bad row's write until the decision about it is on disk."""
-    (run_dir / "attempts" / "0001" / "heartbeats").mkdir(parents=True)
+    run_dir.mkdir(parents=True)
     stream = run_dir / "attempts" / "0001" / "metrics.jsonl"
     latencies: list[float] = []
     with take_run(run_dir) as session:
+        (stream.parent / "heartbeats").mkdir(parents=True)
         engine = Engine(load_policy(shipped_policy_path("default")))
         clock = SystemClock()
         wake = Wake(run_dir)

@@ -13,7 +13,6 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from sentinel.client.run_layout import stream_path
@@ -21,9 +20,7 @@ from sentinel.clock import SystemClock
 from sentinel.engine import Engine
 from sentinel.journal.run_file import find_run_file
 from sentinel.journal.session import RunSession, take_run
-from sentinel.model.actions import Action
-from sentinel.model.attempts import Alive, AttemptSpec, AttemptView
-from sentinel.model.events import ActionDone, SupervisorStarted
+from sentinel.model.events import SupervisorStarted
 from sentinel.model.readings import StepReading
 from sentinel.policy_files.loading import load_policy
 from sentinel.run_files.detector_standings import StandingsFile
@@ -31,6 +28,7 @@ from sentinel.run_files.stream_end import find_newest
 from sentinel.run_files.stream_lines import parse_line
 from sentinel.supervisor.daemon import Daemon
 from sentinel.telemetry.run_telemetry import RunTelemetry
+from tests.bench.willing_world import AtOnce, StillAlive
 
 from .folder import step_line
 from .shape import STEP_S, Shape, Told
@@ -39,41 +37,6 @@ TURNS = 6000
 LINES = 2
 MEMORY_EVERY = 1000
 CATCH_UP_TURNS_MAX = 100_000
-
-
-class StillAlive:
-    """A launcher whose every attempt lives."""
-
-    def ensure_started(self, spec: AttemptSpec) -> AttemptView:
-        return Alive(spec.attempt, 1, ())
-
-    def ensure_stopped(self, attempt: int) -> AttemptView:
-        return Alive(attempt, 1, ())
-
-    def signal_ranks(self, attempt: int, signal_number: int) -> int:
-        return 0
-
-    def observe(self, attempt: int) -> AttemptView:
-        return Alive(attempt, 1, ())
-
-
-class AtOnce:
-    """A runner whose every act succeeds at once."""
-
-    def __init__(self) -> None:
-        self._done: list[ActionDone] = []
-
-    def submit(self, action: Action) -> None:
-        self._done.append(ActionDone(action.key))
-
-    def outcomes(self) -> Sequence[ActionDone]:
-        done, self._done = self._done, []
-        return done
-
-    def progress(self, key: str) -> int | None:
-        return None
-
-    def abandon(self, key: str) -> None: ...
 
 
 def rss_mib() -> float:
