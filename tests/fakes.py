@@ -87,6 +87,19 @@ class HeldRunner:
         return [action.key for action in self.submitted]
 
 
+class GivenWake:
+    """`loop.Wake`: `other` is what the next `take` says."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self.other = False
+
+    def take(self) -> bool:
+        self.event.clear()
+        other, self.other = self.other, False
+        return other
+
+
 class GivenTelemetry:
     """`daemon.Telemetry`: each poll says the next batch that was put in `batches`."""
 
@@ -100,3 +113,6 @@ class GivenTelemetry:
 
     def poll(self, now_s: float) -> Sequence[Reading]:
         return self.batches.pop(0) if self.batches else []
+
+    def poll_steps(self, now_s: float) -> Sequence[Reading]:
+        return self.poll(now_s)

@@ -1,6 +1,6 @@
 """A file of lines that outlives a full disk: what cannot be written is counted, and told when there is room again.
 
-    file = LineFile(Path("metrics.jsonl"))
+    file = LineFile(Path("lines.jsonl"))
     file.append({"kind": "step", "step": 7}, step=7)              # lost where the disk is full
     file.append({"kind": "event"}, step=7, waits=True)            # kept until there is room
 

@@ -18,6 +18,7 @@ STANDINGS_NAME = "senses.json"  # how every detector stands
 OVERRIDES_NAME = "overrides.json"  # the settings a living trainer is asked to take
 INBOX = "inbox"  # what people and other programs ask for
 CHECKPOINTS = "checkpoints"
+STREAM_NAME = "metrics.jsonl"  # in an attempt's folder; in the directory of a run that nobody supervises
 TENSORBOARD = "tensorboard"
 REPORT_NAME = "report.md"
 HTML_REPORT_NAME = "report.html"  # of the run, and of an incident in its folder
@@ -36,7 +37,7 @@ def attempt_folder(run_dir: Path, attempt: int) -> Path:
 
 def stream_path(run_dir: Path, attempt: int) -> Path:
     """The attempt's stream of steps, written by its rank 0."""
-    return attempt_folder(run_dir, attempt) / "metrics.jsonl"
+    return attempt_folder(run_dir, attempt) / STREAM_NAME
 
 
 def samples_path(run_dir: Path, attempt: int) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from math import isfinite
 
+from sentinel.client.run_layout import STREAM_NAME
 from sentinel.engine.decision import Decision
 from sentinel.engine.disk_room import sound_only
 from sentinel.model import facts as f
@@ -84,7 +85,7 @@ def on_numbers_missing(decision: Decision, note: TrainerNote) -> None:
     decision.record(
         f.NumbersMissing(
             attempt=attempt.attempt,
-            file=file or "metrics.jsonl",
+            file=file or STREAM_NAME,
             lines=lines,
             first_step=first,
             last_step=last,

@@ -59,6 +59,9 @@ class SimTelemetry:
         self._store_version = -1
         self.has_more = False
 
+    def poll_steps(self, now_s: float) -> list[Reading]:
+        return self.poll(now_s)
+
     def poll(self, now_s: float) -> list[Reading]:
         out = self._read_inbox()
         out += self._world.hardware[self._hardware_read :]

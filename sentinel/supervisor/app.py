@@ -38,19 +38,20 @@ from sentinel.report.chronicle.write import leave_chronicle
 from sentinel.report.html.keeper import ReportKeeper
 from sentinel.report.summary import leave_report
 from sentinel.run_files.detector_standings import StandingsFile
-from sentinel.supervisor.daemon import Daemon, Narrator, WasAway, run_until_over
+from sentinel.supervisor.daemon import Daemon, Narrator
 from sentinel.supervisor.deadline import EndOfTime, read_end, refuse_too_late
 from sentinel.supervisor.disk_check import refuse_full_disk
 from sentinel.supervisor.each_turn import keep_up
 from sentinel.supervisor.handlers import build_handlers
 from sentinel.supervisor.journal_outage import JournalOutage, last_act, say
+from sentinel.supervisor.loop import WasAway, run_until_over
 from sentinel.supervisor.loop_watch import LoopWatch, page_about_loop
 from sentinel.supervisor.lost_journal import JournalPages
 from sentinel.supervisor.open_desk import open_desk
 from sentinel.supervisor.run_request import RunRequest, describe_run, policy_of, refuse_while_it_trains
 from sentinel.supervisor.stop_signals import StopSignals
 from sentinel.supervisor.strangers import tell_strangers
-from sentinel.supervisor.systemd import Notifier, in_words
+from sentinel.supervisor.systemd import Notifier
 from sentinel.telemetry.disks import open_disks
 from sentinel.telemetry.hardware import open_hardware
 from sentinel.telemetry.reference import load_reference
@@ -184,8 +185,8 @@ def _watch(
             if request.stop_at_once:
                 daemon.want_stop("sentinel stop")
             standings = StandingsFile(run_dir)
-            each_turn = keep_up(session, wake, daemon, outage.stops, standings, desk)
-            run_until_over(daemon, clock, wake.event, outage.systemd.after_turns(each_turn, lambda: in_words(engine)))
+            each_turn = keep_up(session, wake, daemon, outage.stops, standings, desk, outage.systemd)
+            run_until_over(daemon, clock, wake, each_turn)
             standings.write(clock.now_s(), engine)
         return _leave(run_dir, engine.state, clock.now_s())
 

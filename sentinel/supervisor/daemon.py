@@ -1,17 +1,15 @@
-"""The loop: gather events, decide, write the facts down, act; outcomes come back as events.
+"""One round of the loop: gather events, decide, write the facts down, act; outcomes come back as events.
 
-`turn` is one round without any waiting, so the simulator drives this very loop over a simulated world. Whatever is slow
-(starting processes, digests, pages) happens behind the runner and never here.
+`turn` waits for nothing, so the simulator drives this very code over a simulated world; `loop.py` drives it over the real one.
+Whatever is slow (starting processes, digests, pages) happens behind the runner and never here.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sentinel.clock import Clock
 from sentinel.engine import Engine
 from sentinel.model.actions import Action, StartAttempt
 from sentinel.model.events import ActionDelayed, ActionDone, ActionFailed, Event, StopWanted, SupervisorStarted, Tick
@@ -19,7 +17,7 @@ from sentinel.model.facts import ActionDecided, Entry, Fact
 from sentinel.model.readings import Reading, StepReading
 from sentinel.plan.stuck_acts import stuck_after
 
-TICK_S = 1.0  # hangs are judged, and files looked at, at least this often
+TICK_S = 1.0  # a turn says that the next may wait so long
 RETRIES_MAX = 20  # an action that may work later is asked for again so often, then the engine is told it failed
 EVIDENCE_TRIES_MAX = 2  # evidence is taken before a kill: a full disk may cost it, and must not cost minutes of every GPU
 EVIDENCE_RETRY_S = 0.5
@@ -27,16 +25,10 @@ AWAY_S = 10.0  # later than that after a wait of a second: stopped, and not only
 FLUSH_S = 20.0  # after the run's end: how long pages and other last actions may still take
 
 
-class WasAway(Exception):
-    """For so many seconds."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"sentinel did not run for {seconds:.0f} s (suspended?): nothing was seen meanwhile, and it begins anew")
-
-
 class Telemetry(Protocol):
     def follow(self, attempt: int) -> None: ...
     def poll(self, now_s: float) -> Sequence[Reading]: ...
+    def poll_steps(self, now_s: float) -> Sequence[Reading]: ...
     @property
     def has_more(self) -> bool: ...
 
@@ -113,23 +105,34 @@ class Daemon:
         """What came from outside the world that telemetry reads, before the next look at it."""
         self._wanted.append(event)
 
-    def turn(self, now_s: float) -> float:
-        """One round; returns how many seconds may pass before the next unless something wakes the loop."""
-        for outcome in self._runner.outcomes():
+    def turn(self, now_s: float, only_steps: bool = False) -> float:
+        """One round; returns how many seconds may pass before the next unless something wakes the loop.
+
+        Args:
+            only_steps: Nothing but step lines was heard since the last whole round, a moment ago. They are read and judged, and
+                the round is a whole one all the same if they say anything, or an action has ended.
+        """
+        outcomes = self._runner.outcomes()
+        for outcome in outcomes:
             self._outcome(now_s, outcome)
-        self._give_up_stuck(now_s)
+        is_whole = not only_steps or bool(outcomes) or bool(self._wanted)
         while self._wanted:
             self._handle(now_s, self._wanted.pop(0))
         switched = self.engine.watched not in (0, self._followed)
         if switched:
             self._followed = self.engine.watched
             self._telemetry.follow(self._followed)
-        for reading in self._telemetry.poll(now_s):
-            self._handle(now_s, reading)
-        if not self._telemetry.has_more:
-            self._handle(now_s, Tick())
+        if is_whole:
+            self._give_up_stuck(now_s)
+            readings = self._telemetry.poll(now_s)
+        else:
+            readings = self._telemetry.poll_steps(now_s)
+        is_news = [self._handle(now_s, reading) for reading in readings]
+        if is_whole or any(is_news):
+            if not self._telemetry.has_more:
+                self._handle(now_s, Tick())
+            self._narrator.turn(now_s, self.engine)
         self._submit(now_s)
-        self._narrator.turn(now_s, self.engine)
         if self.engine.state.ended and self._ended_s is None:
             self._ended_s = now_s
         if self._telemetry.has_more or switched or self.engine.watched != self._followed:
@@ -150,7 +153,8 @@ class Daemon:
             return False
         return not (self._due or self._running) or now_s - self._ended_s > FLUSH_S
 
-    def _handle(self, now_s: float, event: Event) -> None:
+    def _handle(self, now_s: float, event: Event) -> bool:
+        """Whether it led to a fact."""
         facts = self.engine.handle(now_s, event)
         if facts:
             entries = self._journal.append(now_s, facts, self._epoch)
@@ -160,6 +164,7 @@ class Daemon:
             self._narrator.facts(entries, self.engine)
         if isinstance(event, StepReading):
             self._narrator.step(event)
+        return bool(facts)
 
     def _schedule(self, action: Action) -> None:
         self._due[action.key] = Due(action, action.not_before_s if isinstance(action, StartAttempt) else 0.0)
@@ -211,26 +216,3 @@ class Daemon:
                 del self._running[key]
                 reason = f"nothing was heard of it for {now_s - due.moved_s:.0f} s; it is left behind where it is stuck"
                 self._handle(now_s, ActionFailed(key, reason, None, overdue=True))
-
-
-def run_until_over(daemon: Daemon, clock: Clock, wake: threading.Event, each_turn: Callable[[float], None]) -> None:
-    """Turn until the run is over, sleeping between turns until something is written, done, or a second has passed.
-
-    `each_turn` rearms `wake`, renews the lease, and raises Fenced when it is lost.
-
-    Raises:
-        WasAway: this process did not run for a while (a scheduler suspended the job, a virtual machine was moved). What was not
-            heard meanwhile is no silence of the ranks, which stood still as well; not where an action is under way.
-    """
-    while True:
-        now_s = clock.now_s()
-        each_turn(now_s)
-        timeout_s = daemon.turn(now_s)
-        if daemon.is_over(clock.now_s()):
-            return
-        if timeout_s > 0:
-            before_s = clock.now_s()
-            clock.wait(wake, timeout_s)
-            away_s = clock.now_s() - before_s - timeout_s
-            if away_s > AWAY_S and not daemon.is_acting:
-                raise WasAway(away_s)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 
 from sentinel.errors import Fenced, RetryLater
@@ -10,30 +9,48 @@ from sentinel.journal.session import RunSession
 from sentinel.paging.desk import Desk
 from sentinel.run_files.detector_standings import StandingsFile
 from sentinel.supervisor.daemon import Daemon
+from sentinel.supervisor.loop import EachTurn
 from sentinel.supervisor.stop_signals import StopSignals
+from sentinel.supervisor.systemd import Notifier, in_words
 from sentinel.telemetry.wake import Wake
 
 
 def keep_up(
-    session: RunSession, wake: Wake, daemon: Daemon, stops: StopSignals, standings: StandingsFile, desk: Desk
-) -> Callable[[float], None]:
-    """What the loop calls once a turn with the session's clock. Raises Fenced when another supervisor has taken the run over."""
+    session: RunSession,
+    wake: Wake,
+    daemon: Daemon,
+    stops: StopSignals,
+    standings: StandingsFile,
+    desk: Desk,
+    systemd: Notifier,
+) -> EachTurn:
+    """What the loop calls once a turn with the session's clock. Raises Fenced when another supervisor has taken the run over.
+
+    Only a stop is passed on in every turn; the rest has time until the next whole look, half a second at most. The word to
+    systemd is for the turns before.
+    """
     engine, handled = daemon.engine, 0
 
-    def keep(now_s: float) -> None:
-        nonlocal handled
+    def look(now_s: float) -> None:
         if engine.watched:
             wake.follow(engine.watched)
         wake.rearm()
-        with suppress(RetryLater):  # the disk said no: tried again next turn, and 60 s may pass before it matters
+        with suppress(RetryLater):  # the disk said no: tried again next look, and 60 s may pass before it matters
             session.lease.renew(now_s)
         if session.lease.is_lost():
             raise Fenced(f"another supervisor took this run over (epoch above {session.epoch}); this one leaves it alone")
-        while handled < len(stops.events):
-            handled += 1
-            daemon.want(stops.events[handled - 1])
         standings.keep(now_s, engine)
         session.journal.fold_when_quiet(now_s)
         desk.turned()
+
+    each_look = systemd.after_turns(look, lambda: in_words(engine))
+
+    def keep(now_s: float, only_steps: bool) -> None:
+        nonlocal handled
+        while handled < len(stops.events):
+            handled += 1
+            daemon.want(stops.events[handled - 1])
+        if not only_steps:
+            each_look(now_s)
 
     return keep

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sentinel.errors import Fenced, JournalBlocked, JournalError, RetryLater, SentinelError, WatchLost
-from sentinel.supervisor.daemon import WasAway
+from sentinel.supervisor.loop import WasAway
 from sentinel.supervisor.lost_journal import JournalPages
 from sentinel.supervisor.stop_signals import StopSignals
 from sentinel.supervisor.systemd import Notifier

@@ -3,7 +3,7 @@
 A write or a sync on a filesystem that does not answer holds up the loop for as long as the filesystem likes. Nothing can be
 decided then, because no decision can be written down; all that is left is to say so. A thread beside the loop does that. It reads
 and writes nothing of the run directory. It counts its own seconds and asks no clock: a process that was suspended stood still as
-a whole, and that is no news to anybody (`daemon.WasAway`).
+a whole, and that is no news to anybody (`loop.WasAway`).
 
     with LoopWatch(page) as watch:
         watch.turned()         # after every turn, and wherever the loop waits on purpose

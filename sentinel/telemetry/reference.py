@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
+from sentinel.client.run_layout import STREAM_NAME
 from sentinel.detectors.behind_reference import samples_of
 from sentinel.detectors.reference import Reference
 from sentinel.errors import PolicyError, Problem, UsageError
@@ -40,7 +41,7 @@ def read_reference(path: Path, format: str = "auto") -> Reference:
         raise UsageError(f"reference {error.message}") from None
     if table.rows < ROWS_MIN:
         raise UsageError(f"reference {path}: {table.rows} steps with a loss; at least {ROWS_MIN} are needed to compare with")
-    return table.finish(path.name if path.name != "metrics.jsonl" else f"{path.parent.name}/{path.name}")
+    return table.finish(path.name if path.name != STREAM_NAME else f"{path.parent.name}/{path.name}")
 
 
 def load_reference(policy: Policy, policy_path: str | Path) -> Reference | None:

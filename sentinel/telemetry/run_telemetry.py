@@ -138,6 +138,14 @@ class RunTelemetry:
             out += other.poll(now_s)
         return out + self._exit_of(followed, now_s)
 
+    def poll_steps(self, now_s: float) -> list[Reading]:
+        """What is new in the stream, and nothing else, where that is all there is to know: for a loop that took a whole look a
+        moment ago, and was woken by step lines alone. A whole look where an exit or checkpoints are still to be told."""
+        followed = self._followed
+        if followed is None or followed.exit is not None or self._has_more_checkpoints:
+            return self.poll(now_s)
+        return self._ask("metrics", now_s, lambda: followed.read_stream(now_s))
+
     def close(self) -> None:
         """Give back the open file and the threads. Another `follow` starts afresh."""
         self._leave()

@@ -175,14 +175,15 @@ class TailedFile:
             return b""
         if size > self._offset:
             known = len(self._tail)
-            block = os.pread(self._handle, BLOCK_BYTES + known, self._offset - known)
+            new_bytes = min(size - self._offset, BLOCK_BYTES)  # room for a whole block would be paid for with every line
+            block = os.pread(self._handle, new_bytes + known, self._offset - known)
             if block.startswith(self._tail):
                 return block[known:]
             self.remarks += self._health.remark(f"{self.path}: rewritten in place; reading it again from its start")
         else:
             self.remarks += self._health.remark(f"{self.path}: cut to {size} bytes; reading it again from its start")
         self._rewind()
-        return os.pread(self._handle, BLOCK_BYTES, 0)
+        return os.pread(self._handle, min(size, BLOCK_BYTES), 0)
 
     def _consume(self, block: bytes, count: int) -> None:
         self._offset += count

@@ -1,15 +1,18 @@
 """Wakes the loop within milliseconds of a write to the run directory. Only a hint: a poll every second stays the truth.
 
-Watched are the directories where a trainer speaks (the run directory itself, attempts/, the current attempt, its heartbeats,
-checkpoints/) and not what lies below or beside them: a checkpoint's gigabytes and the logs would flood the watch and mean
-nothing yet. Nor do the heartbeats of more than BEATING_RANKS_MAX ranks wake: five a second from each would cost more than they
-tell, and the poll sees them. Names are picked too, so that the supervisor's own journal and lease never wake it. Any number of
-writes between two looks are one wake.
+Watched are the directories where a trainer speaks (the run directory itself, attempts/, the current attempt, checkpoints/) and
+not what lies below or beside them: a checkpoint's gigabytes and the logs would flood the watch and mean nothing yet. Nor do
+heartbeats wake: each rank writes four a step, and what they tell is judged in seconds. Names are picked too, so that the
+supervisor's own journal and lease never wake it. Any number of writes between two looks are one wake.
+
+A trainer of twenty steps a second wakes the loop for its step lines alone. `take` tells these from everything else, so that
+such a turn reads the stream and leaves the rest to the next whole look.
 
     wake = Wake(run_dir)
     wake.follow(attempt)
     while True:
-        wake.rearm()                       # before the poll: what is written from here on sets the event again
+        heard = wake.take()                # before the poll: what is written from here on sets the event again
+        wake.rearm()                       # at every whole look
         ... telemetry.poll(now_s) ...
         clock.wait(wake.event, 1.0)        # without inotify (wake.trouble says why) this is the slow poll
 """
@@ -22,7 +25,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentinel.client.run_layout import CHECKPOINTS, INBOX, attempt_folder
+from sentinel.client.run_layout import CHECKPOINTS, INBOX, STREAM_NAME, attempt_folder
 from sentinel.filesystem import filesystem_of
 from sentinel.telemetry.source import SourceHealth, describe_os_error
 from sentinel.telemetry.timed_reads import HURRY_S, TimedReads
@@ -34,10 +37,8 @@ NETWORK_FILESYSTEMS = re.compile(
     "9p|afs|beegfs|ceph|cifs|coda|fhgfs|fuse.*|gfs2|glusterfs|gpfs|lustre|ncpfs|nfs4?|ocfs2|orangefs|panfs|pvfs2|smb3|smbfs|"
     "vboxsf|virtiofs|wekafs"
 )
-BEATING_RANKS_MAX = 16  # an event costs about 0.15 ms of processor time, writer included (measured)
 _IN_RUN_DIR = re.compile(r"overrides\.json|attempts|checkpoints|inbox")
 _IN_ATTEMPT = re.compile(r"metrics\.jsonl|exit\.json|keeper\.json|heartbeats")
-_IN_HEARTBEATS = re.compile(r"rank-\d+\.json")
 _IN_INBOX = re.compile(r"\d+-[0-9a-f]+\.json")
 _IN_CHECKPOINTS = re.compile(r"step-\d+")
 
@@ -51,7 +52,7 @@ class Wake:
         self._run_dir = Path(os.path.realpath(run_dir))
         self._attempt: int | None = None
         self._wanted: dict[Path, re.Pattern[str]] = {}
-        self._beats: Path | None = None  # the heartbeats listened to
+        self._heard_other = threading.Event()
         self._watch: DirectoryWatch | None = None
         self._reads = TimedReads(SourceHealth("inotify"))
         kind = filesystem_of(self._run_dir, mounts)
@@ -64,19 +65,30 @@ class Wake:
             return
         self._attempt = attempt
         folder = attempt_folder(self._run_dir, attempt)
-        self._beats = folder / "heartbeats"
         self._wanted = {
             self._run_dir: _IN_RUN_DIR,
             folder.parent: re.compile(folder.name),
             folder: _IN_ATTEMPT,
-            self._beats: _IN_HEARTBEATS,
             self._run_dir / CHECKPOINTS: _IN_CHECKPOINTS,
             self._run_dir / INBOX: _IN_INBOX,
         }
 
-    def rearm(self) -> None:
-        """Forget what has been said so far and see that every directory is watched. Call it before a poll, not after."""
+    def take(self) -> bool:
+        """Forget what has been said so far. Call it before a poll, not after.
+
+        Returns:
+            Whether something else than step lines was heard. Only a word of a directory counts: whoever sets `event` himself
+            has his own way to say why.
+        """
         self.event.clear()
+        heard_other = self._heard_other.is_set()
+        if heard_other:
+            self._heard_other.clear()
+        return heard_other
+
+    def rearm(self) -> None:
+        """See that every directory is watched. What had been said is forgotten."""
+        self.take()
         if self.trouble is None:
             self._reads.ask(0.0, self._listen, HURRY_S)  # a directory that does not answer wakes nobody, and holds up nobody
 
@@ -85,10 +97,7 @@ class Wake:
             if self._watch is None:
                 from sentinel.telemetry.inotify import DirectoryWatch  # fails where there is none
 
-                self._watch = DirectoryWatch(self.event.set)
-            if self._beats is not None and _count_entries(self._beats) > BEATING_RANKS_MAX:
-                self._wanted.pop(self._beats)
-                self._beats = None
+                self._watch = DirectoryWatch(self._ring)
             self._watch.ensure(self._wanted)
         except ImportError as error:
             self.trouble = str(error)
@@ -96,6 +105,12 @@ class Wake:
             self.trouble = f"inotify: {describe_os_error(error)}"
             self._stop_listening()
         return ()
+
+    def _ring(self, name: str) -> None:
+        """Called in the thread that listens. The other word first: whoever sees the event must see it, too."""
+        if name != STREAM_NAME:
+            self._heard_other.set()
+        self.event.set()
 
     def close(self) -> None:
         """Stop listening."""
@@ -106,9 +121,3 @@ class Wake:
         if watch is not None:
             watch.close()
 
-
-def _count_entries(folder: Path) -> int:
-    try:
-        return len(os.listdir(folder))
-    except OSError:
-        return 0

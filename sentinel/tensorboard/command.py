@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 from sentinel.client.atomic_file import ensure_directory
-from sentinel.client.run_layout import JOURNAL_NAME, TENSORBOARD
+from sentinel.client.run_layout import JOURNAL_NAME, STREAM_NAME, TENSORBOARD
 from sentinel.errors import AlreadySupervised, UsageError
 from sentinel.journal.lease import RunLock
 from sentinel.report.reading import read_run
@@ -19,7 +19,6 @@ from sentinel.tensorboard.event_file import SHEET
 from sentinel.tensorboard.log_board import draw_log, folder_beside
 from sentinel.tensorboard.survivors import Begun, bounds
 
-STREAM = "metrics.jsonl"  # of the bundled trainer without a supervisor, in its --out-dir
 FLAG = "--no-tensorboard"
 ASIDE = ".tensorboard.new"
 
@@ -42,8 +41,8 @@ def log_at(place: Path) -> Path | None:
         return place if place.exists() else None
     if (place / JOURNAL_NAME).exists():
         return None
-    if (place / STREAM).is_file():
-        return place / STREAM
+    if (place / STREAM_NAME).is_file():  # of the bundled trainer without a supervisor, in its --out-dir
+        return place / STREAM_NAME
     return place if event_files(place) else None
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 
 from sentinel.client.overrides import Overrides
-from sentinel.client.run_layout import OVERRIDES_NAME
+from sentinel.client.run_layout import OVERRIDES_NAME, STREAM_NAME
 from sentinel.client.session import Session
 from sentinel.client.stream import Stream
 from sentinel.client.torch import resuming
@@ -26,7 +26,6 @@ from sentinel.client.torch.sampling import Sampler
 from sentinel.client.torch.saving import Checkpoints, Committer
 from sentinel.client.torch.tuning import AttachError, NoCheckpoint, Tuning
 
-STREAM_NAME = "metrics.jsonl"  # in the directory of a run that nobody supervises
 UNSUPERVISED = 0  # its attempt
 FIRST_ATTEMPT = 1  # of a supervised run; later ones begin where they are told to
 CLOSE_S = 1.0  # for what is under way when an error ends the program

@@ -2,60 +2,19 @@
 
 from __future__ import annotations
 
-import threading
+import math
 
 import pytest
 
-from sentinel.engine import Engine
-from sentinel.errors import Fenced, JournalError
+from sentinel.errors import JournalError
 from sentinel.model import facts as f
 from sentinel.model.attempts import Exited
-from sentinel.model.events import SupervisorStarted
+from sentinel.model.findings import Kind
 from sentinel.model.operator_requests import Acknowledge
-from sentinel.model.readings import EndReading, Heartbeat, LauncherReading, Receipt, RequestReading, StepReading
-from sentinel.supervisor.daemon import EVIDENCE_RETRY_S, FLUSH_S, RETRIES_MAX, TICK_S, Daemon, WasAway, run_until_over
-from tests.builders import build_policy, read_step, report_of
-from tests.fakes import GivenTelemetry, HeldRunner, ManualClock, MemoryLog
-
-STARTED = SupervisorStarted(1, "here", 1, "run", ("train",), "/", "bench", "0", False)
-
-
-INIT = Heartbeat(1, 0, 0, "init", 0.0)  # a trainer that speaks the contract
-
-
-class Loop:
-    """A daemon with doubles at every edge."""
-
-    def __init__(self, log: MemoryLog | None = None) -> None:
-        self.log = log or MemoryLog()
-        self.runner, self.telemetry, self.clock = HeldRunner(), GivenTelemetry(), ManualClock()
-        self.engine = Engine(build_policy())
-        self.engine.restore(self.log.entries)
-        self.daemon = Daemon(self.engine, self.log, self.telemetry, self.runner, 1)
-
-    def with_paging(self, paging: dict[str, object]) -> Loop:
-        self.engine = Engine(build_policy(paging=paging))
-        self.daemon = Daemon(self.engine, self.log, self.telemetry, self.runner, 1)
-        return self
-
-    def start(self) -> Loop:
-        self.daemon.start(self.clock.now_s(), STARTED)
-        return self
-
-    def turn(self) -> float:
-        return self.daemon.turn(self.clock.now_s())
-
-    def launched(self) -> Loop:
-        self.start().runner.done("start/1")
-        self.turn()
-        self.telemetry.batches.append([Receipt(1, 0.0, 0, None, 2, {}, {})])
-        self.turn()
-        return self
-
-    def crash(self) -> Loop:
-        self.telemetry.batches.append([read_step(1, 1), LauncherReading(Exited(1, report_of(signal=9)))])
-        self.turn()
-        return self
+from sentinel.model.readings import LauncherReading, RequestReading
+from sentinel.supervisor.daemon import EVIDENCE_RETRY_S, FLUSH_S, RETRIES_MAX, TICK_S
+from tests.builders import read_step, report_of
+from tests.unit.supervisor.daemon_kit import INIT, Loop, Story
 
 
 def test_the_first_launch_is_asked_for_after_it_was_written_down() -> None:
@@ -263,65 +222,31 @@ def test_who_answers_long_after_the_end_is_told_on_before_sentinel_leaves() -> N
     assert loop.daemon.is_over(loop.clock.now_s())
 
 
-class Story:
-    """A narrator that remembers the steps it was told."""
-
-    def __init__(self) -> None:
-        self.steps: list[int] = []
-        self.turns = 0
-
-    def facts(self, entries: object, engine: Engine) -> None: ...
-
-    def step(self, reading: StepReading) -> None:
-        self.steps.append(reading.step)
-
-    def turn(self, now_s: float, engine: Engine) -> None:
-        self.turns += 1
-
-
-def test_the_loop_turns_until_the_run_is_over_and_sleeps_no_longer_than_a_tick() -> None:
-    loop, story, wake = Loop(), Story(), threading.Event()
-    loop.daemon = Daemon(loop.engine, loop.log, loop.telemetry, loop.runner, 1, story)
-    loop.start().runner.done("start/1")
-    finished = LauncherReading(Exited(1, report_of(code=0)))
-    loop.telemetry.batches += [[Receipt(1, 0.0, 0, None, 2, {}, {})], [read_step(1, 1), read_step(1, 2)], [], []]
-    loop.telemetry.batches.append([EndReading(1, 2, "finished"), finished])
-    kept: list[float] = []
-    run_until_over(loop.daemon, loop.clock, wake, kept.append)
-    assert loop.engine.state.ended == "finished"
-    assert story.steps == [1, 2]
-    assert len(kept) == story.turns == 5
-    assert max(loop.clock.waited) <= TICK_S
+def test_a_round_for_step_lines_reads_them_and_no_more_unless_they_say_something() -> None:
+    loop, story = Loop().launched(), Story()
+    loop.telemetry.batches.append([read_step(1, 1)])
+    loop.turn()  # the first step is a fact
+    loop.daemon._narrator = story
+    asked: list[str] = []
+    whole, steps = loop.telemetry.poll, loop.telemetry.poll_steps
+    loop.telemetry.poll = lambda now_s: (asked.append("all"), whole(now_s))[1]
+    loop.telemetry.poll_steps = lambda now_s: (asked.append("steps"), steps(now_s))[1]
+    loop.telemetry.batches += [[read_step(1, 2)], [read_step(1, 3, math.nan)]]
+    loop.daemon.turn(loop.clock.now_s(), only_steps=True)
+    assert (asked, story.steps, story.turns) == (["steps", "all"], [2], 0)
+    loop.daemon.turn(loop.clock.now_s(), only_steps=True)
+    assert story.turns == 1
+    assert [incident.kind for incident in loop.engine.state.incidents] == [Kind.NON_FINITE]
 
 
-class Suspended(ManualClock):
-    """The process is stopped while it waits."""
-
-    def wait(self, event: threading.Event, timeout_s: float) -> bool:
-        del event
-        self.advance(timeout_s + 3600.0)
-        return False
-
-
-def test_a_loop_that_did_not_run_for_a_while_begins_anew_and_judges_no_silence() -> None:
-    loop = Loop().launched()
-    before = len(loop.log.entries)
-    with pytest.raises(WasAway, match=r"did not run for 3600 s"):
-        run_until_over(loop.daemon, Suspended(loop.clock.now_s()), threading.Event(), lambda _: None)
-    assert len(loop.log.entries) == before, "an hour of silence, which nobody heard"
-
-
-def test_with_an_action_under_way_it_goes_on() -> None:
-    loop, turns = Loop().start(), []
-
-    def each_turn(now_s: float) -> None:
-        turns.append(now_s)
-        if len(turns) == 3:
-            raise Fenced("enough")
-
-    with pytest.raises(Fenced):
-        run_until_over(loop.daemon, Suspended(loop.clock.now_s()), threading.Event(), each_turn)
-    assert loop.daemon.is_acting
+def test_an_action_that_ended_makes_a_round_whole() -> None:
+    loop = Loop().start()
+    loop.runner.done("start/1")
+    asked: list[float] = []
+    whole = loop.telemetry.poll
+    loop.telemetry.poll = lambda now_s: (asked.append(now_s), whole(now_s))[1]
+    loop.daemon.turn(loop.clock.now_s(), only_steps=True)
+    assert len(asked) == 1
 
 
 def stuck(loop: Loop, seconds: float) -> None:

@@ -38,8 +38,8 @@ from sentinel.model.facts import RunEnded
 from sentinel.policy_files.loading import load_policy, shipped_policies, shipped_policy_path
 from sentinel.signals import SAME_S
 from sentinel.supervisor import app
-from sentinel.supervisor.daemon import WasAway
 from sentinel.supervisor.journal_outage import JournalOutage, last_act
+from sentinel.supervisor.loop import WasAway
 from sentinel.supervisor.stop_signals import StopSignals
 from tests.unit.told_run import write_run
 

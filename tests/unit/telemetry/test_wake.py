@@ -5,7 +5,7 @@ import pytest
 
 from sentinel.client.atomic_file import write_atomically
 from sentinel.telemetry import inotify
-from sentinel.telemetry.wake import BEATING_RANKS_MAX, Wake
+from sentinel.telemetry.wake import Wake
 
 DEADLINE_S = 10.0  # a wake takes a millisecond; this is only how long a failing test waits
 
@@ -24,11 +24,6 @@ def wake(world):
 
 def test_a_line_of_the_stream_wakes(world, wake) -> None:
     world.write(1, {"step": 1})
-    assert wake.event.wait(DEADLINE_S)
-
-
-def test_a_heartbeat_moved_into_place_wakes(world, wake) -> None:
-    world.beat(1, 0, {"step": 1})
     assert wake.event.wait(DEADLINE_S)
 
 
@@ -51,11 +46,11 @@ def test_changed_overrides_wake(world, wake) -> None:
 
 def count_rings(wake, act) -> int:
     """How often the act rings. Its last write must ring; writes into one directory are heard in their order."""
-    rings: list[int] = []
+    rings: list[str] = []
     heard = threading.Event()
 
-    def ring() -> None:
-        rings.append(1)
+    def ring(name: str) -> None:
+        rings.append(name)
         heard.set()
 
     watch = inotify.DirectoryWatch(ring)
@@ -133,20 +128,38 @@ def test_a_directory_that_was_replaced_is_watched_again(world, wake) -> None:
     assert wake.event.wait(DEADLINE_S)
 
 
-def test_the_heartbeats_of_many_ranks_are_left_to_the_poll(world, wake) -> None:
-    for rank in range(BEATING_RANKS_MAX + 1):
-        world.beat(1, rank, {"step": 1})
-    wake.rearm()
-    wake.follow(1)
-    wake.rearm()
-    assert "heartbeats" not in {path.name for path in wake._watch._watches}
+def test_heartbeats_do_not_wake(world, wake) -> None:
+    def act() -> None:
+        world.beat(1, 0, {"step": 1})
+        write_atomically(world.attempt(1) / "exit.json", b"{}")
+
+    assert count_rings(wake, act) == 1
+
+
+def test_step_lines_are_told_from_everything_else(world, wake) -> None:
+    world.write(1, {"step": 1})
+    assert wake.event.wait(DEADLINE_S)
+    assert not wake.take()
+    assert not wake.event.is_set()
+    write_atomically(world.run_dir / "overrides.json", b"{}")
+    assert wake.event.wait(DEADLINE_S)
+    assert wake.take()
+    assert not wake.take(), "it is said once"
+
+
+def test_events_that_the_kernel_left_out_may_have_been_anything(wake) -> None:
+    number = next(iter(wake._watch._watches.values()))[1]
+    lost = inotify.InotifyEvent(number, inotify.Mask(inotify.InotifyConstants.IN_Q_OVERFLOW), 0, b"")
+    wake._watch._reader.handle_event(lost)
+    assert wake.event.is_set()
+    assert wake.take()
 
 
 def test_without_inotify_the_poll_goes_on_and_the_reason_is_known(world, monkeypatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOSPC, "inotify watch limit reached")
 
-    monkeypatch.setattr(inotify.BaseObserver, "schedule", refuse)
+    monkeypatch.setattr(inotify.InotifyFD, "add_callback", refuse)
     wake = Wake(world.run_dir)
     wake.follow(1)
     wake.rearm()

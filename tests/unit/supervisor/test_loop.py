@@ -1,0 +1,100 @@
+"""The loop over the real world: when it turns, what for, and when it takes its own absence for one."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from sentinel.errors import Fenced
+from sentinel.model.attempts import Exited
+from sentinel.model.readings import EndReading, LauncherReading, Receipt
+from sentinel.supervisor.daemon import TICK_S, Daemon
+from sentinel.supervisor.loop import LOOK_EVERY_S, WasAway, run_until_over
+from tests.builders import read_step, report_of
+from tests.fakes import GivenWake, ManualClock
+from tests.unit.supervisor.daemon_kit import Loop, Story
+
+
+def test_the_loop_turns_until_the_run_is_over_and_sleeps_no_longer_than_a_tick() -> None:
+    loop, story = Loop(), Story()
+    loop.daemon = Daemon(loop.engine, loop.log, loop.telemetry, loop.runner, 1, story)
+    loop.start().runner.done("start/1")
+    finished = LauncherReading(Exited(1, report_of(code=0)))
+    loop.telemetry.batches += [[Receipt(1, 0.0, 0, None, 2, {}, {})], [read_step(1, 1), read_step(1, 2)], [], []]
+    loop.telemetry.batches.append([EndReading(1, 2, "finished"), finished])
+    kept: list[float] = []
+    run_until_over(loop.daemon, loop.clock, GivenWake(), lambda now_s, only_steps: kept.append(now_s))
+    assert loop.engine.state.ended == "finished"
+    assert story.steps == [1, 2]
+    assert len(kept) == story.turns == 5
+    assert max(loop.clock.waited) <= TICK_S
+
+
+class Suspended(ManualClock):
+    """The process is stopped while it waits."""
+
+    def wait(self, event: threading.Event, timeout_s: float) -> bool:
+        del event
+        self.advance(timeout_s + 3600.0)
+        return False
+
+
+def test_a_loop_that_did_not_run_for_a_while_begins_anew_and_judges_no_silence() -> None:
+    loop = Loop().launched()
+    before = len(loop.log.entries)
+    with pytest.raises(WasAway, match=r"did not run for 3600 s"):
+        run_until_over(loop.daemon, Suspended(loop.clock.now_s()), GivenWake(), lambda now_s, only_steps: None)
+    assert len(loop.log.entries) == before, "an hour of silence, which nobody heard"
+
+
+def test_with_an_action_under_way_it_goes_on() -> None:
+    loop, turns = Loop().start(), []
+
+    def each_turn(now_s: float, only_steps: bool) -> None:
+        turns.append(now_s)
+        if len(turns) == 3:
+            raise Fenced("enough")
+
+    with pytest.raises(Fenced):
+        run_until_over(loop.daemon, Suspended(loop.clock.now_s()), GivenWake(), each_turn)
+    assert loop.daemon.is_acting
+
+
+class Written(ManualClock):
+    """Somebody has written by the time the wait begins, `pace_s` later than the turn before; `other`: not only step lines, in
+    these waits."""
+
+    def __init__(self, now_s: float, wake: GivenWake, pace_s: float, other: frozenset[int] = frozenset()) -> None:
+        super().__init__(now_s)
+        self._wake, self._pace_s, self._other = wake, pace_s, other
+
+    def wait(self, event: threading.Event, timeout_s: float) -> bool:
+        super().wait(event, min(self._pace_s, timeout_s))
+        self._wake.other = len(self.waited) in self._other
+        return True
+
+
+def rounds(pace_s: float, turns: int, other: frozenset[int] = frozenset()) -> list[bool]:
+    """Whether each turn of a loop that is woken every `pace_s` seconds was for step lines alone."""
+    loop, wake, seen = Loop().launched(), GivenWake(), list[bool]()
+
+    def each_turn(now_s: float, only_steps: bool) -> None:
+        if len(seen) == turns:
+            raise Fenced("enough")
+        seen.append(only_steps)
+
+    with pytest.raises(Fenced):
+        run_until_over(loop.daemon, Written(loop.clock.now_s(), wake, pace_s, other), wake, each_turn)
+    return seen
+
+
+def test_step_lines_alone_are_read_alone_between_whole_looks() -> None:
+    a_second = rounds(0.05, 41)
+    assert a_second[0] is False
+    assert a_second.count(False) in (4, 5), "two whole looks a second"
+    assert rounds(LOOK_EVERY_S, 5) == [False] * 5, "a slow trainer's lines find a whole look due"
+
+
+def test_any_other_word_is_a_whole_look_at_once() -> None:
+    assert rounds(0.05, 6, other=frozenset({2, 4})) == [False, True, False, True, False, True]
