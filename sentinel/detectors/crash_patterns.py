@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from sentinel.detectors.crash_words import required_words
 from sentinel.detectors.xids import UNKNOWN_XID, XIDS, Need
@@ -59,18 +59,32 @@ RETRYABLE = {crash: crash is not CrashClass.CONFIGURATION for crash in CrashClas
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """`last`: counts only as the last exception of its log; an import that failed and was caught is no cause. `words`: every
-    line that it fits holds one of them, in whatever case."""
+    """`last`: counts only as the last exception of its log; an import that failed and was caught is no cause.
+
+    An expression is compiled when it is first asked for. Most processes read no log of a death, and compiling all of them is a
+    tenth of what a supervisor's start takes.
+    """
 
     crash: CrashClass
     tier: Tier
-    fits: re.Pattern[str]
+    expression: str
     last: bool = False
-    words: tuple[str, ...] = ()
+
+    @property
+    def fits(self) -> re.Pattern[str]:
+        return _compiled(self.expression)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Every line that it fits holds one of them, in whatever case."""
+        return required_words(self.expression)
+
+
+_compiled = lru_cache(maxsize=1024)(re.compile)  # more than there are expressions here
 
 
 def _words(crash: CrashClass, tier: Tier, *expressions: str, last: bool = False) -> list[Pattern]:
-    return [Pattern(crash, tier, re.compile(expression), last, required_words(expression)) for expression in expressions]
+    return [Pattern(crash, tier, expression, last) for expression in expressions]
 
 
 PATTERNS: tuple[Pattern, ...] = (
@@ -289,7 +303,7 @@ PATTERNS: tuple[Pattern, ...] = (
 )  # fmt: skip
 
 # NVIDIA's Xids, from the kernel's line with the PCI address or as schedulers and health checks pass them on: "Xid 79:"
-_XID = re.compile(r"(?i)\bXid(?: error)?(?: ?\([^)]{1,40}\))?[ :=#]{1,3}(\d{1,3})\b")
+_XID = r"(?i)\bXid(?: error)?(?: ?\([^)]{1,40}\))?[ :=#]{1,3}(\d{1,3})\b"
 _LOST_XID = Pattern(CrashClass.LOST_GPU, Tier.TAKEN_AWAY, _XID)
 _OWN_XID = Pattern(CrashClass.CUDA_ERROR, Tier.CAUSE, _XID)
 _NOTED_XID = Pattern(CrashClass.CUDA_ERROR, Tier.REPORTED, _XID)
@@ -307,11 +321,19 @@ def _shortest(words: list[str]) -> tuple[str, ...]:
     return tuple(word for word in dict.fromkeys(words) if not any(other in word for other in words if other != word))
 
 
-TELLING_WORDS = _shortest([*_OTHER_WORDS, *(word for pattern in PATTERNS for word in pattern.words)])
-_PLACES = tuple(
-    (word, tuple(place for place, pattern in enumerate(PATTERNS) if word in pattern.words or not pattern.words))
-    for word in dict.fromkeys(word for pattern in PATTERNS for word in pattern.words)
-)
+@cache
+def _places() -> dict[str, tuple[int, ...]]:
+    """By a word that some pattern requires: the patterns that a line with it may fit, by their places in PATTERNS."""
+    required = [pattern.words for pattern in PATTERNS]
+    words = dict.fromkeys(word for of in required for word in of)
+    return {word: tuple(place for place, of in enumerate(required) if word in of or not of) for word in words}
+
+
+@cache
+def telling_words() -> tuple[str, ...]:
+    """Words without which no pattern fits, and no line says anything of a death."""
+    return _shortest([*_OTHER_WORDS, *_places()])
+
 
 # An uncaught exception's last line; torchrun's own summary and a wanted exit say nothing of the cause.
 EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Failure|Interrupt|Failed|Timeout|Abort|Fault)\b(?=:|$)")
@@ -338,7 +360,7 @@ FORCED_KILL = re.compile(
 def may_tell(line: str) -> bool:
     """Whether the line holds a word without which no pattern fits. For whoever passes over many lines."""
     lower = line.lower()
-    return any(word in lower for word in TELLING_WORDS)
+    return any(word in lower for word in telling_words())
 
 
 @lru_cache(maxsize=8192)  # ranks print the same lines
@@ -347,13 +369,13 @@ def match_line(line: str) -> Pattern | None:
     if (xid := _match_xid(line)) is not None:
         return xid
     lower = line.lower()
-    places = {place for word, of in _PLACES if word in lower for place in of}
+    places = {place for word, of in _places().items() if word in lower for place in of}
     return next((PATTERNS[place] for place in sorted(places) if PATTERNS[place].fits.search(line) is not None), None)
 
 
 def _match_xid(line: str) -> Pattern | None:
     """An Xid by its number: hardware that is lost, an error of the application, or a note that follows from another."""
-    found = _XID.search(line) if "xid" in line.lower() else None
+    found = _LOST_XID.fits.search(line) if "xid" in line.lower() else None
     if found is None or "fallen off" in line:
         return None
     number = int(found[1])

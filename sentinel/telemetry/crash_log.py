@@ -18,7 +18,7 @@ from pathlib import Path
 
 from sentinel.detectors.crash_class import STEPS_SURVIVED_MAX
 from sentinel.detectors.crash_labels import Labelled, read_labels
-from sentinel.detectors.crash_patterns import TELLING_WORDS, Tier, match_line, may_tell
+from sentinel.detectors.crash_patterns import Tier, match_line, may_tell, telling_words
 from sentinel.detectors.crash_progress import SHOWING_WORDS, is_progress, may_show_progress
 from sentinel.detectors.crash_reading import ends_traceback, is_frame, is_worth_keeping, starts_traceback
 from sentinel.telemetry.compressed import compression_of, open_compressed, read_block
@@ -70,7 +70,7 @@ class Gist:
         each. Returns the number of the line behind them."""
         together = "\n".join(lines).lower()
         showing = tuple(word for word in SHOWING_WORDS if word in together)
-        telling = tuple(word for word in TELLING_WORDS if word in together)
+        telling = tuple(word for word in telling_words() if word in together)
         if showing or telling or self._open or "traceback" in together:
             for at, line in enumerate(lines):
                 lower = line.lower()

@@ -1,4 +1,7 @@
-"""A program that says what two ranks at a steady pace say, and does nothing else: python -m tests.bench.steady_words STEPS PACE_S"""
+"""A program that says what two ranks at a steady pace say, and does nothing else.
+
+    python -m tests.bench.steady_words STEPS PACE_S
+"""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_no_line_shows_work_without_its_words(line: str) -> None:
     assert may_show_progress(line) or not is_progress(line)
 
 
-@pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.fits.pattern[:40])
+@pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.expression[:40])
 def test_no_pattern_fits_a_line_without_its_words(pattern) -> None:
     assert pattern.words
     assert all(len(word) >= 3 and word == word.lower() for word in pattern.words)
