@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
-from sentinel.checkpoints.files import verify_checkpoint
 from sentinel.checkpoints.manifest import MANIFEST, NotACheckpoint, listed_files, read_manifest
+from sentinel.checkpoints.verification import verify_checkpoint
 from sentinel.client.atomic_file import ensure_directory
 from sentinel.client.checkpoint_files import name_of
 from sentinel.client.closed_files import closed

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from sentinel.checkpoints.files import list_checkpoints, read_checkpoint, read_numbers, verify_checkpoint
+from sentinel.checkpoints.files import list_checkpoints, read_checkpoint, read_numbers
 from sentinel.checkpoints.tensors.counting import Counting
+from sentinel.checkpoints.verification import verify_checkpoint
 from sentinel.errors import GiveUp
 from sentinel.model.records import SavedNorm, SavedNumbers
 from sentinel.telemetry.lineage import read_history, read_own

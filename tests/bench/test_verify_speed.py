@@ -10,9 +10,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from sentinel.checkpoints.files import verify_checkpoint
 from sentinel.checkpoints.tensors.counting import Counting
 from sentinel.checkpoints.tensors.floats import FORMATS, look
+from sentinel.checkpoints.verification import verify_checkpoint
 from tests.unit.checkpoints.counted import commit
 
 FILE_BYTES = 256 << 20

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sentinel.checkpoints.files import verify_checkpoint
+from sentinel.checkpoints.verification import verify_checkpoint
 from tests.integration.forked_ranks import Forked
 from tests.unit.client.attached_kit import events, stream, supervise
 

@@ -84,7 +84,7 @@ class Counting:
 
     def found(self) -> SavedValues:
         self._trim()
-        why = tuple(self._why) + ((f"{self._more_why} more",) if self._more_why else ())
+        why = tuple(sorted(self._why)) + ((f"{self._more_why} more",) if self._more_why else ())
         return SavedValues(self._files, self._values, tuple(self._bad), self._more_bad, why)
 
     def _trim(self) -> None:

@@ -7,11 +7,12 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from sentinel.checkpoints import files as checkpoint_files
 from sentinel.checkpoints import manifest as manifest_file
-from sentinel.checkpoints.files import list_checkpoints, verify_checkpoint
+from sentinel.checkpoints import verification
+from sentinel.checkpoints.files import list_checkpoints
 from sentinel.checkpoints.manifest import MANIFEST_BYTES_MAX
 from sentinel.checkpoints.quarantine import quarantine_above
+from sentinel.checkpoints.verification import verify_checkpoint
 
 
 def save(run_dir: Path, step: int, attempt: int = 1, name: str | None = None, **fields: object) -> Path:
@@ -196,7 +197,7 @@ def test_what_cannot_be_read_now_is_no_damage(tmp_path: Path, monkeypatch: pytes
             raise OSError(number, os.strerror(number), str(path))
         return open(path, "rb")
 
-    for module in (checkpoint_files, manifest_file):
+    for module in (verification, manifest_file):
         monkeypatch.setattr(module, "open", fails, raising=False)
     with pytest.raises(OSError, match=r"manifest|distcp"):
         verify_checkpoint(folder)

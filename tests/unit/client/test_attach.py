@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sentinel.checkpoints.files import verify_checkpoint
+from sentinel.checkpoints.verification import verify_checkpoint
 from sentinel.client.torch import AttachError, attach
 from tests.unit.client.attached_kit import Loop, ask, events, lines, numbers, stream, supervise
 

@@ -11,7 +11,8 @@ import sys
 import pytest
 import torch
 
-from sentinel.checkpoints.files import read_numbers, verify_checkpoint
+from sentinel.checkpoints.files import read_numbers
+from sentinel.checkpoints.verification import verify_checkpoint
 from sentinel.client.torch.reading_back import read_all_back, read_part_back, share_out
 from sentinel.client.torch.saving import is_of_the_disk
 from tests.unit.client.attached_kit import Loop, events, numbers, stream, supervise

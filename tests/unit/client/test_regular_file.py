@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sentinel.checkpoints.files import read_numbers, verify_checkpoint
+from sentinel.checkpoints.files import read_numbers
 from sentinel.checkpoints.manifest import MANIFEST
+from sentinel.checkpoints.verification import verify_checkpoint
 from sentinel.client.regular_file import NotRegular, read_regular, regular
 from sentinel.client.run_layout import stream_path
 from sentinel.errors import UsageError

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sentinel.checkpoints.files import list_checkpoints, verify_checkpoint
+from sentinel.checkpoints.files import list_checkpoints
+from sentinel.checkpoints.verification import verify_checkpoint
 from sentinel.trainers.found import Found, find_checkpoints, read_step_key
 from sentinel.trainers.profile import Checkpoints, Tracker
 from sentinel.trainers.sealing import drop_old, move_aside, put_back, seal_new, sealed_path
