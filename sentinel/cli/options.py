@@ -35,6 +35,13 @@ TokenFile = Annotated[
 ]
 
 
+def dump(document: object) -> str:
+    """A document as `--json` prints it."""
+    from sentinel.report.masked import masked_json
+
+    return masked_json(document)
+
+
 def _channels() -> str:
     from sentinel.channels.registry import ROWS
 

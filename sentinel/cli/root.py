@@ -32,6 +32,7 @@ from sentinel.cli.options import (
     RunDir,
     RunDirAnywhere,
     TokenFile,
+    dump,
 )
 from sentinel.cli.page import page_app
 from sentinel.cli.policy import policy_app
@@ -40,6 +41,7 @@ from sentinel.cli.replay import replay, watch
 from sentinel.cli.report import report
 from sentinel.cli.run import run
 from sentinel.cli.seeing import register as register_seeing
+from sentinel.cli.status import register as register_status
 from sentinel.cli.trainers import trainers_app
 from sentinel.cli.waiting import told_while_waiting
 from sentinel.cli.web import web
@@ -51,10 +53,25 @@ app = typer.Typer(
     name="sentinel",
     cls=Commands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Watches a long pretraining run from outside, repairs it, proves the repair, and pages a person last.",
 )
+
+
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        from importlib.metadata import version
+
+        print(f"sentinel {version('training-sentinel')}")
+        raise typer.Exit
+
+
+@app.callback()
+def before_any_command(
+    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")] = False,
+) -> None:
+    """Options that stand before any command."""
 
 
 app.command(cls=NamesRows, rich_help_panel=RUN)(run)
@@ -89,47 +106,7 @@ def demo(
     raise typer.Exit(run_demo(DemoOptions(run_dir, steps, seed, precision, policy, faults, preset, routes, shown)))
 
 
-@app.command(rich_help_panel=LOOK)
-def status(run_dir: RunDir, as_json: Json = False) -> None:
-    """What the run is doing now."""
-    from sentinel.report.reading import read_status
-    from sentinel.report.text import status_text
-
-    document = read_status(run_dir)
-    print(_dump(document) if as_json else status_text(document))
-
-
-@app.command(rich_help_panel=LOOK)
-def doctor(run_dir: RunDir, as_json: Json = False) -> None:
-    """What is seen of a run and what is not, why, and the remedy of each: rows, receipt, heartbeats, checkpoints, proofs, rungs.
-
-    Exit codes: 0 all fine, 1 something is missing, or not known yet, 2 usage error.
-    """
-    from sentinel.report.doctor.checks import examine
-    from sentinel.report.doctor.telling import doctor_document, doctor_text, exit_code
-
-    checks = examine(run_dir)
-    print(_dump(doctor_document(run_dir, checks)) if as_json else doctor_text(checks))
-    raise typer.Exit(exit_code(checks))
-
-
-@app.command(rich_help_panel=LOOK)
-def incidents(run_dir: RunDir, as_json: Json = False) -> None:
-    """Every incident of the run: what broke, what was tried, how it ended."""
-    from sentinel.report.reading import read_incidents
-    from sentinel.report.text import incidents_text
-
-    documents = read_incidents(run_dir)
-    print(_dump(documents) if as_json else incidents_text(documents))
-
-
-@app.command(rich_help_panel=LOOK)
-def lineage(run_dir: RunDir, as_json: Json = False) -> None:
-    """Every attempt: from which step of which other, with which settings, why, how it ended, what of it survives; and what the
-    interventions cost the schedule (with --json: `schedule` of `sentinel status --json`)."""
-    from sentinel.report.reading import lineage_page, read_lineage
-
-    print(_dump(read_lineage(run_dir)) if as_json else lineage_page(run_dir))
+register_status(app)
 
 
 @app.command(rich_help_panel=LOOK)
@@ -193,7 +170,7 @@ def hardware(
     from sentinel.cli.hardware import hardware_text, look_at_hardware
 
     document, code = look_at_hardware(policy)
-    print(_dump(document) if as_json else hardware_text(document))
+    print(dump(document) if as_json else hardware_text(document))
     raise typer.Exit(code)
 
 
@@ -212,12 +189,6 @@ app.add_typer(policy_app, name="policy", rich_help_panel=POLICIES)
 app.add_typer(trainers_app, name="trainers", rich_help_panel=TRAINERS)
 for command in (replay, watch, autopsy, drill):
     app.command(rich_help_panel=REHEARSE)(command)
-
-
-def _dump(document: object) -> str:
-    from sentinel.report.masked import masked_json
-
-    return masked_json(document)
 
 
 def main() -> None:
