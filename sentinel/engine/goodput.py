@@ -119,7 +119,7 @@ def _spend_attempt(
 
 def _spend_end(attempt: Attempt, next_s: float, spend: Callable[[str, float | None], None]) -> None:
     """From the last step on: a failure is noticed and repaired; a wanted end is the last checkpoint."""
-    if (attempt.outcome in ("crashed", "lost", "killed", "preempted") or attempt.stopping) and not attempt.stopped_by:
+    if attempt.is_interrupted:
         spend("detection", attempt.stopping_s if attempt.stopping_s is not None else attempt.ended_s)
         spend("recovery", attempt.idle_s if attempt.idle_s is not None else next_s)
     else:

@@ -18,6 +18,7 @@ from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.proof import Proof
 
 UNOBSERVED = "unobserved"
+INTERRUPTED = ("crashed", "lost", "killed", "preempted")  # outcomes of an attempt that nobody wanted
 ENDINGS = ("finished", "failed", "stopped", "suspended", UNOBSERVED)
 RIGHTLY_ENDED = {"finished": "finished", UNOBSERVED: "ended with exit 0, unobserved"}  # nobody need start it again
 ATTEMPTS_KEPT = 512  # whole attempts kept for the ledger and the lineage; older ones are folded into `Archive`
@@ -117,6 +118,11 @@ class Attempt:
     @property
     def is_over(self) -> bool:
         return self.ended_s is not None
+
+    @property
+    def is_interrupted(self) -> bool:
+        """It has ended by a failure or by the repair of one: by nobody's wish."""
+        return self.is_over and (bool(self.stopping) or self.outcome in INTERRUPTED) and not self.stopped_by
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from sentinel.engine.goodput import account
 from sentinel.model.incidents import Incident, Try
 from sentinel.model.records import Attribution
 from sentinel.model.state import RunState
+from sentinel.plan.save_interval import advise_interval
 from sentinel.report.environment import environment_document
 from sentinel.report.pages import page_document, pages_document
 from sentinel.run_files.detector_standings import NO_STANDINGS, OLD_AFTER_S, DetectorStandings
@@ -68,7 +69,14 @@ def status_document(state: RunState, now_s: float, outside: Outside) -> dict[str
         "pages": pages_document(state, now_s),
         "detectors": _detectors_document(outside.senses, now_s),
         "disks": _disks_document(outside.senses, now_s),
+        "save_interval": _interval_document(state),
     }
+
+
+def _interval_document(state: RunState) -> dict[str, Any]:
+    """How often the run should save. `unknown`: why nothing is advised, empty where something is."""
+    advice = advise_interval(state.attempts)
+    return {"unknown": advice} if isinstance(advice, str) else {"unknown": "", **asdict(advice)}
 
 
 def _deadline_document(state: RunState, now_s: float) -> dict[str, Any] | None:

@@ -43,6 +43,8 @@ def status_text(status: Mapping[str, Any]) -> str:
     if status.get("missing_steps"):
         rows.append(("missing", _missing_words(status["missing_steps"])))
     rows += [("disk", _disk_words(disk)) for disk in status["disks"]]
+    if (saving := status.get("save_interval")) and not saving["unknown"]:
+        rows.append(("saving", _saving_words(saving)))
     if status["warning"]:
         rows.append(("warning", status["warning"]))
     incident = status["open_incident"]
@@ -58,6 +60,16 @@ def status_text(status: Mapping[str, Any]) -> str:
     rows += detector_rows(status["detectors"], is_watched=status["supervisor"] == "alive")
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def _saving_words(saving: Mapping[str, Any]) -> str:
+    """Young's and Daly's interval beside the one in use."""
+    hours, save_s = saving["trained_s"] / 3600, saving["save_s"]
+    each = f"{saving['interruptions']} interruptions in {hours:.1f} h of training, {save_s:.2f} s a save"
+    now = f"every {saving['now_steps']} steps costs {saving['now_share']:.1%} of the time"
+    if saving["now_steps"] / 2 <= saving["steps"] <= saving["now_steps"] * 2:
+        return f"{now}, near the least ({each})"
+    return f"{now}, every {saving['steps']} would cost {saving['share']:.1%} ({each}; Daly's estimate)"
 
 
 def _missing_words(holes: Sequence[Sequence[int]]) -> str:
