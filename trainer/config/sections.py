@@ -183,6 +183,12 @@ class Parallel(Section):
     micro_batch: int | None = setting(
         None, "sequences a rank takes at once, accumulated to its share of a batch; null: all at once", ge=1
     )
+    xent_chunk: int | None = setting(
+        None,
+        "rows (tokens) whose logits are there at once; null: all of a micro-batch's, in chunks past 2^28 logits. As many as a "
+        "micro-batch has, or more: never in chunks",
+        ge=1,
+    )
     recompute: Literal["none", "selective", "full"] = setting(
         "none", "activation checkpointing: of every block, or selective: keep matrix products and attention, recompute the rest"
     )
