@@ -171,6 +171,9 @@ class Numerics(Section):
 
     precision: Precision = setting("fp32", "fp16 comes with dynamic loss scaling")
     kernels: Literal["cuda", "cpu", "torch"] | None = setting(None, "of norms, loss and optimizer; null: the best there is")
+    attention: Literal["auto", "cudnn", "flash", "torch"] = setting(
+        "auto", "on a GPU, the fused kernel tried first; auto: cuDNN's on Hopper and Blackwell; torch: the order of its release"
+    )
     deterministic: bool = setting(False, "on a GPU: only kernels that give the same bits each time; a CPU always does")
     loss_scale: float = setting(65536.0, "fp16: the first loss scale; above 2^127 float32 has no room", gt=0, le=2.0**127)
     loss_scale_growth_steps: int = setting(2000, "fp16: clean updates until the scale doubles", ge=1)
