@@ -65,7 +65,8 @@ def chunked_head(targets: torch.Tensor, chunk: int, z_loss: float, expected: tor
             parts = zip(rows.split(chunk), targets.split(chunk), strict=True)
             return _summed([loss_of(F.linear(x, weight), of_x, expected=None) for x, of_x in parts], len(rows), chunk)
         given = torch.ones((), device=rows.device) if expected is None else expected
-        return HeadLoss(*_ChunkedHead.apply(rows, weight, targets, given, chunk, loss_of))
+        total, cross_entropy, logit_max, nonfinite = _ChunkedHead.apply(rows, weight, targets, given, chunk, loss_of)
+        return HeadLoss(total=total, cross_entropy=cross_entropy, logit_max=logit_max, nonfinite=nonfinite)
 
     return head
 
@@ -92,7 +93,7 @@ class _ChunkedHead(torch.autograd.Function):
             with torch.enable_grad():
                 loss = loss_of(logits, of_x, expected=given)
                 (gradient,) = torch.autograd.grad(loss.total, logits, given)
-            losses.append(HeadLoss(loss.total.detach(), *loss[1:]))
+            losses.append(loss._replace(total=loss.total.detach()))
             del logits, loss  # else the next chunk's come while these are there
             torch.mm(gradient, weight, out=into)
             if weight.dtype == torch.float32:
