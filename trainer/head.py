@@ -89,8 +89,8 @@ class _ChunkedHead(torch.autograd.Function):
         losses = []
         for x, of_x, into in zip(rows.split(chunk), targets.split(chunk), of_rows.split(chunk), strict=True):
             given = expected * (len(x) / len(rows))
-            logits = F.linear(x, weight).requires_grad_()
             with torch.enable_grad():
+                logits = F.linear(x.detach().requires_grad_(), weight.detach())
                 loss = loss_of(logits, of_x, expected=given)
                 (gradient,) = torch.autograd.grad(loss.total, logits, given)
             losses.append(loss._replace(total=loss.total.detach()))

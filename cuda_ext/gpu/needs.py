@@ -40,13 +40,11 @@ def tool(name: str) -> str | None:
 
 def missing() -> dict[str, str]:
     """What is not here → what that costs. Only what is known to be absent."""
-    found = {}
-    for kind, cost in (
-        ("cuda", "none of our kernels can be built: build, values, kernels, tests and peers fail"),
-        ("cpu", "parity fails"),
-    ):
-        if (why := _no_compiler(kind)) is not None:
-            found[f"a compiler for {kind}"] = f"{cost} ({why})"
+    costs: dict[Kind, str] = {"cuda": "none of our kernels can be built: build, values, kernels, tests and peers fail"}
+    costs["cpu"] = "parity fails"
+    found = {
+        f"a compiler for {kind}": f"{cost} ({why})" for kind, cost in costs.items() if (why := _no_compiler(kind)) is not None
+    }
     for stage in MODULES:
         for module in absent_modules(stage):
             known = found.get(module)

@@ -69,7 +69,8 @@ def _read(process: subprocess.Popen[bytes], pieces: queue.SimpleQueue[str | None
 
 def _rest(pieces: queue.SimpleQueue[str | None]) -> list[str]:
     """What was still on its way. A process that left its group may hold the pipe open: LEFT_OPEN_S at most."""
-    rest, until_s = [], time.monotonic() + LEFT_OPEN_S
+    rest: list[str] = []
+    until_s = time.monotonic() + LEFT_OPEN_S
     while True:
         try:
             piece = pieces.get(timeout=max(0.0, until_s - time.monotonic()))

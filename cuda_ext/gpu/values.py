@@ -76,7 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def cases(device: torch.device) -> dict[str, Case]:
-    sizes, found = ON_GPU if device.type == "cuda" else ON_CPU, {}
+    sizes = ON_GPU if device.type == "cuda" else ON_CPU
+    found: dict[str, Case] = {}
     for rows, columns in sizes.vocabularies:
         for dtype in (torch.bfloat16, torch.float16):
             found[f"softmax_xent {rows} x {columns} {dtype}"] = partial(cross_entropy, device, dtype, rows, columns)

@@ -1,5 +1,5 @@
-"""Real runs under a real supervisor: a flipped bit that `diagnose` calls hardware, a NaN, a crash in `sentinel demo`, and the GPU's
-health as NVML tells it."""
+"""Real runs under a real supervisor: a flipped bit that `diagnose` calls hardware, a NaN, a crash in `sentinel demo`; and the
+GPU's health as NVML tells it."""
 
 from __future__ import annotations
 
