@@ -48,9 +48,10 @@ Tell = Callable[[dict[str, Any]], None]
 """Called with the outcome of a stage so far, as often as it says something more."""
 
 
-def speed(label: str, *sets: str, kernels: str = "cuda", limit_s: float = 75.0, rounds: int = 6) -> Command:
-    """The trainer's tokens a second, all streams on, beside a plain loop that is compiled whole, in turns."""
-    words = ("--label", label, "--record", RECORD, "--rounds", str(rounds), "--steps", "2", *RECIPE, *sets)
+def speed(label: str, *sets: str, kernels: str = "cuda", limit_s: float = 75.0, alone: bool = True) -> Command:
+    """The trainer's tokens a second, all streams on; not alone: beside a plain loop that is compiled whole, in turns."""
+    words = ["--label", label, "--record", RECORD, "--rounds", "6", "--steps", "2", *(["--alone"] if alone else [])]
+    words += [*RECIPE, *sets]
     return Command((*PYTHON, "tests.bench.trainer_speed", *words), limit_s, {"SENTINEL_KERNELS": kernels, "OMP_NUM_THREADS": "1"})
 
 
@@ -59,7 +60,7 @@ STAGES: dict[str, tuple[Command, ...]] = {
     "values": (Command((*PYTHON, "cuda_ext.gpu.values", "--record", RECORD), 60.0),),
     "kernels": (Command((*BENCH, "--alone", "--rounds", "16", *IN_ORDER), 150.0),),
     "trainer": (
-        speed("telemetry on, beside compiled plain torch", limit_s=100.0),
+        speed("telemetry on, beside compiled plain torch", limit_s=150.0, alone=False),
         Command(
             (*PYTHON, "tests.bench.telemetry_overhead", "--label", "telemetry on and off", "--record", RECORD,
              "--rounds", "20", "--steps", "2", "--kinds", "none,all", *RECIPE),

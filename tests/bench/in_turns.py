@@ -2,6 +2,7 @@
 
     --rounds N, --steps N          blocks of so many steps of each way
     --record FILE --label WORDS    keep the figures so far there, after each round (cuda_ext.bench.record)
+    --alone                        nothing beside the trainer, where that is what a bench compares
 
 Everything else is the trainer's.
 """
@@ -31,6 +32,7 @@ def main(compare: Compare, *, rounds: int, steps: int, kinds: tuple[str, ...] = 
     parser = argparse.ArgumentParser()
     parser.add_argument("--record", type=Path)
     parser.add_argument("--label", default="")
+    parser.add_argument("--alone", action="store_true")
     if kinds:
         parser.add_argument("--kinds", type=lambda words: tuple(words.split(",")), default=kinds)
     parser.add_argument("--rounds", type=int, default=rounds)

@@ -75,7 +75,9 @@ def compare(given: Namespace, words: list[str], place: Path, world: World) -> It
     with run.telemetry:
         train(run, control, WARM_UP_STEPS)
         peak_bytes = peak_memory_bytes(run.world.device)
-        plainly = warm_plain_loop(run)
+        first = [train(run, control, steps)[0] for _ in range(ROUNDS_MIN)]
+        yield figures(run, first, []) | {"peak_memory_bytes": peak_bytes}  # the other takes a minute to be compiled
+        plainly = None if given.alone else warm_plain_loop(run)
         ours: list[float] = []
         plain: list[float] = []
         for number in range(given.rounds):

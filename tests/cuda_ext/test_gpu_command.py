@@ -207,6 +207,19 @@ def test_the_order_is_that_of_worth() -> None:
     assert {op for op, word in zip(alone[1:], alone, strict=False) if word == "--op"} == set(bench_command.benched())
 
 
+def test_the_trainer_takes_the_words_of_its_stage() -> None:
+    """A setting that is none would cost a minute of a borrowed machine."""
+    for module in ("pydantic", "yamlcore"):  # where these tests run with torch alone, as a stage
+        pytest.importorskip(module)
+    from trainer.command_line import parse_arguments
+
+    programs = [one.argv for one in STAGES["trainer"] if "--preset" in one.argv]
+    assert len(programs) >= 5
+    for argv in programs:
+        config = parse_arguments([str(word) for word in argv[argv.index("--preset") :]]).config
+        assert (config.data.batch_size, config.parallel.micro_batch, config.parallel.compile) == (64, 64, True)
+
+
 def test_nine_minutes_are_enough_for_what_comes_first() -> None:
     """Each stuck to its deadline: our kernels' figures and the trainer's first ones are there all the same."""
     first = [one.limit_s for name in ("build", "values", "kernels") for one in STAGES[name]]
