@@ -83,19 +83,19 @@ def run(op: str, device: torch.device, bare: Any, rounds: int, *, alone: bool = 
 def save(op: str, results: dict[str, Any], machine: dict[str, Any], file: Path | str) -> None:
     """Called after each case, so that an interrupted bench keeps its results. Without a file: today's record and the README."""
     place = Path(file) if file else record.place_of(machine)
-    record.write(place, machine, {"kernels": {op: with_earlier(record.read(place), machine, op, results)}})
+    whole = with_earlier(record.read(place).get("kernels", {}).get(op, {}), results | {"sources": machine.get("sources")})
+    record.write(place, machine, {"kernels": {op: whole}})
     if not file:
         table.write_readme()
 
 
-def with_earlier(earlier: dict[str, Any], machine: dict[str, Any], op: str, results: dict[str, Any]) -> dict[str, Any]:
-    """The results, and behind them the cases of the same record that this bench has not measured (again): one that is cut short
-    takes nothing away. Not those of other sources."""
-    if earlier.get("sources") != machine.get("sources"):
+def with_earlier(earlier: dict[str, Any], results: dict[str, Any]) -> dict[str, Any]:
+    """The results of an op, and behind them the cases of the same record that this bench has not measured (again): one that is cut
+    short takes nothing away. Not those of other sources."""
+    if earlier.get("sources") != results["sources"]:
         return results
     known = {(case["op"], case["shape"], case["dtype"]) for case in results["cases"]}
-    cases = earlier.get("kernels", {}).get(op, {}).get("cases", [])
-    kept = [case for case in cases if (case["op"], case["shape"], case["dtype"]) not in known]
+    kept = [case for case in earlier["cases"] if (case["op"], case["shape"], case["dtype"]) not in known]
     return results | {"cases": results["cases"] + kept}
 
 
