@@ -90,8 +90,8 @@ def save(op: str, results: dict[str, Any], machine: dict[str, Any], file: Path |
 
 
 def with_earlier(earlier: dict[str, Any], results: dict[str, Any]) -> dict[str, Any]:
-    """The results of an op, and behind them the cases of the same record that this bench has not measured (again): one that is cut
-    short takes nothing away. Not those of other sources."""
+    """The results of an op, and behind them the cases of the same record that this bench has not measured (again): one that is
+    cut short takes nothing away. Not those of other sources."""
     if earlier.get("sources") != results["sources"]:
         return results
     known = {(case["op"], case["shape"], case["dtype"]) for case in results["cases"]}
