@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..processes import run_heard
 from ..sources import PACKAGE
 from .needs import SANITIZER, absent_modules, tool
-from .running import run_heard
 
 KEPT_CHARACTERS = 6000
 NO_TESTS_RAN = 5
