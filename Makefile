@@ -116,7 +116,7 @@ bench-long-life: $(STAMP) ## a run of 60 days, 200 attempts, 500 incidents is ma
 bench-kernels: $(STAMP) ## our kernels on this machine's processor beside what they replace in torch
 	$(BIN)/python -m cuda_ext.bench --device cpu
 
-gpu:             ## on a machine with a GPU and its own torch: build, test, sanitize, measure, and keep the record (STAGES="build tests" for some)
+gpu:             ## on a machine with a GPU and its own torch: build, measure, test, sanitize, and keep the record (MINUTES=9; STAGES="build values" for some)
 	$(PYTHON) -m cuda_ext.gpu $(STAGES) $(if $(COPY_TO),--copy-to $(COPY_TO)) $(if $(WHEELS),--wheels $(WHEELS)) $(if $(MINUTES),--minutes $(MINUTES))
 
 clean:           ## remove build products (not runs/)

@@ -21,18 +21,20 @@ if TYPE_CHECKING or PROGRAM != "sentinel_trainer":
     from cuda_ext.ops.adamw_step import adamw_step
     from cuda_ext.ops.add_norm import add_norm
     from cuda_ext.ops.grad_stats import grad_stats
+    from cuda_ext.ops.softmax_xent import scale_op as scale_
     from cuda_ext.ops.softmax_xent import softmax_xent
 else:  # installed from a wheel: setup.py gives both packages their names
     from sentinel_kernels import tiers
     from sentinel_kernels.ops.adamw_step import adamw_step
     from sentinel_kernels.ops.add_norm import add_norm
     from sentinel_kernels.ops.grad_stats import grad_stats
+    from sentinel_kernels.ops.softmax_xent import scale_op as scale_
     from sentinel_kernels.ops.softmax_xent import softmax_xent
 
 if TYPE_CHECKING:
     from .world import World
 
-__all__ = ["TORCH", "Kernels", "adamw_step", "choose", "foreseen", "grad_stats", "norm_of_sum", "softmax_xent"]
+__all__ = ["TORCH", "Kernels", "adamw_step", "choose", "foreseen", "grad_stats", "norm_of_sum", "scale_", "softmax_xent"]
 TORCH = "torch"
 
 

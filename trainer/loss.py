@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
-from .fused import softmax_xent
+from .head import chunked_head, loss_of_logits
 
 
 class Losses(NamedTuple):
@@ -59,22 +58,22 @@ def compute_loss(
 
     `expected`: float32 scalar, the gradient that `total` will be given, if not 1. Our own kernel makes the gradient of the logits
     in the pass that makes the loss, and a 16-bit one would underflow before a loss scale that came later.
+
+    Where parallel.xent_chunk cuts the rows, head and loss run inside the model's forward: there FSDP has the weight whole.
     """
-    output = model(inputs)
-    flat_targets = targets.flatten()
-    if model.fused:
-        total, cross_entropy, statistics = softmax_xent(
-            output.logits.flatten(0, 1), flat_targets, z_loss=z_loss, expected=expected
-        )
-        nonfinite = None if output.nonfinite is None else torch.stack((output.nonfinite, statistics[1]))
-        return Losses(
-            total=total, cross_entropy=cross_entropy, logit_max=statistics[0].float(), layers=output.layers, nonfinite=nonfinite
-        )
-    logits = output.logits.float().flatten(0, 1)
-    if z_loss == 0.0:
-        cross_entropy = total = F.cross_entropy(logits, flat_targets)
+    rows, flat_targets = inputs.numel(), targets.flatten()
+    chunk = model.rows_at_once(rows)
+    if chunk < rows:
+        output = model(inputs, chunked_head(flat_targets, chunk, z_loss, expected, model.fused))
+        loss = output.loss
     else:
-        partition = torch.logsumexp(logits, dim=1)
-        cross_entropy = (partition - logits.gather(1, flat_targets[:, None])[:, 0]).mean()
-        total = cross_entropy + z_loss * partition.square().mean()
-    return Losses(total=total, cross_entropy=cross_entropy.detach(), logit_max=logits.detach().amax(), layers=output.layers)
+        output = model(inputs)
+        loss = loss_of_logits(output.logits.flatten(0, 1), flat_targets, z_loss, expected, model.fused)
+    nonfinite = None if output.nonfinite is None else torch.stack((output.nonfinite, loss.nonfinite))
+    return Losses(
+        total=loss.total,
+        cross_entropy=loss.cross_entropy,
+        logit_max=loss.logit_max,
+        layers=output.layers,
+        nonfinite=nonfinite,
+    )

@@ -21,6 +21,7 @@ from .data import Loader, open_corpus, same_on_all_ranks
 from .data_order import Position, Span
 from .exits import NonFiniteError
 from .fused import Kernels, choose
+from .model.attention_order import put_in_order
 from .model.gpt import GPT, build_model
 from .model.sizes import padded_vocabulary
 from .optim import ShardedAdamW
@@ -67,6 +68,7 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     torch.manual_seed(config.init.seed)  # a process begins with a seed of its own; only dropout draws, and seeds itself
     padded = agree_on_padding(launch, session, root, world)
     kernels = choose_kernels(config, session, world)
+    put_in_order(config.numerics.attention, world.device)
     model = build_model(config, padded, kernels.fused)
     params = sum(parameter.numel() for parameter in model.parameters())
     # Where a supervisor names a checkpoint, it is one that fills every weight, or an error.

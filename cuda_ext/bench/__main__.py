@@ -31,6 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", choices=("cuda", "cpu"), help="the GPU where there is one")
     parser.add_argument("--op", action="append", choices=ops, metavar="NAME", help=f"only these: {', '.join(ops)}")
     parser.add_argument("--rounds", type=int, default=30, metavar="N", help="turns of every way, 4 or more (30)")
+    alone_help = "no peers, and only the shapes that matter most: what a GPU is asked first"
+    parser.add_argument("--alone", action="store_true", help=alone_help)
     record_help = "keep what is measured: in FILE, or as today's results and the table of cuda_ext/README.md"
     parser.add_argument(
         "--record", nargs="?", const="", metavar="FILE", type=lambda word: Path(word) if word else "", help=record_help
@@ -50,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     machine = record.describe_machine(device) if args.record is not None else {}
     bare, ok = without_statistics(kind), True
     for op in args.op or ops:
-        for results in run(op, device, bare, args.rounds):
+        for results in run(op, device, bare, args.rounds, alone=args.alone):
             if args.record is not None:
                 save(op, results, machine, args.record)
         ok = ok and not results["failed"] and not any(OURS in case["failed"] for case in results["cases"])
@@ -62,13 +64,13 @@ def benched() -> list[str]:
     return sorted({module.name for module in pkgutil.iter_modules(bench.__path__)} & set(ops_there))
 
 
-def run(op: str, device: torch.device, bare: Any, rounds: int) -> Iterator[dict[str, Any]]:
+def run(op: str, device: torch.device, bare: Any, rounds: int, *, alone: bool = False) -> Iterator[dict[str, Any]]:
     """Yields what was measured so far, after every case and at the end, with the reason if the cases ended early. The failure of
     one op hides no other's figures."""
     results: dict[str, Any] = {"cases": [], "failed": "it was ended"}
     try:
-        for case in importlib.import_module(f"{bench.__name__}.{op}").cases(device):
-            results["cases"].append(asdict(measure(case, device, bare=bare, rounds=rounds)))
+        for case in importlib.import_module(f"{bench.__name__}.{op}").cases(device, alone):
+            results["cases"].append(asdict(measure(case, device, bare=bare, rounds=rounds, alone=alone)))
             print(table.lines(results["cases"][-1]), flush=True)
             yield results
         results["failed"] = None
@@ -81,9 +83,20 @@ def run(op: str, device: torch.device, bare: Any, rounds: int) -> Iterator[dict[
 def save(op: str, results: dict[str, Any], machine: dict[str, Any], file: Path | str) -> None:
     """Called after each case, so that an interrupted bench keeps its results. Without a file: today's record and the README."""
     place = Path(file) if file else record.place_of(machine)
-    record.write(place, machine, {"kernels": {op: results}})
+    whole = with_earlier(record.read(place).get("kernels", {}).get(op, {}), results | {"sources": machine.get("sources")})
+    record.write(place, machine, {"kernels": {op: whole}})
     if not file:
         table.write_readme()
+
+
+def with_earlier(earlier: dict[str, Any], results: dict[str, Any]) -> dict[str, Any]:
+    """The results of an op, and behind them the cases of the same record that this bench has not measured (again): one that is
+    cut short takes nothing away. Not those of other sources."""
+    if earlier.get("sources") != results["sources"]:
+        return results
+    known = {(case["op"], case["shape"], case["dtype"]) for case in results["cases"]}
+    kept = [case for case in earlier["cases"] if (case["op"], case["shape"], case["dtype"]) not in known]
+    return results | {"cases": results["cases"] + kept}
 
 
 def without_statistics(kind: Kind) -> Any:

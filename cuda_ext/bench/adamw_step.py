@@ -41,8 +41,8 @@ class State:
         return stats
 
 
-def cases(device: torch.device) -> Iterable[Case]:
-    for name, sizes in cases_of(device).items():
+def cases(device: torch.device, few: bool = False) -> Iterable[Case]:
+    for name, sizes in cases_of(device, few).items():
         state, elements = State.drawn(sizes, device), sum(sizes)
         step, step_and_copies = fused(state, is_measured=False), fused(state, is_measured=True)
         yield Case(

@@ -11,8 +11,8 @@ from .harness import Case
 SMALL = "2000 of 768"
 
 
-def cases(device: torch.device) -> Iterable[Case]:
-    for name, sizes in cases_of(device).items():
+def cases(device: torch.device, few: bool = False) -> Iterable[Case]:
+    for name, sizes in cases_of(device, few).items():
         for dtype in (torch.float32, torch.bfloat16):
             yield _case(name, sizes, dtype, device)
 
@@ -51,11 +51,14 @@ def gpt(layers: int, width: int, vocabulary: int, context: int) -> list[int]:
     return [vocabulary * width, context * width, *(block * layers), width, width]
 
 
-def cases_of(device: torch.device) -> dict[str, list[int]]:
-    """A model small enough for the device, and many small tensors, where launches and tables cost more than memory does."""
+def cases_of(device: torch.device, few: bool = False) -> dict[str, list[int]]:
+    """A model small enough for the device, and many small tensors, where launches and tables cost more than memory does. `few`:
+    models alone."""
     if device.type == "cpu":
-        return {"GPT-2 of 4 layers, 27M": gpt(4, 384, 50304, 1024), SMALL: [768] * 2000}
-    return {"GPT-2 124M": gpt(12, 768, 50304, 1024), "GPT-2 XL 1.6B": gpt(48, 1600, 50304, 1024), SMALL: [768] * 2000}
+        models = {"GPT-2 of 4 layers, 27M": gpt(4, 384, 50304, 1024)}
+    else:
+        models = {"GPT-2 124M": gpt(12, 768, 50304, 1024), "GPT-2 XL 1.6B": gpt(48, 1600, 50304, 1024)}
+    return models if few else models | {SMALL: [768] * 2000}
 
 
 def goal_of(shape: str) -> float | None:

@@ -2,7 +2,7 @@
 
 A file `cuda_ext/bench/<op>.py` gives the cases of its op:
 
-    def cases(device: torch.device) -> Iterable[Case]:
+    def cases(device: torch.device, few: bool = False) -> Iterable[Case]:  # few: only those that matter most
         ...
         yield Case(
             op="add_norm forward", shape="65536 x 768", dtype="bfloat16", moved_bytes=4 * x.nbytes,
@@ -123,14 +123,15 @@ class Timer:
         return max(1, min(CALLS_MAX, round(BLOCK_S[self.device.type] / max(self.time(way, 1), 1e-9))))
 
 
-def measure(case: Case, device: torch.device, *, bare: Any = None, rounds: int = 30) -> Measured:
-    """Every way of the case in turns, each round beginning with another. `bare` is the namespace without statistics."""
+def measure(case: Case, device: torch.device, *, bare: Any = None, rounds: int = 30, alone: bool = False) -> Measured:
+    """Every way of the case in turns, each round beginning with another. `bare` is the namespace without statistics; `alone`
+    leaves the peers out."""
     if "torch._dynamo" in sys.modules:  # after eight shapes of a function torch.compile gives up, and the peer would run plain
         torch.compiler.reset()
     ways: dict[str, Way] = {COPY: copying(device), OURS: lambda: case.ours(torch.ops.sentinel)}
     if bare is not None and case.is_bare_too:
         ways[BARE] = lambda: case.ours(bare)
-    ways |= case.peers
+    ways |= {} if alone else case.peers
     timer, calls, failed = Timer(device), {}, {}
     for name, way in ways.items():
         try:

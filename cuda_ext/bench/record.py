@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import platform
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -68,14 +71,28 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def write(path: Path, machine: dict[str, Any], part: dict[str, Any]) -> None:
-    """Merges `part` into the record, dictionaries within it key by key. Renamed into place, so the file is always complete."""
-    whole = read(path) | machine | {"date": path.name[:10]}
-    for key, value in part.items():
-        whole[key] = whole.get(key, {}) | value if isinstance(value, dict) else value
+    """Merges `part` into the record, dictionaries within it key by key. Renamed into place, so the file is always complete; one
+    process after the other, since a stage and its command both write."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(".part")
-    aside.write_text(json.dumps(whole, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(aside, path)
+    with alone_in(path.parent):
+        whole = read(path) | machine | {"date": path.name[:10]}
+        for key, value in part.items():
+            whole[key] = whole.get(key, {}) | value if isinstance(value, dict) else value
+        aside = path.with_suffix(".part")
+        aside.write_text(json.dumps(whole, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        os.replace(aside, path)
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """A lock on the folder itself, which a killed process lets go of; none where the filesystem has no locks."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
 
 
 def newest(kind: str, folder: Path = RESULTS) -> dict[str, Any] | None:

@@ -60,14 +60,36 @@ def section(folder: Path = RESULTS) -> str:
     """What stands between the marks."""
     on_gpu, on_cpu = newest("cuda", folder), newest("cpu", folder)
     parts = [markdown(on_gpu) if on_gpu else NOT_MEASURED]
-    trainer = (on_gpu or {}).get("stages", {}).get("trainer")
-    if trainer and trainer["ok"]:
-        parts.append(
-            "The trainer on the same machine:\n\n" + "\n".join(f"    {text}" for text in trainer["said"].strip().splitlines())
-        )
+    if on_gpu and on_gpu.get("trainer"):
+        parts.append(trainer_table(on_gpu["trainer"]))
     if on_cpu:
         parts.append(markdown(on_cpu))
     return "\n\n".join(parts)
+
+
+def trainer_table(figures: dict[str, dict[str, Any]]) -> str:
+    """Tokens a second of each way the trainer was run, and what telling costs; of what was measured."""
+    head = ["the trainer on the same machine", "tokens/s", "MFU", "plain loop, tokens/s", "of the plain loop", "peak memory"]
+    rows = [head, ["---"] * len(head)]
+    for label, one in figures.items():
+        if rates := one.get("tokens_per_s"):
+            mfu, low_high = one.get("mfu", {}).get("trainer"), one.get("of_plain")
+            rows.append(
+                [
+                    label,
+                    f"**{rates['trainer']:,.0f}**",
+                    f"{mfu:.1%}" if mfu is not None else "",
+                    f"{rates['plain']:,.0f}" if "plain" in rates else "",
+                    f"{low_high[1]:.1%} ({low_high[0]:.1%} … {low_high[2]:.1%})" if low_high else "",
+                    f"{one['peak_memory_bytes'] / 2**30:.1f} GiB" if "peak_memory_bytes" in one else "",
+                ]
+            )
+    costs = [
+        f"Telemetry costs {quartiles[1]:+.2%} of a step ({quartiles[0]:+.2%} … {quartiles[2]:+.2%}, quartiles)."
+        for one in figures.values()
+        if (quartiles := one.get("cost of all"))
+    ]
+    return "\n\n".join(["\n".join("| " + " | ".join(cells) + " |" for cells in rows), *costs])
 
 
 def write_readme(folder: Path = RESULTS, readme: Path = README) -> None:

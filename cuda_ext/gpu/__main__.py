@@ -1,8 +1,8 @@
-"""`python -m cuda_ext.gpu` (`make gpu`): builds, tests, sanitizes and measures on this machine's GPU, and records the results.
+"""`python -m cuda_ext.gpu` (`make gpu`): builds, measures, tests and sanitizes on this machine's GPU, and records the results.
 
-Needs Python, torch and nvcc; the tests need pytest, the trainer's stage what the trainer imports. Without these the other stages
-run. Each stage is recorded in cuda_ext/bench/results/DATE-GPU.json and in the table of cuda_ext/README.md when it ends, so that
-a machine that is taken away has left what it measured.
+Needs Python and torch, and nvcc for all that is about our kernels; the tests need pytest, the trainer's stage what the trainer
+imports. What is missing is said first, and the other stages run. They come in the order of their worth, and each is recorded in
+cuda_ext/bench/results/DATE-GPU.json as it speaks: a machine that is taken away at any moment has left what it measured.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -23,9 +25,13 @@ from typing import Any
 import torch
 
 from ..bench import record, table
+from .needs import missing
 from .stages import STAGES, run_stage
 
 TESTS = table.README.parents[1] / "tests" / "gpu"
+SHORT_MIN = 15.0  # a sitting up to this has the deadlines of nine minutes; a longer one has patience
+PATIENCE = 5.0
+KEEP_EVERY_S = 1.0  # between two writings of what a stage says
 OUTCOME_NAMES = {True: "ok", False: "FAILED", None: "not run"}
 
 
@@ -34,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog=f"python -m {__package__}", description="All that a machine with a GPU can tell, and kept."
     )
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"only these: {', '.join(STAGES)}")
-    parser.add_argument("--copy-to", type=Path, metavar="DIR", help="leave a copy of record and README there too")
+    parser.add_argument("--copy-to", type=Path, metavar="DIR", help="keep a copy of record and README there too, all the time")
     parser.add_argument("--wheels", type=Path, metavar="DIR", help="take what this Python lacks from the wheels in DIR")
     minutes_help = "end within so many, with what there is by then"
     parser.add_argument("--minutes", type=float, default=math.inf, metavar="N", help=minutes_help)
@@ -63,7 +69,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as unpacked:
         if args.wheels:
             unpack(args.wheels, Path(unpacked))
-        return run_all(args.stages or list(STAGES), machine, place, args.copy_to, until_s)
+        patience = 1.0 if args.minutes <= SHORT_MIN else PATIENCE
+        absent = missing()
+        for name, cost in absent.items():
+            print(f"missing: {name}: {cost}", flush=True)
+        return Sitting(machine | {"missing": absent}, place, args.copy_to).run(args.stages or list(STAGES), until_s, patience)
 
 
 def unpack(wheels: Path, folder: Path) -> None:
@@ -85,29 +95,53 @@ def is_installed(distribution: str) -> bool:
     return True
 
 
-def run_all(stages: Sequence[str], machine: dict[str, Any], place: Path, copy_to: Path | None, until_s: float = math.inf) -> int:
-    outcomes, kept = {}, True
-    for stage in stages:
-        print(f"== {stage}", flush=True)
-        outcomes[stage] = run_stage(stage, place, until_s)
-        print(outcomes[stage]["said"], flush=True)
+@dataclass
+class Sitting:
+    """The stages of one call, and where what they say is kept."""
+
+    machine: dict[str, Any]
+    place: Path
+    copy_to: Path | None = None
+    kept: bool = True
+    _written_s: float = -math.inf
+
+    def run(self, stages: Sequence[str], until_s: float = math.inf, patience: float = 1.0) -> int:
+        outcomes = {}
+        for stage in stages:
+            print(f"== {stage}", flush=True)
+            tell = partial(self.hear, stage)
+            tell({"ok": False, "seconds": 0.0, "said": "[begun]\n"})
+            outcomes[stage] = run_stage(stage, self.place, until_s, patience, tell)
+            print(outcomes[stage]["said"], flush=True)
+            self.keep(stage, outcomes[stage], table.write_readme)
+        for stage, outcome in outcomes.items():
+            print(f"{stage:10} {OUTCOME_NAMES[outcome['ok']]:7} {outcome['seconds']:8.1f} s")
+        return 1 if not self.kept or any(outcome["ok"] is False for outcome in outcomes.values()) else 0
+
+    def hear(self, stage: str, so_far: dict[str, Any]) -> None:
+        """A stage says something: kept at once, but no more often than every KEEP_EVERY_S."""
+        if time.monotonic() - self._written_s >= KEEP_EVERY_S:
+            self.keep(stage, so_far)
+            self._written_s = time.monotonic()
+
+    def keep(self, stage: str, outcome: dict[str, Any], publish: Callable[[], None] = lambda: None) -> None:
         try:
-            record.write(place, machine, {"stages": {stage: outcomes[stage]}})
-            table.write_readme()
-            keep_copy(place, copy_to)
+            record.write(self.place, self.machine, {"stages": {stage: outcome}})
+            publish()
+            if self.copy_to is not None:
+                self.copy_to.mkdir(parents=True, exist_ok=True)
+                for path in (self.place, table.README):
+                    copy_whole(path, self.copy_to)
         except (OSError, ValueError) as error:
-            kept = False
+            self.kept = False
             print(f"cuda_ext.gpu: not kept: {error}", file=sys.stderr)
-    for stage, outcome in outcomes.items():
-        print(f"{stage:10} {OUTCOME_NAMES[outcome['ok']]:7} {outcome['seconds']:8.1f} s")
-    return 1 if not kept or any(outcome["ok"] is False for outcome in outcomes.values()) else 0
 
 
-def keep_copy(place: Path, folder: Path | None) -> None:
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in (place, table.README):
-            shutil.copy(path, folder / path.name)
+def copy_whole(path: Path, folder: Path) -> None:
+    """Renamed into place: a copy is complete at any moment."""
+    aside = folder / f"{path.name}.part"
+    shutil.copy(path, aside)
+    os.replace(aside, folder / path.name)
 
 
 if __name__ == "__main__":

@@ -1,116 +1,137 @@
-"""The stages of `make gpu`: their commands, deadlines and outcomes."""
+"""The stages of `make gpu` in the order of their worth: their commands, deadlines and outcomes."""
 
 from __future__ import annotations
 
-import importlib.util
-import math
 import os
-import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..compilers import find_compiler
-from ..processes import Programs
-from ..sources import PACKAGE, BuildError
+from ..processes import run_heard
+from ..sources import PACKAGE
+from .needs import SANITIZER, absent_modules, tool
 
 KEPT_CHARACTERS = 6000
 NO_TESTS_RAN = 5
 PYTHON = (sys.executable, "-m")
 RECORD = "RECORD"  # stands in a command for the record's place
 PYTEST = (*PYTHON, "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--continue-on-collection-errors")
+RUNS = "tests/gpu/live"
+BENCH = (*PYTHON, "cuda_ext.bench", "--device", "cuda", "--record", RECORD)
+# Of most worth first, where the bench is cut short.
+IN_ORDER = tuple(word for op in ("softmax_xent", "add_norm", "grad_stats", "adamw_step") for word in ("--op", op))
 # One GPU's share of the recipe, as tests/bench has it: a step's telemetry costs the same as in the whole recipe.
-RECIPE = ("--preset", "gpt2-124m", "--set", "data.batch_size=64", "evaluation.every=0")
+RECIPE = ("--preset", "gpt2-124m", "--set", "data.batch_size=64", "evaluation.every=0", "parallel.micro_batch=64")
 # Each tensor is an allocation of its own: an access beyond its end is detected. Without its cache torch cannot capture graphs.
 SANITIZED = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 # Our kernels alone: checking torch's thousands of launches takes hours. Nor failed driver calls of torch's libraries.
-SANITIZER = (
-    "compute-sanitizer", "--error-exitcode", "9", "--target-processes", "application-only",
+SANITIZER_WORDS = (
+    SANITIZER, "--error-exitcode", "9", "--target-processes", "application-only",
     "--kernel-name", "kns=sentinel", "--report-api-errors", "no",
 )  # fmt: skip
 LEFT_OUT = ("compile", "graph", "captured", "trainer", "more_than", "more_elements")  # the last two: of more than 2^31 elements
-SANITIZED_TESTS = (*PYTEST, "tests/gpu", "-k", " and ".join(f"not {word}" for word in LEFT_OUT))
+SANITIZED_TESTS = (*PYTEST, "tests/gpu", "--ignore", RUNS, "-k", " and ".join(f"not {word}" for word in LEFT_OUT))
 
 
 @dataclass(frozen=True)
 class Command:
     argv: tuple[str, ...]
     limit_s: float
+    """For a sitting of nine minutes. What is stuck must not take the minutes of what comes behind it."""
     environ: Mapping[str, str] = field(default_factory=dict)
 
 
-def trainer_bench(program: str, *words: str, kernels: str = "cuda") -> Command:
-    return Command((*PYTHON, f"tests.bench.{program}", *words), 900.0, {"SENTINEL_KERNELS": kernels, "OMP_NUM_THREADS": "1"})
+Tell = Callable[[dict[str, Any]], None]
+"""Called with the outcome of a stage so far, as often as it says something more."""
+
+
+def speed(label: str, *sets: str, kernels: str = "cuda", limit_s: float = 75.0, alone: bool = True) -> Command:
+    """The trainer's tokens a second, all streams on; not alone: beside a plain loop that is compiled whole, in turns."""
+    words = ["--label", label, "--record", RECORD, "--rounds", "6", "--steps", "2", *(["--alone"] if alone else [])]
+    words += [*RECIPE, *sets]
+    return Command((*PYTHON, "tests.bench.trainer_speed", *words), limit_s, {"SENTINEL_KERNELS": kernels, "OMP_NUM_THREADS": "1"})
 
 
 STAGES: dict[str, tuple[Command, ...]] = {
-    "build": (
-        Command((*PYTHON, "cuda_ext", "--build", "--kernels", "cuda"), 1200.0),
-        Command((*PYTHON, "cuda_ext", "--check"), 1200.0),
-        Command((*PYTHON, "cuda_ext", "--build", "--kernels", "cpu"), 900.0),
-    ),
-    "tests": (Command((*PYTEST, "tests/gpu"), 1200.0),),
-    "parity": (Command((*PYTEST, "tests/cuda_ext"), 1200.0),),
-    "kernels": (Command((*PYTHON, "cuda_ext.bench", "--device", "cuda", "--record", RECORD), 1200.0),),
+    "build": (Command((*PYTHON, "cuda_ext", "--build", "--kernels", "cuda"), 180.0),),
+    "values": (Command((*PYTHON, "cuda_ext.gpu.values", "--record", RECORD), 60.0),),
+    "kernels": (Command((*BENCH, "--alone", "--rounds", "16", *IN_ORDER), 150.0),),
     "trainer": (
-        trainer_bench("telemetry_overhead", "--rounds", "40", "--steps", "2", *RECIPE),
-        trainer_bench("trainer_speed", "--rounds", "10", *RECIPE, "parallel.micro_batch=64"),
-        trainer_bench("trainer_speed", "--rounds", "10", *RECIPE, "parallel.micro_batch=64", kernels="torch"),
+        speed("telemetry on, beside compiled plain torch", limit_s=150.0, alone=False),
+        Command(
+            (*PYTHON, "tests.bench.telemetry_overhead", "--label", "telemetry on and off", "--record", RECORD,
+             "--rounds", "20", "--steps", "2", "--kinds", "none,all", *RECIPE),
+            75.0, {"SENTINEL_KERNELS": "cuda", "OMP_NUM_THREADS": "1"},
+        ),
+        Command((*PYTHON, "tests.bench.attention_speed", "--record", RECORD), 40.0),
+        speed("FlashAttention first", "numerics.attention=flash"),
+        speed("all logits at once", "parallel.xent_chunk=65536"),
+        speed("plain PyTorch kernels", kernels="torch"),
+        Command(
+            (*PYTHON, "tests.bench.step_profile", "--label", "profile", "--record", RECORD, *RECIPE),
+            75.0, {"SENTINEL_KERNELS": "cuda", "OMP_NUM_THREADS": "1"},
+        ),
     ),
+    "tests": (Command((*PYTEST, "tests/gpu", "--ignore", RUNS), 240.0),),
+    "parity": (
+        Command((*PYTHON, "cuda_ext", "--build", "--kernels", "cpu"), 120.0),
+        Command((*PYTEST, "tests/cuda_ext"), 180.0),
+        Command((*PYTHON, "cuda_ext", "--check"), 180.0),
+    ),
+    "runs": (Command((*PYTEST, RUNS), 240.0),),
+    "peers": (Command((*BENCH, *IN_ORDER), 300.0),),
     "sanitizer": (
-        Command((*SANITIZER, "--tool", "memcheck", *SANITIZED_TESTS), 900.0, SANITIZED),
-        Command((*SANITIZER, "--tool", "racecheck", *SANITIZED_TESTS), 900.0, SANITIZED),
+        Command((*SANITIZER_WORDS, "--tool", "memcheck", *SANITIZED_TESTS), 240.0, SANITIZED),
+        Command((*SANITIZER_WORDS, "--tool", "racecheck", *SANITIZED_TESTS), 240.0, SANITIZED),
     ),
-}
+}  # fmt: skip
 
 
-# What a stage imports that does not come with torch.
-NEEDS = {
-    "tests": ("pytest",),
-    "parity": ("pytest",),
-    "sanitizer": ("pytest",),
-    "trainer": ("pydantic", "yamlcore", "yaml", "safetensors", "numpy"),
-}
-
-
-def missing_for(name: str) -> list[str]:
-    return [module for module in NEEDS.get(name, ()) if importlib.util.find_spec(module) is None]
-
-
-def run_stage(name: str, place: Path, until_s: float = math.inf) -> dict[str, Any]:
+def run_stage(name: str, place: Path, until_s: float, patience: float, tell: Tell = lambda _: None) -> dict[str, Any]:
     """The outcome: passed (True), failed (False) or nothing to run (None), its seconds and its output. A stage still running at
-    `until_s` (time.monotonic()) is ended."""
-    if absent := missing_for(name):
+    `until_s` (time.monotonic()) is ended. `patience` multiplies every deadline."""
+    if absent := absent_modules(name):
         message = f"not run: this Python has no {' and no '.join(absent)}; wheels of them can be given with --wheels\n"
         return {"ok": False, "seconds": 0.0, "said": message}
-    if name == "sanitizer" and tool(SANITIZER[0]) is None:
-        return {"ok": None, "seconds": 0.0, "said": f"not run: {SANITIZER[0]} is neither on PATH nor beside nvcc\n"}
-    return run_commands(STAGES[name], place, until_s)
+    if name == "sanitizer" and tool(SANITIZER) is None:
+        return {"ok": None, "seconds": 0.0, "said": f"not run: {SANITIZER} is neither on PATH nor beside nvcc\n"}
+    return run_commands(STAGES[name], place, until_s, patience, tell)
 
 
-def tool(name: str) -> str | None:
-    """On PATH, or where the CUDA toolkit has it: beside nvcc."""
-    try:
-        beside = str(Path(find_compiler("cuda").path).resolve().parent)
-    except BuildError:
-        beside = ""
-    return shutil.which(name) or shutil.which(name, path=beside)
-
-
-def run_commands(commands: Sequence[Command], place: Path | None = None, until_s: float = math.inf) -> dict[str, Any]:
+def run_commands(
+    commands: Sequence[Command],
+    place: Path | None = None,
+    until_s: float = float("inf"),
+    patience: float = 1.0,
+    tell: Tell = lambda _: None,
+) -> dict[str, Any]:
     """Runs every command to its end or its deadline, also after one has failed."""
-    outputs, ok, began_s = [], True, time.monotonic()
-    for stage_command in commands:
-        command = replace(stage_command, limit_s=max(0.0, min(stage_command.limit_s, until_s - time.monotonic())))
-        code, output = run(command, place) if command.limit_s > 0.0 else (None, "")
+    said: list[str] = []
+    ok, began_s = True, time.monotonic()
+
+    def outcome(ok: bool, *more: str) -> dict[str, Any]:
+        return {"ok": ok, "seconds": round(time.monotonic() - began_s, 1), "said": "\n".join([*said, *more]) + "\n"}
+
+    for command in commands:
+        limit_s = max(0.0, min(command.limit_s * patience, until_s - time.monotonic()))
+        head, heard = shown(command), ""
+
+        def hear(piece: str, head: str = head) -> None:
+            nonlocal heard
+            heard += piece
+            tell(outcome(False, told(head, heard, "\n[it was still running when this was written]")))
+
+        code, output = run(command, place, limit_s, hear) if limit_s > 0.0 else (None, "")
         ok = ok and code == 0
-        shown = " ".join([*(f"{key}={value}" for key, value in command.environ.items()), *shortened(command.argv)])
-        ended = "" if code == 0 else f"\n[{reason(code, command)}]"
-        outputs.append(f"$ {shown}\n{without_places(output)[-KEPT_CHARACTERS:].strip()}{ended}")
-    return {"ok": ok, "seconds": round(time.monotonic() - began_s, 1), "said": "\n".join(outputs) + "\n"}
+        said.append(told(head, output, "" if code == 0 else f"\n[{reason(code, command, limit_s)}]"))
+    return outcome(ok)
+
+
+def told(head: str, output: str, ended: str) -> str:
+    return f"$ {head}\n{without_places(output)[-KEPT_CHARACTERS:].strip()}{ended}"
 
 
 def without_places(output: str) -> str:
@@ -122,28 +143,29 @@ def without_places(output: str) -> str:
     return output
 
 
-def shortened(argv: Sequence[str]) -> list[str]:
-    """Without the path of this machine's Python."""
-    return ["python" if word == sys.executable else word for word in argv]
+def shown(command: Command) -> str:
+    """As it would be typed, without the path of this machine's Python."""
+    words = ["python" if word == sys.executable else word for word in command.argv]
+    return " ".join([*(f"{key}={value}" for key, value in command.environ.items()), *words])
 
 
-def run(command: Command, place: Path | None = None) -> tuple[int | None, str]:
+def run(command: Command, place: Path | None, limit_s: float, heard: Callable[[str], None]) -> tuple[int | None, str]:
     """Its exit code, None where it met its deadline, and its output."""
     program = tool(command.argv[0])
     if program is None:
         return 127, f"{command.argv[0]} is not on PATH"
     argv = [program, *(str(place) if word == RECORD else word for word in command.argv[1:])]
+    environ = os.environ | {"PYTHONUNBUFFERED": "1"} | dict(command.environ)
     try:
-        environ = os.environ | {"PYTHONUNBUFFERED": "1"} | dict(command.environ)
-        completed = Programs().run(argv, command.limit_s, environ, PACKAGE.parent)
+        completed = run_heard(argv, limit_s, environ, PACKAGE.parent, heard)
     except OSError as error:
         return 126, f"{command.argv[0]} cannot be started: {error}"
     return completed.code, completed.output
 
 
-def reason(code: int | None, command: Command) -> str:
+def reason(code: int | None, command: Command, limit_s: float) -> str:
     if code is None:
-        return f"ended at its deadline of {command.limit_s:.0f} s" if command.limit_s > 0.0 else "not begun: no time is left"
+        return f"ended at its deadline of {limit_s:.0f} s" if limit_s > 0.0 else "not begun: no time is left"
     if code == NO_TESTS_RAN and "pytest" in command.argv:
         return "no test ran"
     return f"killed by signal {-code}" if code < 0 else f"exit code {code}"

@@ -14,6 +14,7 @@ import json
 import math
 import statistics
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from typing import Any
 import torch
 
 from sentinel.client import Session, Spec
-from tests.bench.in_turns import main, sure_of_median
+from tests.bench.in_turns import ROUNDS_MIN, main, sure_of_median
 from trainer.command_line import parse_arguments
 from trainer.control import Control
 from trainer.run import Run, build_run
@@ -32,6 +33,7 @@ from trainer.telemetry import Telemetry
 from trainer.train import _train_one
 from trainer.world import World
 
+KINDS = ("none", "all", "naive")
 QUIET = ("telemetry.layers=false", "telemetry.updates=false")
 WARM_UP_STEPS = 5
 BARS = {"cuda": 0.005, "cpu": 0.02}
@@ -124,8 +126,8 @@ def train(run: Run, control: Control, steps: int) -> tuple[float, float]:
     return (time.perf_counter() - began_s) / steps, (time.process_time() - began_cpu_s) / steps
 
 
-def compare(words: list[str], rounds: int, steps: int, place: Path, world: World) -> None:
-    kinds = ("none", "all", "naive")
+def compare(given: Namespace, words: list[str], place: Path, world: World) -> Iterator[dict[str, Any]]:
+    kinds, count = given.kinds, len(given.kinds)
     with ExitStack() as stack:
         runs = {kind: prepare(kind, words, place, world) for kind in kinds}
         for run, _ in runs.values():
@@ -133,12 +135,24 @@ def compare(words: list[str], rounds: int, steps: int, place: Path, world: World
         for kind in kinds:
             train(*runs[kind], WARM_UP_STEPS)
         blocks: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}
-        for number in range(rounds):
-            for kind in (kinds[number % 3 :] + kinds[: number % 3])[:: 1 if number % 2 else -1]:
-                blocks[kind].append(train(*runs[kind], steps))
+        for number in range(given.rounds):
+            for kind in (kinds[number % count :] + kinds[: number % count])[:: 1 if number % 2 else -1]:
+                blocks[kind].append(train(*runs[kind], given.steps))
+            if number + 1 >= ROUNDS_MIN:
+                yield figures(blocks)
         check_same_training(runs)
     if world.rank == 0:
         print_table(blocks, runs["all"][0])
+
+
+def figures(blocks: dict[str, list[tuple[float, float]]]) -> dict[str, Any]:
+    """Seconds a step of each kind, medians so far; and what telling costs, quartiles of neighbours."""
+    found: dict[str, Any] = {"step_s": {kind: statistics.median(wall for wall, _ in times) for kind, times in blocks.items()}}
+    for kind, times in blocks.items():
+        if kind != "none":
+            over = [own[0] / none[0] - 1 for own, none in zip(times, blocks["none"], strict=True)]
+            found[f"cost of {kind}"] = statistics.quantiles(over, n=4)
+    return found | {"rounds": len(blocks["none"])}
 
 
 def check_same_training(runs: dict[str, tuple[Run, Control]]) -> None:
@@ -170,4 +184,4 @@ def costs(times: list[tuple[float, float]], without: list[tuple[float, float]], 
 
 
 if __name__ == "__main__":
-    main(compare, rounds=600, steps=1)
+    main(compare, rounds=600, steps=1, kinds=KINDS)

@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from argparse import Namespace
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from sentinel.client import Session, Spec
-from tests.bench.in_turns import main
+from tests.bench.in_turns import ROUNDS_MIN, main
 from tests.bench.telemetry_overhead import Unprinted, train
 from tests.plain_gpt import PlainTrainer, initial_weights_of
 from trainer.command_line import parse_arguments
 from trainer.control import Control
 from trainer.data_order import Position
-from trainer.rates import mfu_of
+from trainer.rates import mfu_of, peak_memory_bytes
 from trainer.run import Run, build_run
 from trainer.start import begin
 from trainer.world import World
@@ -67,34 +69,64 @@ def plain_loop(run: Run) -> Callable[[int], float]:
     return train_plainly
 
 
-def compare(words: list[str], rounds: int, steps: int, place: Path, world: World) -> None:
+def compare(given: Namespace, words: list[str], place: Path, world: World) -> Iterator[dict[str, Any]]:
+    steps = given.steps
     run, control = prepare(words, place, world)
     with run.telemetry:
-        plainly = plain_loop(run)
         train(run, control, WARM_UP_STEPS)
+        peak_bytes = peak_memory_bytes(run.world.device)
+        first = [train(run, control, steps)[0] for _ in range(ROUNDS_MIN)]
+        yield figures(run, first, []) | {"peak_memory_bytes": peak_bytes}  # the other takes a minute to be compiled
+        plainly = None if given.alone else warm_plain_loop(run)
+        ours: list[float] = []
+        plain: list[float] = []
+        for number in range(given.rounds):
+            for is_plain in (number % 2 == 1, number % 2 == 0):
+                if not is_plain:
+                    ours.append(train(run, control, steps)[0])
+                elif plainly is not None:
+                    plain.append(plainly(steps))
+            if number + 1 >= ROUNDS_MIN:
+                yield figures(run, ours, plain) | {"peak_memory_bytes": peak_bytes}
+    tell(run, figures(run, ours, plain))
+
+
+def warm_plain_loop(run: Run) -> Callable[[int], float] | None:
+    """None where its memory does not fit beside: our own figures do not depend on it."""
+    try:
+        plainly = plain_loop(run)
         plainly(WARM_UP_STEPS)
-        ours, plain = [], []
-        for number in range(rounds):
-            if number % 2:
-                plain.append(plainly(steps))
-                ours.append(train(run, control, steps)[0])
-            else:
-                ours.append(train(run, control, steps)[0])
-                plain.append(plainly(steps))
-    tell(run, ours, plain)
+    except torch.OutOfMemoryError as error:
+        print(f"the plain loop does not fit: {str(error).splitlines()[0]}")
+        return None
+    return plainly
 
 
-def tell(run: Run, ours: list[float], plain: list[float]) -> None:
+def figures(run: Run, ours: list[float], plain: list[float]) -> dict[str, Any]:
+    """Medians of the blocks so far; of the ratio of neighbours the quartiles."""
+    device, config = run.world.device, run.config
+    mfu = mfu_of(config, run.model.embed.num_embeddings, device, run.world.size)
+    both = {"plain": plain, "trainer": ours}
+    rates = {kind: run.schedule.tokens(1) / statistics.median(times) for kind, times in both.items() if times}
+    found: dict[str, Any] = {"tokens_per_s": rates, "rounds": len(ours), "kernels": run.kernels.name}
+    if plain:
+        found["of_plain"] = statistics.quantiles([b / a for a, b in zip(ours, plain, strict=True)], n=4)
+    return found | ({"mfu": {kind: mfu(rate, config.data.seq_len) for kind, rate in rates.items()}} if mfu is not None else {})
+
+
+def tell(run: Run, found: dict[str, Any]) -> None:
     device, config = run.world.device, run.config
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU, 1 thread"
     tokens = run.schedule.tokens(1)
-    low, middle, high = statistics.quantiles([b / a for a, b in zip(ours, plain, strict=True)], n=4)
-    mfu = mfu_of(config, run.model.embed.num_embeddings, device, run.world.size)
     print(f"\n{run.launch.recipe}, {run.params} parameters, {config.numerics.precision}, {tokens} tokens a step, 1 rank, {name}")
-    for kind, times in (("plain loop", plain), ("trainer, all streams", ours)):
-        rate = tokens / statistics.median(times)
-        used = f", mfu {mfu(rate, config.data.seq_len):.1%}" if mfu is not None else ""
-        print(f"  {kind:22} {rate:12,.0f} tokens/s{used}")
+    for words, kind in (("plain loop", "plain"), ("trainer, all streams", "trainer")):
+        if kind not in found["tokens_per_s"]:
+            continue
+        used = f", mfu {found['mfu'][kind]:.1%}" if "mfu" in found else ""
+        print(f"  {words:22} {found['tokens_per_s'][kind]:12,.0f} tokens/s{used}")
+    if "of_plain" not in found:
+        return
+    low, middle, high = found["of_plain"]
     print(f"  trainer : plain loop   {middle:.1%} ({low:.1%} … {high:.1%})   our bar: {BAR:.0%} on a CPU")
 
 

@@ -99,7 +99,7 @@ def test_an_op_whose_cases_fail_hides_no_other_and_what_it_had_is_kept(
 ) -> None:
     class Good:
         @staticmethod
-        def cases(_: torch.device) -> Any:
+        def cases(_: torch.device, few: bool) -> Any:
             yield a_case()
             raise MemoryError("of the second")
 
@@ -114,6 +114,43 @@ def test_an_op_whose_cases_fail_hides_no_other_and_what_it_had_is_kept(
     assert [case["op"] for case in results["good"]["cases"]] == ["double"]
     assert results["good"]["failed"] == "MemoryError: of the second"
     assert "double, 64 float32" in capsys.readouterr().out
+
+
+def test_alone_it_has_no_peers_and_few_shapes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And what was measured beside peers, on other shapes or before it was cut short, stays; not what other sources gave."""
+    sources = {"sources": "abc"}
+    monkeypatch.setattr(command.record, "describe_machine", lambda _: {"device": "CPU", "kind": "cpu", **sources})
+
+    class Two:
+        @staticmethod
+        def cases(_: torch.device, few: bool) -> Any:
+            yield a_case()
+            if not few:
+                yield a_case(shape="128")
+
+    monkeypatch.setattr(command.importlib, "import_module", {"cuda_ext.bench.two": Two}.__getitem__)
+    monkeypatch.setattr(command, "benched", lambda: ["two"])
+    monkeypatch.setattr(command, "load", lambda _: "cpu: because")
+    monkeypatch.setattr(command, "without_statistics", lambda _: None)
+    file = tmp_path / "2026-11-30-cpu.json"
+    measured: list[list[tuple[str, list[str]]]] = []
+    for more in ([], ["--alone"], ["--alone"]):
+        assert command.main(["--device", "cpu", "--rounds", "4", "--record", str(file), *more]) == 0
+        cases = json.loads(file.read_text())["kernels"]["two"]["cases"]
+        measured.append([(case["shape"], sorted(case["ms"])) for case in cases])
+        if len(measured) == 2:  # a kernel was changed in the same sitting, which notes the new sources before it measures
+            sources["sources"] = "def"
+            record.write(file, dict(sources), {})
+    both, alone = [OURS, "torch"], [OURS]
+    assert measured == [[("64", both), ("128", both)], [("64", alone), ("128", both)], [("64", alone)]]
+
+
+def test_the_few_shapes_are_those_that_a_gpu_is_asked_first() -> None:
+    from cuda_ext.bench import add_norm, grad_stats, softmax_xent
+
+    assert set(add_norm.FEW) == {768, 1600, 4096, 8192} <= set(add_norm.WIDTHS["cuda"])
+    assert set(softmax_xent.FEW) == {50_304, 128_256} <= {columns for _, columns in softmax_xent.ON_GPU}
+    assert list(grad_stats.cases_of(torch.device("cuda"), few=True)) == ["GPT-2 124M", "GPT-2 XL 1.6B"]
 
 
 @pytest.mark.parametrize("argv", [["--op", "no-such-op"], ["--rounds", "3"], ["--device", "tpu"]], ids=" ".join)
@@ -141,7 +178,7 @@ def one_measured() -> dict[str, Any]:
 def test_a_bench_that_is_ended_has_kept_every_case_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     class Long:
         @staticmethod
-        def cases(_: torch.device) -> Any:
+        def cases(_: torch.device, few: bool) -> Any:
             yield a_case()
             raise KeyboardInterrupt
 
@@ -191,6 +228,23 @@ def test_the_page_has_the_newest_figures_of_each_kind_of_device(tmp_path: Path) 
     assert f"{row}{row_end}" in text, "the goals are not a processor's"
     assert "2026-12-01" in text
     assert "xent: not measured to the end: KeyError: x" in text
+
+
+def test_the_page_has_what_was_measured_of_the_trainer(tmp_path: Path) -> None:
+    ran = {
+        "telemetry on": {
+            "tokens_per_s": {"trainer": 470_123.4, "plain": 400_000.0}, "mfu": {"trainer": 0.401}, "of_plain": [1.1, 1.175, 1.2],
+            "peak_memory_bytes": 3 << 33,
+        },
+        "without room for the plain loop": {"tokens_per_s": {"trainer": 1000.0}},
+        "on and off": {"step_s": {"none": 0.1}, "cost of all": [0.001, 0.003, 0.004]},
+    }  # fmt: skip
+    measured = {"add_norm": {"cases": [one_measured()], "failed": None}}
+    a_record(tmp_path / "2026-11-29-nvidia-h200.json", kernels=measured, trainer=ran)
+    text = table.section(tmp_path)
+    assert "| telemetry on | **470,123** | 40.1% | 400,000 | 117.5% (110.0% … 120.0%) | 24.0 GiB |" in text
+    assert "| without room for the plain loop | **1,000** |  |  |  |  |" in text
+    assert "Telemetry costs +0.30% of a step (+0.10% … +0.40%, quartiles)." in text
 
 
 def test_the_page_of_the_kernels_says_what_its_records_say() -> None:

@@ -86,7 +86,7 @@ def examine(folder):
     plain = PlainGPT(config, initial_weights_of(config, PADDED))
     F.cross_entropy(plain(batch)[0].flatten(0, 1), batch.flatten()).backward()
     sharded = replace(world, mesh=init_device_mesh("cpu", (2,), mesh_dim_names=("shard",)), replicas=1)
-    freed = changed(config, parallel={"reshard": True, "recompute": "full", "micro_batch": 1})
+    freed = changed(config, parallel={"reshard": True, "recompute": "full", "micro_batch": 1, "xent_chunk": 7})
     layouts = {"copies": (world, config), "shards": (sharded, config), "freed": (sharded, freed)}
     choose(None, world)
     told = {

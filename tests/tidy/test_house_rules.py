@@ -19,6 +19,7 @@ KERNEL_LINES_MAX = 300  # a kernel stands beside its launch
 PURE_FUNCTION_LINES_MAX = 50
 # A file is as long as its subject. Longer than the tripwire are:
 LONG = {
+    "trainer/config/sections.py": "every setting of a run, one section after another",
     "sentinel/client/masking.py": "what a secret looks like, and the one pass that masks it, side by side",
     "sentinel/engine/ladder.py": "from a finding down to the plan of its rung, in the order in which it happens",
     "sentinel/engine/core.py": "the order in which one event is handled, read downward",

@@ -171,6 +171,9 @@ class Numerics(Section):
 
     precision: Precision = setting("fp32", "fp16 comes with dynamic loss scaling")
     kernels: Literal["cuda", "cpu", "torch"] | None = setting(None, "of norms, loss and optimizer; null: the best there is")
+    attention: Literal["auto", "cudnn", "flash", "torch"] = setting(
+        "auto", "on a GPU, the fused kernel tried first; auto: cuDNN's on Hopper and Blackwell; torch: the order of its release"
+    )
     deterministic: bool = setting(False, "on a GPU: only kernels that give the same bits each time; a CPU always does")
     loss_scale: float = setting(65536.0, "fp16: the first loss scale; above 2^127 float32 has no room", gt=0, le=2.0**127)
     loss_scale_growth_steps: int = setting(2000, "fp16: clean updates until the scale doubles", ge=1)
@@ -182,6 +185,12 @@ class Parallel(Section):
     replicas: int = setting(1, "HSDP: copies of the model, each sharded over ranks/replicas; 1: one copy over all (FSDP2)", ge=1)
     micro_batch: int | None = setting(
         None, "sequences a rank takes at once, accumulated to its share of a batch; null: all at once", ge=1
+    )
+    xent_chunk: int | None = setting(
+        None,
+        "rows (tokens) whose logits are there at once; null: all of a micro-batch's, in chunks past 2^28 logits. As many as a "
+        "micro-batch has, or more: never in chunks",
+        ge=1,
     )
     recompute: Literal["none", "selective", "full"] = setting(
         "none", "activation checkpointing: of every block, or selective: keep matrix products and attention, recompute the rest"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import nn
@@ -15,16 +16,22 @@ from .attention import Attention
 from .feed_forward import FeedForward
 from .norms import layer_norm, norm
 from .rotary import Turn, turn_of
+from .sizes import rows_at_once
+
+if TYPE_CHECKING:
+    from ..head import Head, HeadLoss
 
 
 class Output(NamedTuple):
     """`logits`: (batch, time, padded vocabulary). `layers`: float32 (layers, 2), without a gradient: mean square and largest
     magnitude of the residual stream behind each block; what is not finite there shows. One row, the last block's, where layers
-    are not watched. `nonfinite`: float64, how many elements of these streams are not finite; None where they are not counted."""
+    are not watched. `nonfinite`: float64, how many elements of these streams are not finite; None where they are not counted.
+    `loss` instead of `logits`: where the caller brought a head of its own."""
 
-    logits: torch.Tensor
+    logits: torch.Tensor | None
     layers: torch.Tensor
     nonfinite: torch.Tensor | None = None
+    loss: HeadLoss | None = None
 
 
 class BlockLayers(nn.Module):
@@ -76,6 +83,7 @@ class GPT(nn.Module):
         super().__init__()
         model, self.fused, self.watched = config.model, fused, config.telemetry.layers
         self.model, self.shrink, self.longest = model, config.stability.embedding_grad_shrink, config.data.seq_len
+        self.rows_at_once = partial(rows_at_once, config, padded)
         self.embed = nn.Embedding(padded, model.width)
         self.norm_embedding = layer_norm(model) if model.embedding_norm else None
         self.place = nn.Embedding(config.data.seq_len, model.width) if model.positions == "learned" else None
@@ -84,7 +92,8 @@ class GPT(nn.Module):
         self.norm = norm(model)
         self.head = None if model.tied_head else nn.Linear(model.width, padded, bias=False)
 
-    def forward(self, tokens: torch.Tensor) -> Output:
+    def forward(self, tokens: torch.Tensor, head: Head | None = None) -> Output:
+        """`head` takes what comes behind the last norm, and the head's weight, instead of the product that makes the logits."""
         x = shrink_gradient(self.embed(tokens), self.shrink)
         if self.norm_embedding is not None:
             x = self.norm_embedding(x)
@@ -96,6 +105,8 @@ class GPT(nn.Module):
         x = F.dropout(x, self.model.dropout, self.training)
         normed, layers, nonfinite = self._through_fused(x, turn) if self.fused else self._through(x, turn)
         weight = self.embed.weight if self.head is None else self.head.weight
+        if head is not None:
+            return Output(None, layers, nonfinite, head(normed, weight))
         return Output(F.linear(normed, weight), layers, nonfinite)
 
     def _through(self, x: torch.Tensor, turn: Turn | None) -> tuple[torch.Tensor, torch.Tensor, None]:

@@ -12,6 +12,10 @@ from ..config import Config
 from ..config.sections import Model
 
 ALIGNMENT = 128  # matrix units of GPUs run fastest on multiples of it (Megatron's --make-vocab-size-divisible-by)
+# Logits that are there at once, where parallel.xent_chunk leaves it to us: 512 MiB in 16 bits, and as much again their gradient.
+# A chunk is then 5,336 rows of GPT-2's vocabulary or 2,092 of Llama 3's: products that large still fill a GPU, and reading and
+# writing the sum of the weight's gradient once a chunk is about a twentieth of their time by arithmetic (trainer/LOG.md).
+LOGITS_AT_ONCE = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,17 @@ def padded_vocabulary(vocabulary: int, world_size: int) -> int:
     """
     multiple = math.lcm(ALIGNMENT, world_size)
     return -(-vocabulary // multiple) * multiple
+
+
+def rows_at_once(config: Config, padded: int, rows: int) -> int:
+    """How many of a forward pass's rows go through the head and its loss together: parallel.xent_chunk, or by the size of the
+    logits. `rows` itself where they are not cut. Chunks chosen by size are nearly equal, and multiples of ALIGNMENT."""
+    if config.parallel.xent_chunk is not None:
+        return min(rows, config.parallel.xent_chunk)
+    parts = -(-rows * padded // LOGITS_AT_ONCE)
+    if parts <= 1:
+        return rows
+    return min(rows, -(-rows // (parts * ALIGNMENT)) * ALIGNMENT)
 
 
 def sizes_of(config: Config, padded: int) -> Sizes:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..config import Config
-from ..model.sizes import flops_per_token, sizes_of
+from ..model.sizes import flops_per_token, rows_at_once, sizes_of
 
 STATE_BYTES = 16  # a parameter: fp32 weight, gradient and two moments
 BEFORE_BYTES = 4  # a parameter as it was, where the update is measured; on our own kernels none
@@ -58,7 +58,10 @@ def memory_of_rank(config: Config, ranks: int, padded: int) -> int:
     if model.fp32_softmax and config.parallel.recompute == "none":
         activations += tokens * config.data.seq_len * model.heads * model.layers * 4 * 2
     state = _sharded(config, ranks, padded) * (STATE_BYTES + BEFORE_BYTES * config.telemetry.updates)
-    return state + gathered + summed + activations + tokens * padded * LOGIT_BYTES
+    rows = rows_at_once(config, padded, tokens)
+    # The head's gradient where it is summed over chunks: in float32, a chunk's part of it, and what it becomes.
+    chunked = padded * model.width * (4 + 2 * word) if rows < tokens else 0
+    return state + gathered + summed + activations + rows * padded * LOGIT_BYTES + chunked
 
 
 def host_memory_of_rank(config: Config, ranks: int, padded: int) -> int:

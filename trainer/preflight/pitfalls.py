@@ -24,6 +24,7 @@ LR_OF_GPT3 = (
     (175e9, 0.6e-4),
 )
 LR_OFF = 3.0
+CHUNK_ROWS = 1024  # below it a product of a head is bound by reading its weight and its gradient, by arithmetic
 EPOCHS_MAX = 4  # repeating data up to four times costs little (Muennighoff et al. 2023)
 
 
@@ -119,6 +120,18 @@ def _batch(plan: Plan) -> Iterator[str]:
         )
 
 
+def _chunks(plan: Plan) -> Iterator[str]:
+    chunk, micro = plan.config.parallel.xent_chunk, plan.config.parallel.micro_batch
+    share = plan.config.data.batch_size // plan.ranks
+    rows = min(share, micro or share) * plan.config.data.seq_len
+    if chunk is not None and chunk < min(rows, CHUNK_ROWS) and plan.params > SMALL_PARAMS:
+        yield (
+            f"parallel.xent_chunk {chunk}: the head's {rows:,} rows go through it in {-(-rows // chunk):,} matrix products, each "
+            f"with too few rows to fill a GPU, and each adds to a gradient of {plan.padded:,} x {plan.config.model.width:,}. "
+            f"Write --set parallel.xent_chunk={CHUNK_ROWS} or more, or null"
+        )
+
+
 def _shapes(plan: Plan) -> Iterator[str]:
     model = plan.config.model
     if plan.params > SMALL_PARAMS:
@@ -138,4 +151,4 @@ def _shapes(plan: Plan) -> Iterator[str]:
         )
 
 
-CHECKS: tuple[Callable[[Plan], Iterator[str]], ...] = (_params, _std, _warm_up, _optimizer, _precision, _batch, _shapes)
+CHECKS: tuple[Callable[[Plan], Iterator[str]], ...] = (_params, _std, _warm_up, _optimizer, _precision, _batch, _chunks, _shapes)

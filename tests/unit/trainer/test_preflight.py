@@ -44,6 +44,7 @@ def test_the_shipped_recipes_carry_no_warning(preset, ranks):
         (["numerics.precision=fp16"], r"numerics.precision fp16: NVIDIA H200 has bf16"),
         (["parallel.micro_batch=48"], r"parallel.micro_batch 48: does not divide a rank's share of 512.*micro_batch=16"),
         (["parallel.micro_batch=512"], r"memory: about \d+ GiB a rank, and NVIDIA H200 has 141"),
+        (["parallel.xent_chunk=64"], r"parallel.xent_chunk 64: the head's 65,536 rows go .* in 1,024 .*xent_chunk=1024 or more"),
         (["model.heads=64"], r"model.width/model.heads = 12: fused attention"),
     ],
 )
