@@ -40,6 +40,13 @@ def test_a_killed_megatron_goes_on_from_its_newest_checkpoint(tmp_path: Path) ->
     assert reason == "rank 0 was ended by signal 9 (SIGKILL)", "nobody killed the follower, which had rows still to write"
 
 
+def test_a_trainer_that_dies_before_its_follower_is_up_is_still_the_rank_that_died(tmp_path: Path) -> None:
+    run = supervise(tmp_path / "run", "megatron", megatron(tmp_path / "out", 40, kill=2))
+    reason = json.loads((run.run_dir / "attempts" / "0001" / "exit.json").read_text())["reason"]
+    assert reason == "rank 0 was ended by signal 9 (SIGKILL)"
+    assert sorted(run.surviving()) == list(range(1, 41))
+
+
 def test_a_profile_that_matches_nothing_is_said_with_the_one_that_would(tmp_path: Path) -> None:
     out, own = tmp_path / "out", tmp_path / "own.yaml"
     shipped = (SHIPPED / "megatron.yaml").read_text()
@@ -115,7 +122,9 @@ def test_one_that_ignores_the_flag_to_resume_is_stopped_before_it_saves_over_wha
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "faults"), [("crash", {"kill": 130, "rank": 1}), ("hang", {"hang": 130, "rank": 1})])
+@pytest.mark.parametrize(
+    ("kind", "faults"), [("crash", {"kill": 130, "rank": 1}), ("crash", {"kill": 130}), ("hang", {"hang": 130, "rank": 1})]
+)
 def test_two_ranks_under_torchrun_survive_and_the_right_one_is_blamed(tmp_path: Path, kind: str, faults: dict[str, int]) -> None:
     words = megatron(tmp_path / "out", 300, **faults)
     at = words.index(sys.executable)
@@ -123,7 +132,7 @@ def test_two_ranks_under_torchrun_survive_and_the_right_one_is_blamed(tmp_path: 
     run = supervise(tmp_path / "run", "megatron", [*words[:at], *torchrun, *words[at + 1 :]])
     (incident,) = run.incidents()
     assert (incident["kind"], incident["state"]) == (kind, "recovered")
-    assert incident["blamed_rank"] == 1
+    assert incident["blamed_rank"] == faults.get("rank", 0)
     assert sorted(run.surviving()) == list(range(1, 301))
 
 
