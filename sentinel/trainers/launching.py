@@ -77,6 +77,13 @@ class Trained:
         root = find_root(self.profile.spec, self.command, self.cwd)
         return () if root is None else (Path(root),)
 
+    def saved(self) -> tuple[Path, ...]:
+        """The checkpoints that lie in the trainer's folder; none where it cannot be read."""
+        places = self.profile.spec.checkpoints
+        with suppress(OSError):
+            return () if places is None else tuple(found.path for root in self.roots for found in find_checkpoints(places, root))
+        return ()
+
     def seal(self) -> None:
         """Seal what the attempt before left complete: nothing writes there now. Raises OSError."""
         places = self.profile.spec.checkpoints

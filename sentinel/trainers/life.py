@@ -3,6 +3,7 @@
 A rank that is stopped, or that has used no processor for long while no step came, is in no evaluation and in no save: its
 heartbeat then says that it is within a step, and the limit of a step holds for it. Whoever computes may be anywhere (an
 evaluation, a compilation, a collective that spins), and its heartbeat says `idle`: it lives, and what it does is not known.
+Whoever has saved and shown no later step may still be at it (an upload uses no processor), and its heartbeat says `checkpoint`.
 """
 
 from __future__ import annotations
@@ -107,10 +108,12 @@ class Life:
         quiet_s = now_s - max(one.since_s, self._row_s)
         if self._step < 0:
             phase = STARTING
+        elif is_saving and not is_stopped:
+            phase = SAVING
         elif is_stopped or quiet_s > max(IDLE_S, IDLE_ROWS * self._apart_s):
             phase = IN_STEP
         else:
-            phase = SAVING if is_saving else NOT_KNOWN
+            phase = NOT_KNOWN
         told = (max(self._step, 0), phase)
         if told != one.told or (phase == STARTING and one.since_s == now_s and now_s - one.written_s >= WORKS_EVERY_S):
             one.told, one.written_s = told, now_s
