@@ -32,6 +32,19 @@ def test_a_lightning_script_survives(tmp_path: Path, kind: str, faults: dict[str
     assert max(run.surviving()) == 500
 
 
+def test_torchtitan_survives_a_kill_and_a_nan(tmp_path: Path) -> None:
+    place, out = tmp_path / "place", tmp_path / "out"
+    model = ("--model.name", "llama3", "--model.flavor", "tiny", "--model.hf_assets_path", place)
+    batch = ("--training.dataset", "words", "--training.local_batch_size", 1, "--training.seq_len", 32)
+    more = ("--training.mixed_precision_param", "float32", "--comm.trace_buf_size", 0, "--metrics.log_freq", 1)
+    saves = ("--checkpoint.enable", "--checkpoint.interval", 20, "--job.dump_folder", out)
+    command = hurt("torchtitan_on_cpu.py", *model, *batch, *more, *saves, "--training.steps", 280, kill=70, nan=150)
+    command[1:1] = [f"PLACE={place}", f"HF_HOME={place}", "HF_DATASETS_OFFLINE=1"]
+    run = supervise(tmp_path / "run", "torchtitan", command)
+    assert [(one["kind"], one["state"]) for one in run.incidents()] == [("crash", "recovered"), ("non_finite", "recovered")]
+    assert sorted(run.surviving()) == list(range(1, 281))
+
+
 def test_a_checkpoint_that_transformers_has_deleted_is_gone_back_to(tmp_path: Path) -> None:
     flags = ("--max_steps", 400, "--per_device_train_batch_size", 4, "--logging_steps", 1, "--save_steps", 20)
     more = ("--use_cpu", "true", "--report_to", "none", "--save_total_limit", 1)
