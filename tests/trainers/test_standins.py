@@ -101,6 +101,24 @@ def test_a_poisoned_window_is_skipped_by_its_own_flag(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("faults", [{"kill": 210}, {"nan": 330}, {"poison": [350, 380]}])
+def test_one_as_blooms_survives_and_its_skip_costs_no_iterations(tmp_path: Path, faults: dict[str, object]) -> None:
+    out = tmp_path / "out"
+    words = ("--save", out, "--load", out, "--train-iters", 700, "--lr", "1e-4")
+    run = supervise(tmp_path / "run", "megatron-deepspeed", hurt("megatron_deepspeed_like.py", *words, **faults))
+    assert run.incidents()
+    assert all(incident["state"] == "recovered" for incident in run.incidents())
+    assert sorted(run.surviving()) == list(range(1, 701))
+    last = told(out)[-1]
+    assert ("--skip-train-iteration-range" in last) is ("poison" in faults)
+    if "poison" in faults:
+        start, end = map(int, last[last.index("--skip-train-iteration-range") + 1].split("-"))
+        assert start <= 350
+        assert end >= 379
+        assert proofs(run.incidents()[-1])["skip"] == "asserted", "its lines show nothing of it"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("faults", [{"kill": 210}, {"hang": 210}, {"nan": 330}])
 def test_a_loop_as_nanogpts_whose_only_file_is_written_over_survives(tmp_path: Path, faults: dict[str, int]) -> None:
     out = tmp_path / "out"
