@@ -101,6 +101,18 @@ def test_a_poisoned_window_is_skipped_by_its_own_flag(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("kind", "faults"), [("crash", {"kill": 70}), ("hang", {"hang": 70})])
+def test_one_of_which_nothing_is_known_is_started_again_as_it_is(tmp_path: Path, kind: str, faults: dict[str, int]) -> None:
+    out = tmp_path / "out"
+    run = supervise(tmp_path / "run", "exit-only", hurt("megatron_like.py", "--save", out, "--step-s", 0.02, **faults))
+    (incident,) = run.incidents()
+    assert (incident["kind"], incident["state"]) == (kind, "recovered")
+    first, second = told(out)
+    assert first == second
+    assert (out / "iter_0000060").is_dir(), "nothing of it was moved"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("faults", [{"kill": 210}, {"nan": 330}, {"poison": [350, 380]}])
 def test_one_as_blooms_survives_and_its_skip_costs_no_iterations(tmp_path: Path, faults: dict[str, object]) -> None:
     out = tmp_path / "out"
