@@ -20,6 +20,7 @@ ALLOWED = {
     ("tests/trainers/logged_loop.py", "time.sleep(options.step_s)"): "a stand-in for a trainer: its steps take time",
     ("tests/trainers/megatron_like.py", "time.sleep(args.step_s)"): "a stand-in for a trainer: its steps take time",
     ("tests/trainers/megatron_like.py", "time.sleep(args.save_s)"): "and so do its saves",
+    ("tests/trainers/megatron_deepspeed_like.py", "time.sleep(0.02)"): "so do this one's",
     ("tests/trainers/nanogpt_like.py", "time.sleep(float(config['step_s']))"): "so does this one's",
     ("tests/accept/test_hangs_blamed.py", "time.sleep(moment_s)"): "the moment of a step at which a rank is stopped is drawn",
     ("tests/accept/test_hangs_blamed.py", "time.sleep(length_s)"): "and so is how long it stays stopped",
