@@ -24,6 +24,7 @@ from .exits import ConfigError
 from .resuming import resume
 from .run import Run, apply_overrides, effective, settings_at
 
+CAPABILITIES = ["skip", "live_overrides", "attribution"]  # of PROTOCOL.md: all there are
 BEFORE_KERNELS = "torch"  # what ran where a receipt or a manifest names none
 RECEIPT_BYTES = 1 << 22
 
@@ -62,6 +63,7 @@ def begin(run: Run) -> None:
         steps=run.config.schedule.steps,
         kernels=asdict(run.kernels),
         cursor=run.position.cursor,
+        capabilities=CAPABILITIES,
         config_changed=config_changed,
     )
     if config_changed:

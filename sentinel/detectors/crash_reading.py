@@ -35,9 +35,9 @@ _TEARDOWN = re.compile(
     r"|in (?:_?cleanup|_?teardown|_?finalize\w*|_shutdown\w*|on_exit|__exit__)$"
 )
 _TEMPORARY = re.compile(r"\[Errno (?:2|39|66)\].*(?:/pymp-|/torchelastic_|/tmp\w+|/\.nfs|/wandb/)|Directory not empty")
-# Frames of the launcher itself: it reports the death of a worker
+# Frames of the launcher itself: it reports the death of a worker. `@record` (elastic/multiprocessing/errors) is a worker's, too
 _AGENT = re.compile(
-    r"torch/distributed/(?:run|launch|launcher/api)\.py|torch/distributed/elastic/|accelerate/commands/|deepspeed/launcher/"
+    r"torch/distributed/(?:run|launch|launcher/api)\.py|torch/distributed/elastic/(?!multiprocessing/errors/)|accelerate/commands/|deepspeed/launcher/"
     r"|multiprocessing/spawn\.py\", line \d+, in (?:join|start_processes|spawn)$|ray/(?:train|tune)/"
 )
 # An exception that holds another's traceback in its text: torch.utils.data, torch.nn.DataParallel

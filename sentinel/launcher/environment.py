@@ -17,6 +17,7 @@ from typing import Any
 
 from sentinel.client.masking import Masking, is_secret_name
 from sentinel.client.regular_file import read_regular
+from sentinel.client.run_layout import CHECKPOINTS
 from sentinel.client.strict_json import loads
 from sentinel.launcher.contract import Launcher
 from sentinel.launcher.interpreter import Interpreter, ask_interpreter, find_interpreter
@@ -34,19 +35,29 @@ PARTS = ("code", "configs", "distributions", "variables")
 
 
 def start_recorded(
-    launcher: Launcher, run_dir: Path, spec: AttemptSpec, code: tuple[str, ...], withheld: frozenset[str] = frozenset()
+    launcher: Launcher,
+    run_dir: Path,
+    spec: AttemptSpec,
+    code: tuple[str, ...],
+    withheld: frozenset[str] = frozenset(),
+    saved: tuple[Path, ...] = (),
 ) -> tuple[str, Environment]:
     """Start the attempt as the launcher does, with what it runs in its spec.json. `withheld`: as the launcher's; the interpreter
-    that is asked runs the training's own start-up code. Raises as `Launcher.ensure_started`."""
+    that is asked runs the training's own start-up code. `saved`: checkpoints of the trainer's, which are no configuration. Raises
+    as `Launcher.ensure_started`."""
     known = read_recorded(AttemptFiles.of(run_dir, spec.attempt))
     inherited = {name: value for name, value in os.environ.items() if name not in withheld}
-    found = read_environment(spec.program, spec.cwd, inherited, code) if known is None else known
+    written = (run_dir / CHECKPOINTS, *saved)
+    found = read_environment(spec.program, spec.cwd, inherited, code, written) if known is None else known
     view = launcher.ensure_started(replace(spec, environment=found))
     return recorded_name(type(view)).lower(), found
 
 
-def read_environment(argv: tuple[str, ...], cwd: str, environ: Mapping[str, str], code: tuple[str, ...] = ()) -> Environment:
-    """Never raises. `code`: what `--code` names, in the place of what the command's words lead to."""
+def read_environment(
+    argv: tuple[str, ...], cwd: str, environ: Mapping[str, str], code: tuple[str, ...] = (), written: tuple[Path, ...] = ()
+) -> Environment:
+    """Never raises. `code`: what `--code` names, in the place of what the command's words lead to. `written`: what the run itself
+    writes. A word of the command may name such a file (`--resume out/state.json`), and it changes with every save."""
     given = {name: value for name, value in environ.items() if name not in (RUN_DIR_VARIABLE, ATTEMPT_VARIABLE)}
     unknown: list[str] = []
     path = find_interpreter(argv, cwd)
@@ -61,8 +72,10 @@ def read_environment(argv: tuple[str, ...], cwd: str, environ: Mapping[str, str]
     elif not read_program(argv, cwd, python.roots if python is not None else (), reading):
         unknown.append("code: no word of the command names source of its own (sentinel run --code PATH names it)")
     configs = Reading(reading.is_late)
+    own = [os.path.realpath(path) for path in written]
     for file in config_files(argv, cwd):
-        configs.read(file)
+        if not any(file == path or file.startswith(path + os.sep) for path in own):
+            configs.read(file)
     capped = [*reading.capped, *configs.capped]
     if python is not None and python.is_capped:
         capped.append(f"only the first {len(python.distributions)} distributions were read")

@@ -32,7 +32,8 @@ LOOK_EVERY_S = 0.2  # for new heartbeat and exit files; deaths wake the loop at 
 ENDING_LOOK_EVERY_S = 0.05
 TERM_GRACE_S = 600.0  # as long as a checkpoint may take (hang.phases); who cannot wait sends SIGKILL next, or a second SIGTERM
 COMMAND_GRACE_S = 30.0  # for the command when all its ranks have left in order: torchrun takes less than a second
-FOLLOWER_GRACE_S = 2.0  # for a trainer's last rows, which say what it died of: a look takes 0.2 s. Less than local.KEEPER_STOP_S
+FOLLOWER_GRACE_S = 15.0  # for a trainer's last rows, which say what it died of: 0.2 s; while it starts on a busy machine 10 s
+FOLLOWER_STOP_S = 2.0  # the same where somebody waits for the end. Less than local.KEEPER_STOP_S
 KILL_NOW = signal.SIGURG  # no scheduler sends it, and a keeper of an older version ignores it: it obeys the SIGTERM behind it
 STUBBORN_AFTER_S = 10.0  # SIGKILL has not helped: uninterruptible sleep; keep trying, but slowly
 STUBBORN_LOOK_EVERY_S = 1.0
@@ -50,7 +51,8 @@ class Keeper:
         self._wake = wake
         self._poll = select.poll()
         self._poll.register(wake, select.POLLIN)
-        self._ranks = RankWatch(files, self._belongs, lambda handle: self._poll.register(handle, select.POLLIN))
+        watch, leave = lambda handle: self._poll.register(handle, select.POLLIN), self._poll.unregister
+        self._ranks = RankWatch(files, self._belongs, watch, leave)
         self._command_status: int | None = None
         self._has_children = True
         self._cause: str | None = None
@@ -171,7 +173,8 @@ class Keeper:
             self._failed = self._failures()
         is_table_due = self._ranks.needs_table() and not self._must_kill() and now < self._killing_since + LAUNCHER_GRACE_S
         living = find_living(roots=(os.getpid(),), marks=self._files.environment)
-        if is_follower_due := now < self._killing_since + FOLLOWER_GRACE_S:
+        grace_s = FOLLOWER_STOP_S if self._must_kill() else FOLLOWER_GRACE_S
+        if is_follower_due := now < self._killing_since + grace_s:
             followers = [process for process in living if is_marked(process.pid, FOLLOWER)]
             self._followers |= {pid for process in followers for pid in (process.pid, process.parent)}
         for process in living:

@@ -26,18 +26,31 @@ NOTICE_S = 2.0  # how late a death may be noticed (two cores at load 6: 0.1 s wa
 _WAITED_MAX = 1024  # a run of months re-parents many a helper process
 
 
+def _leave_alone(handle: int) -> None:
+    """For a caller that polls nothing."""
+
+
 class RankWatch:
     """Fed by the keeper's loop: `look` for new files, `note_gone` for a ready pidfd, `note_reaped` for a waited child.
 
     Args:
         belongs: whether a pid is a process of this attempt, dead but not yet waited for included.
         on_new: called with the pidfd of each rank found, for the caller's poll.
+        on_left: called with the pidfd of a process that turned out to be no rank, before it is closed.
     """
 
-    def __init__(self, files: AttemptFiles, belongs: Callable[[int], bool], on_new: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        files: AttemptFiles,
+        belongs: Callable[[int], bool],
+        on_new: Callable[[int], None],
+        on_left: Callable[[int], None] = _leave_alone,
+    ) -> None:
         self._files = files
         self._belongs = belongs
         self._on_new = on_new
+        self._on_left = on_left
+        self._started: set[int] = set()  # ranks whose process the caller itself has started: it may be a launcher of ranks
         self._handles: dict[int, tuple[int, int]] = {}  # pidfd → rank, pid
         self._unread_beats: set[int] = set()
         self._expected = 1  # ranks on this machine, as torchrun and its like tell each of them
@@ -56,6 +69,8 @@ class RankWatch:
             for rank in sorted((set(beats) - self.ranks) | (self._unread_beats & set(beats))):
                 self.ranks.add(rank)
                 self._read_beat(rank, beats[rank].path)
+            for rank in sorted(self._started & set(beats)):
+                self._read_again(rank, beats[rank].path)
             for rank in sorted(set(exits) - set(self.records)):
                 self._take_record(rank, read_object(exits[rank].path))
         except OSError:  # a shared filesystem may answer next time; deaths of children are still seen without it
@@ -96,6 +111,22 @@ class RankWatch:
         self._expected = max(self._expected, _local_world_size(pid))
         self._handles[handle] = (rank, pid)
         self._on_new(handle)
+        process = read_process(pid)
+        if process is not None and process.parent == os.getpid():
+            self._started.add(rank)
+
+    def _read_again(self, rank: int, path: str) -> None:
+        """What was started was taken for the rank before it had started one (torchrun, under a profile): the rank is below it."""
+        beat = read_object(path)
+        pid = None if beat is None else read_pid(beat)
+        if beat is None or pid is None or pid == self.pids[rank] or not is_this_host(beat.get("host")) or not self._belongs(pid):
+            return
+        for handle in [handle for handle, (known, _) in self._handles.items() if known == rank]:
+            del self._handles[handle]
+            self._on_left(handle)
+            os.close(handle)
+        self._started.discard(rank)
+        self._read_beat(rank, path)
 
     def _judge_missing(self) -> None:
         """Ranks that were dead when their first heartbeat was read have failed, unless their record says otherwise.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sentinel.client.settings import SETTINGS
 from sentinel.model.capabilities import MORE
@@ -30,6 +30,13 @@ class Abilities:
     has_checkpoints: bool = True
 
 
+PROFILE_REMEDY = {
+    "skip": "give its profile arguments under skip, if it has a flag that leaves data out, or take the word out of the rung",
+    "attribution": "take it out of the rung: it needs a trainer that was written for it",
+}
+"""Of what a profile, or nothing, can teach a trainer."""
+
+
 def lacking(
     rung: Rung, capabilities: Collection[str], settable: Collection[str] | None = None
 ) -> Iterator[tuple[str, Capability]]:
@@ -42,7 +49,9 @@ def lacking(
         for needed in WORDS[word].capabilities if not under_profile else ():
             is_asked = not needed.part or getattr(value, needed.part) is not None
             if is_asked and needed.name not in capabilities:
-                yield ".".join(part for part in (word, needed.part) if part), needed
+                place = ".".join(part for part in (word, needed.part) if part)
+                remedy = needed.remedy if settable is None else PROFILE_REMEDY.get(needed.name, needed.remedy)
+                yield place, replace(needed, remedy=remedy)
         by = WORDS[word].by
         if settable is not None and isinstance(by, Sets):
             asked = by.values(value).items()

@@ -66,7 +66,7 @@ def build_handlers(
             launch=_admit(run_dir, lease, action.attempt),
         )
         laid = spec if trained is None else trained.lay(spec)
-        return start_recorded(launcher, run_dir, laid, run.code, withheld)
+        return start_recorded(launcher, run_dir, laid, run.code, withheld, () if trained is None else trained.saved())
 
     source = SampleSource(partial(has_stream, run_dir), partial(read_samples, run_dir))
 

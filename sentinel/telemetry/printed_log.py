@@ -35,6 +35,7 @@ _EPOCH = re.compile(rb"(?:^|[\s\[(|,])epoch ?[:= ] ?\[?(\d{1,7})(?=[\s:/,;|)\]]|
 _BAR = re.compile(rb"(?:(?:^|[\s|])(\d{1,16})/(\d{1,16})|(?:^|\s)(\d{1,16})it) \[\d+:\d\d")
 _BLOCK = re.compile(rb"\[(?:epoch=\d+\]\[)?(?:step|batch)=(\d[\d,]{0,20})(?:/[^\],]*)?(?:,[^\]]*)?\]:?\s*$")
 _ENTRY = re.compile(rb"(?:\[?(?:rank)?\d+\]?:)?\s+(?:(?:Train|Eval) )?([A-Za-z][^=:]{0,99})(?:=|: )(" + NUMBER + rb")\s*")
+_EVALUATION = re.compile(rb"\s*step \d+: train loss [^,\s]+, val loss ")  # nanoGPT's
 _FINAL = re.compile(rb"\b(?:best|lowest|final|min|minimum)\b", re.IGNORECASE)
 _WORDS = (b"oss", b"LOSS", b"trl", b"tel", b"skipped=")  # a line without any of them tells nothing
 _EPOCH_NAME, _STEP_NAME, _TOTAL_NAME = "epoch", "step", "steps of an epoch"
@@ -60,6 +61,7 @@ class PrintedLines:
         self._block_step: int | None = None  # of the block whose lines come now
         self._block_told: set[str] = set()
         self._val_loss: float | None = None  # as told last
+        self._steps_have_lines = False  # with a loss and no validation loss
         self._bar: tuple[int, dict[str, float]] = (-1, {})  # as last drawn
 
     @property
@@ -85,7 +87,7 @@ class PrintedLines:
         step = told.pop(_STEP_NAME, None)
         if step is not None and _TOTAL_NAME in told:
             return self._bar_drawn(int(step), int(told.pop(_TOTAL_NAME)), told)
-        return self._reading(self._count("loss" in told) if step is None else _whole(step), told)
+        return self._reading(self._count("loss" in told) if step is None else _whole(step), told, line)
 
     def _slowly(self, line: bytes) -> StepReading | None:
         plain = plain_line(line)
@@ -111,7 +113,7 @@ class PrintedLines:
         if found is not None:
             spots[_STEP_NAME] = (found.start(1), 1.0)
             self._layouts.learn(line, plain, spots)
-            return self._reading(_whole(int(found[1].replace(b",", b""))), metrics)
+            return self._reading(_whole(int(found[1].replace(b",", b""))), metrics, plain)
         if _is_trainer_print(line):
             self._layouts.learn(line, plain, spots)
             return self._reading(self._count("loss" in metrics), metrics)
@@ -119,9 +121,14 @@ class PrintedLines:
             return StepReading(ATTEMPT, self._last_step, 0.0, (), {"val_loss": metrics["val_loss"]})
         return None
 
-    def _reading(self, step: int, metrics: dict[str, float]) -> StepReading:
-        """Several trainers print the newest validation loss on every line until there is another: it is told once."""
+    def _reading(self, step: int, metrics: dict[str, float], line: bytes = b"") -> StepReading:
+        """Several trainers print the newest validation loss on every line until there is another: it is told once. nanoGPT's line
+        of an evaluation has a loss over training data, too: where its steps have lines of their own, it is none of theirs."""
         held_out = metrics.get("val_loss")
+        if held_out is None:
+            self._steps_have_lines = self._steps_have_lines or "loss" in metrics
+        elif self._steps_have_lines and _EVALUATION.match(line) is not None:
+            metrics.pop("loss", None)
         if held_out is not None:
             if held_out == self._val_loss and "loss" in metrics:
                 del metrics["val_loss"]

@@ -169,7 +169,7 @@ def follow(run_dir: Path, attempt: int, trainer_pid: int) -> None:
         sealer.turn(writer.stream, writer.resume_step, now_s)
         if rows:
             life.row(rows[-1].step, now_s)
-        life.turn(sealer.sees_unfinished, now_s)
+        life.turn(sealer.has_saved(writer.newest), now_s)
     writer.take([row for source in sources for row in source.finish()], time.monotonic())
     writer.begin()
     sealer.finish(writer.stream, writer.resume_step)

@@ -15,8 +15,9 @@ from sentinel.client.regular_file import read_regular
 from sentinel.client.run_layout import attempts_folder, stream_path
 from sentinel.client.strict_json import loads
 from sentinel.errors import GiveUp, UsageError
+from sentinel.launcher.exit_report import read_report
 from sentinel.model.actions import Request
-from sentinel.model.attempts import AttemptSpec, SettingsInForce
+from sentinel.model.attempts import EXIT_FINISHED, AttemptSpec, SettingsInForce
 from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.trainers.found import find_checkpoints
 from sentinel.trainers.profile import TrainerProfile
@@ -77,6 +78,13 @@ class Trained:
         root = find_root(self.profile.spec, self.command, self.cwd)
         return () if root is None else (Path(root),)
 
+    def saved(self) -> tuple[Path, ...]:
+        """The checkpoints that lie in the trainer's folder; none where it cannot be read."""
+        places = self.profile.spec.checkpoints
+        with suppress(OSError):
+            return () if places is None else tuple(found.path for root in self.roots for found in find_checkpoints(places, root))
+        return ()
+
     def seal(self) -> None:
         """Seal what the attempt before left complete: nothing writes there now. Raises OSError."""
         places = self.profile.spec.checkpoints
@@ -92,9 +100,15 @@ class Trained:
 
 
 def _died_s(run_dir: Path, attempt: int) -> float:
-    """When its keeper wrote down the end of the attempt; where it did not, now."""
+    """When its keeper wrote down the end of the attempt; where it did not, now. Never, for one that ended in order: all that it
+    saved is whole."""
+    files = AttemptFiles.of(run_dir, attempt)
+    with suppress(OSError, ValueError):
+        report = read_report(files)
+        if report is not None and report.command_status == EXIT_FINISHED:
+            return float("inf")
     with suppress(OSError):
-        return AttemptFiles.of(run_dir, attempt).exit.stat().st_mtime
+        return files.exit.stat().st_mtime
     return time.time()
 
 

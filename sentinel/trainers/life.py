@@ -3,10 +3,12 @@
 A rank that is stopped, or that has used no processor for long while no step came, is in no evaluation and in no save: its
 heartbeat then says that it is within a step, and the limit of a step holds for it. Whoever computes may be anywhere (an
 evaluation, a compilation, a collective that spins), and its heartbeat says `idle`: it lives, and what it does is not known.
+Whoever has saved and shown no later step may still be at it (an upload uses no processor), and its heartbeat says `checkpoint`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -25,6 +27,19 @@ IDLE_ROWS = 3.0
 IDLE_SHARE = 0.01  # of one core: what a waiting interpreter uses for its threads
 STARTING, IN_STEP, SAVING, NOT_KNOWN = "init", "forward", "checkpoint", "idle"
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def first_beat(run_dir: Path, attempt: int) -> None:
+    """This process is about to become the trainer, and says so before a follower is up to say it: one that dies in between is
+    known as the rank that it was. Where it starts the ranks (torchrun), they take its place once they are seen."""
+    rank = _rank_of(os.getpid()) or 0
+    path = rank_file(attempt_folder(run_dir, attempt) / "heartbeats", rank)
+    with contextlib.suppress(OSError):  # the follower says it again
+        HeartbeatFile(path).write(_beat_of(0, STARTING, os.getpid()))
+
+
+def _beat_of(step: int, phase: str, pid: int) -> dict[str, object]:
+    return {"step": step, "phase": phase, "time_s": time.time(), "pid": pid, "host": os.uname().nodename}
 
 
 @dataclass
@@ -93,15 +108,16 @@ class Life:
         quiet_s = now_s - max(one.since_s, self._row_s)
         if self._step < 0:
             phase = STARTING
+        elif is_saving and not is_stopped:
+            phase = SAVING
         elif is_stopped or quiet_s > max(IDLE_S, IDLE_ROWS * self._apart_s):
             phase = IN_STEP
         else:
-            phase = SAVING if is_saving else NOT_KNOWN
+            phase = NOT_KNOWN
         told = (max(self._step, 0), phase)
         if told != one.told or (phase == STARTING and one.since_s == now_s and now_s - one.written_s >= WORKS_EVERY_S):
             one.told, one.written_s = told, now_s
-            host = os.uname().nodename
-            one.beats.write({"step": told[0], "phase": phase, "time_s": time.time(), "pid": one.pid, "host": host})
+            one.beats.write(_beat_of(told[0], phase, one.pid))
 
 
 def _rank_of(pid: int) -> int | None:

@@ -33,7 +33,7 @@ class Sealer:
         self._sent = 0  # of them
         self._elsewhere_s = 0.0
         self._has_said_where = False
-        self.sees_unfinished = False  # a checkpoint that its trainer is not done with
+        self._newest_step = -1  # of the checkpoints of this run that lie there, finished or not
         self._has_adopted = spec.resume_step is not None or not spec.is_first
 
     def adopt(self, resume_step: int | None) -> None:
@@ -60,13 +60,18 @@ class Sealer:
             if not there and not self._has_said_where and now_s >= self._elsewhere_s:
                 self._elsewhere_s = now_s + ELSEWHERE_EVERY_S
                 self._look_elsewhere(places, root)
-            self.sees_unfinished = any(not one.is_complete(places, time.time()) for one in there)
+            self._newest_step = max((one.step for one in there if one.key not in others), default=-1)
             if not self._worker.is_alive() and (self._sealed is None or any(found.key not in self._sealed for found in there)):
                 self._worker = threading.Thread(target=self._seal, args=(places, there, others), daemon=True)
                 self._worker.start()
         except OSError as error:
             self._complain(f"{root}: checkpoints cannot be found: {error}")
         self._next_s = time.monotonic() + SEAL_EVERY_S
+
+    def has_saved(self, step: int) -> bool:
+        """Whether the trainer has begun to save at this step or behind it. Where no later step has come it may still be at it:
+        what it wrote is uploaded, or its other ranks are waited for."""
+        return self._newest_step >= max(step, 1)
 
     def _seal(self, places: Checkpoints, there: list[Found], others: frozenset[str]) -> None:
         known = self._sealed or set()

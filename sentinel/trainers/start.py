@@ -25,6 +25,7 @@ from sentinel.client.run_layout import attempt_folder, rank_file, spec_path
 from sentinel.client.strict_json import dumps, loads
 from sentinel.run_files.attempt_files import FOLLOWER_VARIABLE
 from sentinel.trainers.found import find_checkpoints
+from sentinel.trainers.life import first_beat
 from sentinel.trainers.mismatch import reason_against_scratch
 from sentinel.trainers.profile import Checkpoints
 from sentinel.trainers.sealing import move_aside, put_back
@@ -116,6 +117,7 @@ def main(arguments: list[str] | None = None) -> int:
         return CANNOT_PREPARE
     sys.stderr.flush()
     os.environ.update(spec.environment)
+    first_beat(run_dir, attempt)
     start_follower(run_dir, attempt, owned)
     if spec.profile.spec.metrics.merged:
         os.dup2(1, 2)

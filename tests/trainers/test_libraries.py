@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.forked_sentinel import run_sentinel
+from tests.integration.supervised import Supervised, wait_for
 from tests.trainers.kit import hurt, supervise
 
 FAULTS = [("crash", {"kill": 130}), ("hang", {"hang": 130}), ("non_finite", {"nan": 230})]
@@ -23,6 +25,23 @@ def test_a_transformers_trainer_survives(tmp_path: Path, kind: str, faults: dict
     assert max(run.surviving()) == 400
 
 
+def test_a_transformers_trainer_that_can_save_when_it_is_stopped_loses_no_step(tmp_path: Path) -> None:
+    flags = ("--max_steps", 3000, "--per_device_train_batch_size", 4, "--logging_steps", 1, "--save_steps", 1000)
+    more = ("--use_cpu", "true", "--report_to", "none", "--enable_jit_checkpoint", "true")
+    command = hurt("hf_script.py", "--output_dir", tmp_path / "out", *flags, *more)
+    run = Supervised(tmp_path / "run", command, "demo", ["--trainer", "hf-trainer"]).start()
+    wait_for("thirty steps", lambda: len(run.surviving()) >= 30)
+    assert run_sentinel("stop", str(run.run_dir)).returncode == 0
+    assert run.wait(240.0) == 130, run.log
+    (saved,) = (int(path.name.partition("-")[2]) for path in (tmp_path / "out").glob("checkpoint-*"))
+    assert saved % 1000, "not one of its own saves"
+    assert max(run.surviving()) - saved <= 1
+    command[command.index("3000")] = str(saved + 50)
+    again = Supervised(run.run_dir, command, "demo", ["--trainer", "hf-trainer", "--changed-command"]).start()
+    assert again.wait(240.0) == 0, again.log
+    assert sorted(again.surviving()) == list(range(1, saved + 51))
+
+
 @pytest.mark.parametrize(("kind", "faults"), FAULTS)
 def test_a_lightning_script_survives(tmp_path: Path, kind: str, faults: dict[str, int]) -> None:
     command = hurt("lightning_script.py", "--out", tmp_path / "out", "--steps", 500, **faults)
@@ -30,6 +49,19 @@ def test_a_lightning_script_survives(tmp_path: Path, kind: str, faults: dict[str
     first = run.incidents()[0]
     assert (first["kind"], first["state"]) == (kind, "recovered")
     assert max(run.surviving()) == 500
+
+
+def test_torchtitan_survives_a_kill_and_a_nan(tmp_path: Path) -> None:
+    place, out = tmp_path / "place", tmp_path / "out"
+    model = ("--model.name", "llama3", "--model.flavor", "tiny", "--model.hf_assets_path", place)
+    batch = ("--training.dataset", "words", "--training.local_batch_size", 1, "--training.seq_len", 32)
+    more = ("--training.mixed_precision_param", "float32", "--comm.trace_buf_size", 0, "--metrics.log_freq", 1)
+    saves = ("--checkpoint.enable", "--checkpoint.interval", 20, "--job.dump_folder", out)
+    command = hurt("torchtitan_on_cpu.py", *model, *batch, *more, *saves, "--training.steps", 280, kill=70, nan=150)
+    command[1:1] = [f"PLACE={place}", f"HF_HOME={place}", "HF_DATASETS_OFFLINE=1"]
+    run = supervise(tmp_path / "run", "torchtitan", command)
+    assert [(one["kind"], one["state"]) for one in run.incidents()] == [("crash", "recovered"), ("non_finite", "recovered")]
+    assert sorted(run.surviving()) == list(range(1, 281))
 
 
 def test_a_checkpoint_that_transformers_has_deleted_is_gone_back_to(tmp_path: Path) -> None:

@@ -40,6 +40,13 @@ def test_a_killed_megatron_goes_on_from_its_newest_checkpoint(tmp_path: Path) ->
     assert reason == "rank 0 was ended by signal 9 (SIGKILL)", "nobody killed the follower, which had rows still to write"
 
 
+def test_a_trainer_that_dies_before_its_follower_is_up_is_still_the_rank_that_died(tmp_path: Path) -> None:
+    run = supervise(tmp_path / "run", "megatron", megatron(tmp_path / "out", 40, kill=2))
+    reason = json.loads((run.run_dir / "attempts" / "0001" / "exit.json").read_text())["reason"]
+    assert reason == "rank 0 was ended by signal 9 (SIGKILL)"
+    assert sorted(run.surviving()) == list(range(1, 41))
+
+
 def test_a_profile_that_matches_nothing_is_said_with_the_one_that_would(tmp_path: Path) -> None:
     out, own = tmp_path / "out", tmp_path / "own.yaml"
     shipped = (SHIPPED / "megatron.yaml").read_text()
@@ -94,6 +101,36 @@ def test_a_poisoned_window_is_skipped_by_its_own_flag(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("kind", "faults"), [("crash", {"kill": 70}), ("hang", {"hang": 70})])
+def test_one_of_which_nothing_is_known_is_started_again_as_it_is(tmp_path: Path, kind: str, faults: dict[str, int]) -> None:
+    out = tmp_path / "out"
+    run = supervise(tmp_path / "run", "exit-only", hurt("megatron_like.py", "--save", out, "--step-s", 0.02, **faults))
+    (incident,) = run.incidents()
+    assert (incident["kind"], incident["state"]) == (kind, "recovered")
+    first, second = told(out)
+    assert first == second
+    assert (out / "iter_0000060").is_dir(), "nothing of it was moved"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("faults", [{"kill": 210}, {"nan": 330}, {"poison": [350, 380]}])
+def test_one_as_blooms_survives_and_its_skip_costs_no_iterations(tmp_path: Path, faults: dict[str, object]) -> None:
+    out = tmp_path / "out"
+    words = ("--save", out, "--load", out, "--train-iters", 700, "--lr", "1e-4")
+    run = supervise(tmp_path / "run", "megatron-deepspeed", hurt("megatron_deepspeed_like.py", *words, **faults))
+    assert run.incidents()
+    assert all(incident["state"] == "recovered" for incident in run.incidents())
+    assert sorted(run.surviving()) == list(range(1, 701))
+    last = told(out)[-1]
+    assert ("--skip-train-iteration-range" in last) is ("poison" in faults)
+    if "poison" in faults:
+        start, end = map(int, last[last.index("--skip-train-iteration-range") + 1].split("-"))
+        assert start <= 350
+        assert end >= 379
+        assert proofs(run.incidents()[-1])["skip"] == "asserted", "its lines show nothing of it"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("faults", [{"kill": 210}, {"hang": 210}, {"nan": 330}])
 def test_a_loop_as_nanogpts_whose_only_file_is_written_over_survives(tmp_path: Path, faults: dict[str, int]) -> None:
     out = tmp_path / "out"
@@ -115,7 +152,9 @@ def test_one_that_ignores_the_flag_to_resume_is_stopped_before_it_saves_over_wha
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "faults"), [("crash", {"kill": 130, "rank": 1}), ("hang", {"hang": 130, "rank": 1})])
+@pytest.mark.parametrize(
+    ("kind", "faults"), [("crash", {"kill": 130, "rank": 1}), ("crash", {"kill": 130}), ("hang", {"hang": 130, "rank": 1})]
+)
 def test_two_ranks_under_torchrun_survive_and_the_right_one_is_blamed(tmp_path: Path, kind: str, faults: dict[str, int]) -> None:
     words = megatron(tmp_path / "out", 300, **faults)
     at = words.index(sys.executable)
@@ -123,7 +162,7 @@ def test_two_ranks_under_torchrun_survive_and_the_right_one_is_blamed(tmp_path: 
     run = supervise(tmp_path / "run", "megatron", [*words[:at], *torchrun, *words[at + 1 :]])
     (incident,) = run.incidents()
     assert (incident["kind"], incident["state"]) == (kind, "recovered")
-    assert incident["blamed_rank"] == 1
+    assert incident["blamed_rank"] == faults.get("rank", 0)
     assert sorted(run.surviving()) == list(range(1, 301))
 
 

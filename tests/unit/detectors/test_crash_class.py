@@ -118,6 +118,21 @@ def test_a_cause_outranks_its_symptoms_on_every_rank_in_every_order(cause: str) 
         assert (death.crash, death.rank) == (CAUSES[cause], guilty)
 
 
+def test_a_rank_that_its_launcher_ended_is_not_the_one_that_failed() -> None:
+    """Seen with torchtitan under torchrun: both ranks raised below torch's `@record`, and one did not get to its end."""
+    record = "torch/distributed/elastic/multiprocessing/errors/__init__.py"
+    error = f'Traceback (most recent call last):\n  File "{record}", line 367, in wrapper\n    return f(*args, **kwargs)\n'
+    error += "RuntimeError: no such reduction"
+    own = "\n".join(f"[rank{rank}]: {line}" for rank in (0, 1) for line in error.split("\n"))
+    torchrun = (
+        "W1126 00:17:38.839 49 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process 51 closing signal SIGTERM",
+        "E1126 00:17:39.057 49 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) local_rank: 0",
+    )
+    death = died({None: "\n".join((own, *torchrun))}, left(0), left(1, None, 15), first=0)
+    assert death is not None
+    assert (death.crash, death.rank, death.evidence) == (C.ERROR, 0, "RuntimeError: no such reduction")
+
+
 def test_of_equal_causes_the_rank_that_failed_first_is_blamed() -> None:
     for first in range(3):
         death = died(dict.fromkeys(range(3), CUDA_OOM), first=first)

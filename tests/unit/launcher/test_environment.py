@@ -64,6 +64,17 @@ def test_code_named_by_a_person_takes_the_place_of_what_is_found(project: Path) 
         check_code(("nothing",), str(project))
 
 
+def test_a_checkpoint_that_the_command_names_is_no_configuration(project: Path) -> None:
+    """It changes with every save, and nobody has changed what is run."""
+    (project / "out/iter_20").mkdir(parents=True)
+    for name in ("out/ckpt.json", "out/iter_20/state.json", "out/settings.json"):
+        (project / name).write_text("{}")
+    argv = (sys.executable, "train.py", "--resume=out/ckpt.json", "out/iter_20/state.json", "out/settings.json")
+    written = (project / "out/ckpt.json", project / "out/iter_20")
+    found = read_environment(argv, str(project), {}, (), written)
+    assert [name for name, _ in found.configs or ()] == ["out/settings.json"]
+
+
 def test_a_changed_byte_is_another_digest_and_nothing_else_is(project: Path) -> None:
     argv = (sys.executable, "train.py", "--config=conf/base.yaml")
     before, again = (read_environment(argv, str(project), {}) for _ in range(2))

@@ -76,6 +76,19 @@ Validation - step 1300 - loss 2.9
 """
 
 
+def test_the_training_loss_of_an_evaluation_is_none_of_the_steps() -> None:
+    """nanoGPT's, over other batches and without dropout. In a loop whose steps have no other line it is theirs."""
+    steps = [line for step in range(100, 106) for line in (f"iter {step}: loss 1.25, time 20.00ms, mfu 1.00%",)]
+    evaluation = [f"step {step}: train loss 2.0, val loss 2.25" for step in range(50, 56)]
+    parse = PrintedLines()
+    rows = [row for line in (*steps, *evaluation, *steps) if (row := parse(line.encode())) is not None]
+    assert [row.metrics["loss"] for row in rows if "loss" in row.metrics] == [1.25] * 12
+    assert {row.metrics["val_loss"] for row in rows if row.step < 100} == {2.25}
+    alone = PrintedLines()
+    rows = [row for line in evaluation if (row := alone(line.encode())) is not None]
+    assert [row.metrics["loss"] for row in rows] == [2.0] * 6
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -51,6 +51,8 @@ def test_who_waits_long_after_a_step_is_within_one(tmp_path: Path, start: Callab
     assert (beat(tmp_path)["step"], beat(tmp_path)["phase"]) == (7, "idle"), "it may be anywhere"
     life.turn(is_saving=True, now_s=5.0)
     assert beat(tmp_path)["phase"] == "checkpoint"
+    life.turn(is_saving=True, now_s=50.0)
+    assert beat(tmp_path)["phase"] == "checkpoint", "an upload uses no processor"
     life.turn(is_saving=False, now_s=60.0)
     assert beat(tmp_path)["phase"] == "forward"
     life.row(8, 61.0)

@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from sentinel.checkpoints.files import list_checkpoints
+from sentinel.launcher.exit_report import write_report
+from sentinel.model.attempts import ExitReport
+from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.trainers.found import find_checkpoints
 from sentinel.trainers.launching import Trained
 from sentinel.trainers.loading import load_profile
@@ -48,6 +52,28 @@ def seal(run_dir: Path, root: Path) -> list[int]:
 
 def names(root: Path) -> list[str]:
     return sorted(path.name for path in root.iterdir() if not path.name.startswith("."))
+
+
+@pytest.mark.parametrize(("status", "steps"), [(0, [20, 40]), (-9, [20])])
+def test_what_was_saved_last_is_whole_where_its_trainer_ended_in_order(
+    run_dir: Path, root: Path, status: int, steps: list[int]
+) -> None:
+    """It has no mark of being whole, and was written right before the end."""
+    (run_dir / "trainer_before.json").write_text('{"checkpoints": {}}')
+    files = AttemptFiles.of(run_dir, 1)
+    files.make_folders()
+    files.spec.write_text("{}")
+    write_report(files, ExitReport(status, (), None, "it ended"))
+    for step in (20, 40):
+        (root / f"iter_{step:07d}").mkdir()
+        (root / f"iter_{step:07d}" / "state").write_text(str(step))
+    os.utime(root / "iter_0000020" / "state", (1, 1))
+    marked = load_profile(f"megatron:root={root}")
+    places = marked.spec.checkpoints
+    assert places is not None
+    spec = marked.spec.model_copy(update={"checkpoints": places.model_copy(update={"tracker": None})})
+    Trained(run_dir, marked.model_copy(update={"spec": spec}), ("train",), "/").seal()
+    assert [found.step for found in list_checkpoints(run_dir)] == steps
 
 
 def test_what_lies_above_is_set_aside_and_the_tracker_names_the_one_chosen(run_dir: Path, root: Path) -> None:

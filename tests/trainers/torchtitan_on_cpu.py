@@ -1,0 +1,110 @@
+"""torchtitan itself on a machine without a GPU, its loop, checkpoints and metrics unchanged. Faults are asked for by a variable.
+
+It runs on GPUs alone, so it is given here what it lacks: a device module of the CPU, a model of a few thousand parameters, a
+text, and names in the place of Triton's kernels, which none of that uses.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import sys
+import types
+from pathlib import Path
+
+import torch
+import torch._dynamo
+import torch._inductor.utils
+import torch._utils
+import torch.distributed
+import torch.distributed.pipelining
+import torch.nn.attention.flex_attention
+import torch.nn.attention.varlen
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+WORDS = [one + two for one in "bcdfgklmn" for two in ("ar", "el", "ion", "us", "at")]
+
+
+def device_module() -> types.ModuleType:
+    """torch.cpu, with what torchtitan asks of a device beside it."""
+    module = types.ModuleType("cpu_device")
+    module.__dict__.update({name: getattr(torch.cpu, name) for name in dir(torch.cpu) if not name.startswith("__")})
+    module.get_device_name = lambda device=None: "CPU"
+    module.get_device_properties = lambda device=None: types.SimpleNamespace(total_memory=2**34)
+    module.reset_peak_memory_stats = module.empty_cache = module.set_device = lambda *device: None
+    module.memory_stats = lambda device=None: {}
+    return module
+
+
+def pretend() -> None:
+    """Before torchtitan is imported."""
+    module = device_module()
+    torch._utils._get_available_device_type = lambda: "cpu"
+    torch._utils._get_device_module = lambda name: module
+    torch.compile = lambda function=None, **options: function if function is not None else lambda one: one
+    triton, language = types.ModuleType("triton"), types.ModuleType("triton.language")
+    triton.jit, triton.language = (lambda function: function), language
+    language.constexpr, language.tensor = int, object
+    sys.modules.update({"triton": triton, "triton.language": language})
+    barrier = torch.distributed.barrier
+    torch.distributed.barrier = lambda *_, **__: barrier()  # gloo takes no device
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+
+
+def prepare(place: Path) -> None:
+    """A text, its tokenizer, and a model of the size of both."""
+    import datasets
+    import torchtitan.tools.utils
+    from torchtitan.hf_datasets import DatasetConfig
+    from torchtitan.hf_datasets.text_datasets import DATASETS
+    from torchtitan.models.llama3 import TransformerModelArgs, llama3_args
+
+    draw = random.Random(1)
+    texts = [" ".join(draw.choice(WORDS) for _ in range(300)) for _ in range(400)]
+    DATASETS["words"] = DatasetConfig("", lambda path: datasets.Dataset.from_dict({"text": texts}), lambda row: row["text"])
+    llama3_args["tiny"] = TransformerModelArgs(dim=32, n_layers=2, n_heads=2, vocab_size=512, rope_theta=500000)
+    torchtitan.tools.utils.get_peak_flops = lambda name: 1e12
+    place.mkdir(parents=True, exist_ok=True)
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
+    tokenizer.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=500, special_tokens=["<b>", "<e>"], show_progress=False))
+    tokenizer.save(str(place / "tokenizer.json"))
+    (place / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<b>", "eos_token": "<e>"}))
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    pretend()
+    place = Path(os.environ["PLACE"])
+    prepare(place)
+    from torchtitan import train
+
+    asked, own_step = json.loads(os.environ.get("FAULTS", "{}")), train.Trainer.train_step
+
+    def not_yet(name: str) -> bool:
+        mark = place / f".struck-{name}"
+        is_new = not mark.exists()
+        mark.touch()
+        return is_new
+
+    def train_step(self: train.Trainer, batches: object) -> None:
+        for name, number in (("kill", signal.SIGKILL), ("hang", signal.SIGSTOP)):
+            if self.step == asked.get(name) and not_yet(name):
+                os.kill(os.getpid(), number)
+        if self.step == asked.get("nan") and not_yet("nan"):
+            with torch.no_grad():
+                next(self.model_parts[0].parameters()).fill_(float("nan"))
+        own_step(self, batches)
+
+    train.Trainer.train_step = train_step
+    train.main(train.Trainer)
+
+
+if __name__ == "__main__":
+    main()
