@@ -316,8 +316,8 @@ class DetectorBank:
         end_reason: str = "",
         is_blind: bool = False,
     ) -> Ended:
-        """Why the attempt ended. `has_trained`: the run has made a step before, in whatever attempt. `end_reason`: of the stream's
-        end line. `is_blind`: the stream could not be read to its end."""
+        """Why the attempt ended. `has_trained`: the run has made a step before, in whatever attempt. `end_reason`: what the end
+        line of the stream says. `is_blind`: the stream could not be read to its end."""
         assert self._attempt is not None, "no attempt was begun"
         self._end()
         now_s, run = self._clock(now_s), self._run

@@ -72,8 +72,8 @@ Ended = Finished | Stopped | Failed
 class Ending:
     """Where the attempt stood when it ended. `has_trained`: the run, in this attempt or an earlier one, has made a step: then
     its imports and its configuration once worked, and an error about them may pass (a stale file handle, a full disk).
-    `is_cut`: the logs were searched in part only. `end_reason`: what the stream's end line says; empty without one. `missing_steps`:
-    of the steps that the run was to have, by its receipt, so many were not made, for certain; 0 where that is not known."""
+    `is_cut`: the logs were searched in part only. `end_reason`: what the stream's end line says; empty without one.
+    `missing_steps`: of the steps that the run was to have, by its receipt, so many were not made, for certain; 0: not known."""
 
     attempt: int
     newest_step: int
@@ -130,7 +130,8 @@ def _why_not_finished(report: ExitReport, ending: Ending) -> str:
     if report.keeper_signal is not None:
         return f"their keeper got {signal_name(report.keeper_signal)} and told them; every rank exited 0, without an end line"
     if ending.missing_steps:
-        return f"every rank exited 0 at step {ending.newest_step}, without an end line and at least {ending.missing_steps} steps early"
+        early = f"at least {ending.missing_steps} steps early"
+        return f"every rank exited 0 at step {ending.newest_step}, without an end line and {early}"
     return ""
 
 
