@@ -57,7 +57,7 @@ def test_a_hump_of_sixteen_rows_is_waited_out_where_rows_are_seldom(cadence: int
 
 
 def test_what_has_just_come_back_when_patience_ends_is_not_acted_on() -> None:
-    """Twelve of the rows that were judged stood above; five of six rollbacks in recorded runs that were needless were of this kind."""
+    """Twelve of the rows that were judged stood above. In recorded runs, five of six needless rollbacks were of this kind."""
     assert given_up(with_rows(20), 100, lasts=12, again=10**9, noise=0.06) is None
 
 
