@@ -4,7 +4,7 @@ Sees: a level (median of the last 55 samples) `ratio` above its own running mini
 sample above it, for 30 samples: found within 100 samples of a slow blow-up, at any logging interval. And sooner what stands
 twice as far above: by the last 25 samples, for 15, from the 50th sample of a run on (the long look: from the 100th). Does not
 see: anything that heals within 30 samples (spike), rises of less than `ratio` (drift sees those that come within hundreds of
-steps), the descent's own past.
+steps), the descent's own past, swings that came back twice (a rise must go half as far again).
 
 Source: "median of the last 50 > 1.05 × its own running minimum for 30 samples" found 2 of 2 slow divergences in 475 real runs.
 Judged here in blocks of five samples. The noise condition is for noisy and for small losses, where 5 % is nothing: the largest
@@ -15,8 +15,9 @@ The onset is where the blocks left the best level: behind the last one that stoo
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sentinel.detectors.contract import Detector, Start, WatchedRun
 from sentinel.detectors.settings import setting
@@ -28,6 +29,9 @@ from sentinel.streams.level import Level
 METRIC = "loss"
 KEPT_BLOCKS = 100  # looked back for the onset
 NOISE = 2.2
+CAME_BACK_MIN, CAME_BACK_KEPT = 2, 8
+CAME_BACK_BLOCKS = 200  # for so long it is remembered
+CAME_BACK_TIMES = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,8 @@ class _Look:
     near: tuple[int, float] = (0, 0.0)  # step and arrival when the level was last near its best
     breached: int = 0
     firing: bool = False
+    highest: float = 0.0  # it has stood above the best level since it was last near it
+    came_back: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=CAME_BACK_KEPT))  # at which block, how high
 
     def take(self, blocks: Blocks, ratio: float, now_s: float) -> bool:
         """Judge with the newest block; True when the level has stood above its best for long enough."""
@@ -62,10 +68,23 @@ class _Look:
             self.best = level
             self.best_steps = blocks.steps[-self.level], step
         above, limit = level - self.best, max(self.times * ratio * abs(self.best), NOISE * blocks.sigma)
+        self.highest = max(self.highest, above)
         if above < 0.25 * limit or not self.near[0]:
             self.near, self.firing = (step, now_s), False
-        self.breached = self.breached + 1 if above > limit else 0
+            if self.highest > limit:
+                self.came_back.append((blocks.count, self.highest))
+            self.highest = 0.0
+        self.breached = self.breached + 1 if above > max(limit, self._swings(blocks.count)) else 0
         return self.breached >= self.hold
+
+    def _swings(self, count: int) -> float:
+        """How far it goes up and comes back by itself, again and again: what it must leave behind. Data that returns in a fixed
+        order makes the loss swing. One return is no swing: it may have been repaired."""
+        while self.came_back and self.came_back[0][0] < count - CAME_BACK_BLOCKS:
+            self.came_back.popleft()
+        if len(self.came_back) < CAME_BACK_MIN:
+            return 0.0
+        return CAME_BACK_TIMES * max(height for _, height in self.came_back)
 
     def left(self, blocks: Blocks) -> int:
         """The step behind the last block that stood less than half of the way from the best level to this one."""

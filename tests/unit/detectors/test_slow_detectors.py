@@ -123,6 +123,21 @@ def test_a_young_run_that_descends_is_silent() -> None:
         assert alarms(feed(make_bank(), young_run(seed))) == [], seed
 
 
+def swinging(rise_at: int = 10**9) -> Iterator[StepReading]:
+    """6 % up and down every 60 steps; from `rise_at` on a third higher."""
+    dice = random.Random(4)
+    for step in range(1, 1201):
+        swing = 0.06 * math.sin(2 * math.pi * step / 60) + (0.33 if step >= rise_at else 0.0)
+        yield row(step, loss=2.2 * (1.0 + swing + dice.gauss(0.0, 0.01)))
+
+
+def test_a_loss_that_swings_is_no_divergence_for_ever() -> None:
+    """25 rows follow what 55 do not: it was found in every swing, 19 times."""
+    assert len(of(Kind.DIVERGENCE, feed(make_bank(), swinging()))) <= 2
+    found = alarms(feed(make_bank(), swinging(rise_at=900)))
+    assert any(900 < one.detected_step <= 950 for one in found), "a rise that goes further than the swings is found all the same"
+
+
 def test_the_short_look_at_the_loss_has_wider_bounds() -> None:
     """+7 %: the long look finds it and the short one does not."""
     rows = hurt(noisy(400, 3), 250, 400, loss=0.07 * 3.7)
