@@ -118,7 +118,7 @@ def _rise(past: Rows, newest: Rows, *, log_space: bool, relative: float) -> Rise
 def find_bend(rows: Rows, power: int) -> int | None:
     """The step at which a line through the newest `BEND_ROWS` rows bends upwards, and climbs from there linearly (`power` 1)
     or as a square (2: what feeds itself looks so at first). None where there are too few rows, or it does not bend upwards."""
-    finite = _behind_descent(rows)[-BEND_ROWS:]
+    finite = _finite(rows)[-BEND_ROWS:]
     parts = [finite[at : at + BLOCK] for at in range(len(finite) % BLOCK, len(finite), BLOCK)]
     if len(parts) < BEND_BLOCKS_MIN:
         return None
@@ -140,7 +140,7 @@ def find_hinge(rows: Rows) -> int | None:
     """The step at which a steady climb begins, to a row or two: two-phase regression like `find_bend`, but on the newest single
     rows, and with a descent that flattens before the bend (a line in the logarithm of the step), which is no bend itself.
     None where there are too few rows, or none bends upwards."""
-    for look in _looks(rows):
+    for look in _looks(_finite(rows)):
         _, at = look.best_hinge()
         if at >= len(look.steps) // HINGE_EDGE:
             return look.steps[at]
@@ -150,7 +150,7 @@ def find_hinge(rows: Rows) -> int | None:
 def find_jump(rows: Rows) -> int | None:
     """The first step of a higher level, to which the loss jumped and where it stays. None where there are too few rows, where
     none is higher, or where a hinge explains the rows as well."""
-    for look in _looks(rows):
+    for look in _looks(_behind_descent(rows)):
         jumped, at = look.best_jump()
         if jumped <= look.best_hinge()[0]:
             return None
@@ -231,18 +231,21 @@ class _Look:
 
 def _looks(rows: Rows) -> Iterator[_Look]:
     """Longer and longer ones, while there are rows enough."""
-    behind = _behind_descent(rows)
     for count in HINGE_ROWS:
-        window = behind[-count:]
+        window = rows[-count:]
         if len(window) < HINGE_ROWS_MIN:
             return
         yield _Look(window, max(1, count // HINGE_ROWS[0]))
 
 
+def _finite(rows: Rows) -> Rows:
+    return [row for row in rows if row[1] - row[1] == 0.0]
+
+
 def _behind_descent(rows: Rows) -> Rows:
     """The finite rows, without those at the beginning that stand above the newest level. A climb to this level began after the
     descent had come down to it, and the steep part of a young run is no bend of the climb's."""
-    finite = [row for row in rows if row[1] - row[1] == 0.0]
+    finite = _finite(rows)
     if not finite:
         return finite
     newest = _median([value for _, value in finite[-LEVEL_ROWS:]])
