@@ -30,7 +30,7 @@ from sentinel.client.run_layout import LEASE_NAME, OVERRIDES_NAME, attempt_folde
 from sentinel.client.said import describe_error, mask_event
 from sentinel.client.spare_place import SparePlace, write_record
 from sentinel.client.spec import Spec, SpecError, read_spec
-from sentinel.client.stacks import offer_stacks
+from sentinel.client.stacks import is_still_offered, offer_stacks
 from sentinel.client.stream import END_REASONS, Stream
 from sentinel.client.strict_json import dumps, loads
 
@@ -106,7 +106,7 @@ class Session:
                 self._stack_signal = offer_stacks(stack_path(self.run_dir, self.attempt, self.rank))
         self._last_beat = (phase, now_s)
         beat: dict[str, Any] = {"step": step, "phase": phase, "time_s": time.time(), "pid": os.getpid(), "host": self._host}
-        if self._stack_signal is not None:
+        if self._stack_signal is not None and is_still_offered():
             beat["stack_signal"] = self._stack_signal
         if self._busy is not None:
             beat |= {"busy_step": self._busy[0], "busy_s": round(self._busy[1], 6)}

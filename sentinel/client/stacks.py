@@ -30,3 +30,9 @@ def offer_stacks(path: Path) -> int | None:
     handle = open_closed(path, os.O_WRONLY | os.O_APPEND)
     faulthandler.register(STACK_SIGNAL, file=handle, all_threads=True, chain=False)
     return STACK_SIGNAL
+
+
+def is_still_offered() -> bool:
+    """Whether the program has set no handler of its own for the signal since: what that would do is not for Sentinel to ask for.
+    `faulthandler` registers below Python, which goes on to see the default."""
+    return signal.getsignal(STACK_SIGNAL) is signal.SIG_DFL

@@ -98,6 +98,7 @@ class DetectorBank:
         self._world_size: int | None = None
         self._cut_step = self._quiet_until = 0
         self._resumed_step = 0
+        self._total_steps: int | None = None
         self._effective: Mapping[str, Any] | None = None
         self._now_s = self._line_s = self._beat_step_s = float("-inf")
         self._tails: dict[Owner, tuple[str, ...]] = {}
@@ -132,7 +133,7 @@ class DetectorBank:
         now_s = self._line_s = self._clock(now_s)
         run = self._run
         run.is_alive, run.has_beats, run.ranks_expected, run.furthest_step = True, False, 0, 0
-        self._beat_step_s, self._resumed_step = float("-inf"), 0
+        self._beat_step_s, self._resumed_step, self._total_steps = float("-inf"), 0, None
         self._stream_gap = self._effective = None
         self._cut(attempt, 0)
         for detector in self._detectors:
@@ -148,6 +149,7 @@ class DetectorBank:
         history = tuple(reading for reading in receipt.history if reading.step <= receipt.resume_step)
         self._learn(receipt, history)
         self._run.ranks_expected, self._resumed_step = receipt.world_size, receipt.resume_step
+        self._total_steps = receipt.total_steps
         self._effective = receipt.effective
         self._line_s = now_s
         for detector in self._detectors:
@@ -303,13 +305,27 @@ class DetectorBank:
         now_s = self._clock(now_s)
         return tuple(finding for tick in self._on_hardware_tick for finding in tick(now_s))
 
-    def exit(self, report: ExitReport, *, finished: bool, stop_requested: bool, now_s: float, has_trained: bool = False) -> Ended:
-        """Why the attempt ended. `has_trained`: the run has made a step before, in whatever attempt."""
+    def exit(
+        self,
+        report: ExitReport,
+        *,
+        finished: bool,
+        stop_requested: bool,
+        now_s: float,
+        has_trained: bool = False,
+        end_reason: str = "",
+        is_blind: bool = False,
+    ) -> Ended:
+        """Why the attempt ended. `has_trained`: the run has made a step before, in whatever attempt. `end_reason`: what the end
+        line of the stream says. `is_blind`: the stream could not be read to its end."""
         assert self._attempt is not None, "no attempt was begun"
         self._end()
         now_s, run = self._clock(now_s), self._run
         onset, is_cut = run.damaged_since, self._tails_cut
-        ending = Ending(self._attempt, run.newest_step, now_s, finished, stop_requested, onset, has_trained, is_cut)
+        left = 0 if is_blind or self._total_steps is None else self._total_steps - run.newest_step - self._series.interval_steps
+        ending = Ending(
+            self._attempt, run.newest_step, now_s, finished, stop_requested, onset, has_trained, is_cut, end_reason, max(0, left)
+        )  # fmt: skip
         ended = judge_exit(report, ending, run.severity, self._tails)
         return Failed(self._explained(ended.finding, now_s)) if isinstance(ended, Failed) else ended
 

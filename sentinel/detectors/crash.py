@@ -72,7 +72,8 @@ Ended = Finished | Stopped | Failed
 class Ending:
     """Where the attempt stood when it ended. `has_trained`: the run, in this attempt or an earlier one, has made a step: then
     its imports and its configuration once worked, and an error about them may pass (a stale file handle, a full disk).
-    `is_cut`: the logs were searched in part only."""
+    `is_cut`: the logs were searched in part only. `end_reason`: what the stream's end line says; empty without one.
+    `missing_steps`: of the steps that the run was to have, by its receipt, so many were not made, for certain; 0: not known."""
 
     attempt: int
     newest_step: int
@@ -82,6 +83,8 @@ class Ending:
     non_finite_onset: int | None = None
     has_trained: bool = False
     is_cut: bool = False
+    end_reason: str = ""
+    missing_steps: int = 0
 
     @property
     def search(self) -> str:
@@ -104,7 +107,8 @@ def judge_exit(
     if ending.stop_requested:
         return Stopped(all(code == EXIT_STOPPED for code in codes), f"stop was requested; {how}")
     if all(code == EXIT_FINISHED for code in codes):
-        return Finished("every rank exited 0, without an end line")
+        why = _why_not_finished(report, ending)
+        return Failed(_preempted(ending, severity, why)) if why else Finished("every rank exited 0, without an end line")
     if first is None and all(code in (EXIT_FINISHED, EXIT_STOPPED) for code in codes):
         return Failed(_preempted(ending, severity, f"the ranks stopped after a checkpoint ({how})", EXIT_STOPPED))
     if report.keeper_signal is not None:
@@ -116,6 +120,19 @@ def judge_exit(
     if death is not None and death.crash is CrashClass.NON_FINITE:
         return Failed(_died_of_values(death, report, ending, first, severity(Kind.NON_FINITE)))
     return Failed(_crash(report, ending, first, severity, death))
+
+
+def _why_not_finished(report: ExitReport, ending: Ending) -> str:
+    """What shows that ranks that left with 0, and no end line that says finished, did not train to their end: a trainer that
+    saves and leaves on SIGTERM often does. Empty where nothing shows it."""
+    if ending.end_reason == "stopped_on_request":
+        return "the stream's end line says stopped_on_request, and every rank exited 0"
+    if report.keeper_signal is not None:
+        return f"their keeper got {signal_name(report.keeper_signal)} and told them; every rank exited 0, without an end line"
+    if ending.missing_steps:
+        early = f"at least {ending.missing_steps} steps early"
+        return f"every rank exited 0 at step {ending.newest_step}, without an end line and {early}"
+    return ""
 
 
 def _preempted(

@@ -23,7 +23,7 @@ from itertools import accumulate
 from sentinel.detectors.registry import FINDS
 from sentinel.model.findings import Finding
 from sentinel.model.metrics import METRICS, Onset
-from sentinel.streams.change_point import Rows, find_bend, find_growth, find_hinge, find_rise
+from sentinel.streams.change_point import Rows, find_bend, find_growth, find_hinge, find_jump, find_rise
 from sentinel.streams.series import Series
 
 # Of signals that began at one step the first is named: the loss scale last, because its halvings follow something else.
@@ -88,6 +88,9 @@ def _bend(series: Series, finding: Finding, onset: int, earliest: int, cut_step:
     if not power:
         growth = find_growth(rows)
         return growth if growth is not None and earliest <= growth < onset else onset
+    jump = find_jump(rows)  # what stays up since one row climbs no more, and a bend fitted to it begins too early
+    if jump is not None and jump >= earliest:
+        return jump
     bends = (find_bend(rows, power), find_hinge(rows) if power == 1 else None)  # a climb that bends again begins before its hinge
     return min((bend for bend in bends if bend is not None and bend >= earliest), default=onset)
 

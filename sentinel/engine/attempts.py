@@ -144,7 +144,8 @@ def on_exit(decision: Decision, report: ExitReport) -> None:
     trained = attempt.first_step is not None or decision.state.best_step > 0
     wanted = bool(attempt.stopping or decision.state.stop_by)
     ended = decision.detectors.exit(
-        report, finished=decision.live.finished, stop_requested=wanted, now_s=decision.now_s, has_trained=trained
+        report, finished=decision.live.finished, stop_requested=wanted, now_s=decision.now_s, has_trained=trained,
+        end_reason=decision.live.end_reason, is_blind="metrics" in decision.state.blind,
     )
     outcome = outcome_of(ended)
     reason = ended.finding.reason if isinstance(ended, Failed) else ended.reason

@@ -16,7 +16,7 @@ class LiveAttempt:
     last_step_s: when the newest step was made; None before the first. By the trainer's clock where that is believable
         (after the launch, not ahead of us): a supervisor that was away reads old lines late.
     saving_s: supervisor time at which a rank was last heard to begin or end a checkpoint; None before the first.
-    finished: the stream's end line says finished.
+    finished: the stream's end line says finished. end_reason: whatever it says; empty before it.
     samples_end: behind the newest sample that was trained; None before the first step of an attempt whose receipt has no cursor.
     samples_show: whether the samples of a row show what was trained on, and were not computed from what was asked.
     rates: the last two learning rates of the stream before this attempt, and the factor they ran under; None where not known.
@@ -29,6 +29,7 @@ class LiveAttempt:
         self.last_step_s: float | None = None
         self.saving_s: float | None = None
         self.finished = False
+        self.end_reason = ""
         self.unwritten_remarks = 0
         self.holes: list[Hole] = [*holes]
         self._newest_step = 0
@@ -61,8 +62,9 @@ class LiveAttempt:
             del self.saves_s[min(self.saves_s)]
 
     def end(self, reading: EndReading) -> None:
-        if reading.attempt == self.attempt and reading.reason == "finished":
-            self.finished = True
+        if reading.attempt == self.attempt:
+            self.end_reason = reading.reason
+            self.finished = self.finished or reading.reason == "finished"
 
     @property
     def nodes(self) -> frozenset[str]:

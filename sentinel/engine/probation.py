@@ -91,7 +91,7 @@ def _judge_patience(decision: Decision, incident: Incident, step: int) -> None:
         return
     elif not healed and wait.unless_above_band_steps is not None and (still or _is_still_above(decision, incident)):
         fail_rung(decision, incident.id, reason if still else f"above its band for {window} steps: {reason}")
-    elif since >= wait.for_steps:
+    elif since >= wait.for_steps and (still or not _is_returning(decision, incident, span)):
         fail_rung(decision, incident.id, f"not healed within {wait.for_steps} steps: {reason}")
 
 
@@ -114,6 +114,13 @@ def _is_still_above(decision: Decision, incident: Incident) -> bool:
     if band is None or not newest:
         return True
     return not newest[0][1] <= top_of_band(band.median, band.mad, decision.policy.spec.probation.recovered_when.ratio)
+
+
+def _is_returning(decision: Decision, incident: Incident, span: int) -> bool:
+    """Whether the rows of the verdict reach back to before it came back: it stands in its band now, and what it did while it did
+    not is no reason to act. Soon the verdict is of rows behind that alone; until then no more than its rows are waited for."""
+    back = _back_since(decision, incident)
+    return back is not None and back > decision.newest_step - span + 1
 
 
 def _span_with_rows(decision: Decision, incident: Incident, step: int, window: int, since: int) -> int:

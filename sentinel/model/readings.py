@@ -40,6 +40,7 @@ class Receipt:
     computed from its step and what was asked, and show nothing. `capabilities`: what the trainer says it can do beside training;
     None where it says nothing about it. `adopted`: nobody named the checkpoint it goes on from; its program says that the first
     launch takes what is there. `profile`: of a trainer that knows nothing of Sentinel; nobody reads its live optimizer.
+    `total_steps`: of the whole run, None where it does not say.
     """
 
     attempt: int
@@ -57,6 +58,7 @@ class Receipt:
     capabilities: tuple[str, ...] | None = None
     adopted: bool = False
     profile: str | None = None
+    total_steps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

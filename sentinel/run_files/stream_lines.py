@@ -146,6 +146,7 @@ def _receipt(fields: dict[str, Any], attempt: int) -> Receipt:
         capabilities=_known_capabilities(fields.get("capabilities")),
         adopted=fields.get("adopted") is True,
         profile=_word(fields["trainer"]) if isinstance(fields.get("trainer"), str) else None,
+        total_steps=whole_number(fields.get("steps"), 0) or None,
     )
 
 

@@ -8,7 +8,7 @@ things are always asked, against the truth of the world: nothing damaged was res
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from sentinel.model.facts import Entry, FindingRecorded, LapseJudged
@@ -42,7 +42,8 @@ class ExpectedIncident:
 
 @dataclass(frozen=True)
 class ExpectedFinding:
-    """`onset` and `detected` are steps of the file as written, the first and last that are right."""
+    """`onset` and `detected` are steps of the file as written, the first and last that are right. Which of several metrics is
+    told first also follows from where and how strongly their faults strike: where that is drawn, the order may be another."""
 
     kind: str
     severity: str | None = None
@@ -108,6 +109,11 @@ def _findings_differ(wanted: tuple[ExpectedFinding, ...] | None, result: Happene
     if len(happened) != len(wanted):
         told = "; ".join(finding.reason for finding in happened) or "none"
         yield f"{len(happened)} findings of {', '.join(sorted(kinds)) or 'any kind'} ({told}), expected {len(wanted)}"
+    if varied and len(happened) == len(wanted) and all(want.metric is not None for want in wanted):
+        asked, told_of = sorted(str(want.metric) for want in wanted), sorted(str(finding.metric) for finding in happened)
+        if asked != told_of:
+            yield f"findings of {', '.join(told_of)}, expected of {', '.join(asked)}"
+        wanted = tuple(replace(want, metric=None) for want in wanted)
     for want, finding in zip(wanted, happened, strict=False):
         for name in ("kind", "severity", "metric"):
             expected, got = getattr(want, name), getattr(finding, name)

@@ -9,7 +9,8 @@ Three estimates, for three shapes.
   long one is clean of a slow creep. A rise that reaches back to the edge of its window has no start there, and dates nothing.
 - `find_bend`, for what climbs slowly. Two-phase regression (Hudson 1966, Hinkley 1969): a straight line that bends upwards at
   the one place where the squares are least, fitted to medians of five rows, which one or two outliers cannot move. `find_hinge`
-  does it to single rows, for a climb that is steady.
+  does it to single rows, for a climb that is steady. `find_jump` tells them apart from a level that jumped and stayed: a bend
+  fitted to a jump begins long before it.
 - `find_growth`, for what feeds itself until it is a spike: its first rows lie below the noise, and no sum finds them.
 
 The allowance, threshold and clip are Sentinel's own; what they were measured on stands in the detectors' LOG.md.
@@ -18,7 +19,7 @@ The allowance, threshold and clip are Sentinel's own; what they were measured on
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -37,6 +38,7 @@ THRESHOLD = 5.0
 EDGE = 8  # nor in the first eighth of the window: it may be older, and a longer look will tell
 CLEAR = 3.0  # deviations the rise stands at, at the alarm
 NEWEST_ROWS = 5
+LEVEL_ROWS = 15
 SIGMA_OF_LEVEL = 1e-3  # a past that stands still (two decimals) has some noise all the same
 BEND_ROWS = 500
 BEND_BLOCKS_MIN = 20
@@ -116,7 +118,7 @@ def _rise(past: Rows, newest: Rows, *, log_space: bool, relative: float) -> Rise
 def find_bend(rows: Rows, power: int) -> int | None:
     """The step at which a line through the newest `BEND_ROWS` rows bends upwards, and climbs from there linearly (`power` 1)
     or as a square (2: what feeds itself looks so at first). None where there are too few rows, or it does not bend upwards."""
-    finite = [row for row in rows if row[1] - row[1] == 0.0][-BEND_ROWS:]
+    finite = _finite(rows)[-BEND_ROWS:]
     parts = [finite[at : at + BLOCK] for at in range(len(finite) % BLOCK, len(finite), BLOCK)]
     if len(parts) < BEND_BLOCKS_MIN:
         return None
@@ -138,14 +140,22 @@ def find_hinge(rows: Rows) -> int | None:
     """The step at which a steady climb begins, to a row or two: two-phase regression like `find_bend`, but on the newest single
     rows, and with a descent that flattens before the bend (a line in the logarithm of the step), which is no bend itself.
     None where there are too few rows, or none bends upwards."""
-    finite = [row for row in rows if row[1] - row[1] == 0.0]
-    for count in HINGE_ROWS:
-        window = finite[-count:]
-        if len(window) < HINGE_ROWS_MIN:
+    for look in _looks(_finite(rows)):
+        _, at = look.best_hinge()
+        if at >= len(look.steps) // HINGE_EDGE:
+            return look.steps[at]
+    return None
+
+
+def find_jump(rows: Rows) -> int | None:
+    """The first step of a higher level, to which the loss jumped and where it stays. None where there are too few rows, where
+    none is higher, or where a hinge explains the rows as well."""
+    for look in _looks(_behind_descent(rows)):
+        jumped, at = look.best_jump()
+        if jumped <= look.best_hinge()[0]:
             return None
-        at = _hinge([step for step, _ in window], _calmed([value for _, value in window]), max(1, count // HINGE_ROWS[0]))
-        if at is not None and at >= len(window) // HINGE_EDGE:
-            return window[at][0]
+        if at >= len(look.steps) // HINGE_EDGE:
+            return look.steps[at]
     return None
 
 
@@ -185,17 +195,64 @@ def _left_of_jump(values: Sequence[float]) -> float:
     return squares - max(total * total / count for count, total in enumerate(sums, start=1))
 
 
-def _hinge(steps: Sequence[int], values: Sequence[float], stride: int) -> int | None:
-    """The index at which the line bends upwards; only every `stride`-th is tried."""
-    descent = [math.log(step - min(0, steps[0]) + 1.0) for step in steps]
-    left = _without_line(descent, values)
-    best: tuple[float, int] | None = None
-    for at in range(HINGE_SIDE, len(steps) - HINGE_SIDE, stride):
-        bend = _without_line(descent, [float(max(0, step - steps[at])) for step in steps])
-        along, size = sum(b * y for b, y in zip(bend, left, strict=True)), sum(b * b for b in bend)
-        if along > 0.0 and size > 0.0 and (best is None or along * along / size > best[0]):
-            best = (along * along / size, at)
-    return None if best is None else best[1]
+class _Look:
+    """The newest rows, and what is left of their values without a line in the logarithm of the step. Every `stride`-th place is
+    tried for a shape that rises there."""
+
+    def __init__(self, rows: Rows, stride: int) -> None:
+        self.steps = [step for step, _ in rows]
+        self._descent = [math.log(step - min(0, self.steps[0]) + 1.0) for step in self.steps]
+        self._left = _without_line(self._descent, _calmed([value for _, value in rows]))
+        self._stride = stride
+
+    def best_hinge(self) -> tuple[float, int]:
+        """The squares that the best upward bend explains, and the index of its row; (0.0, -1) where none bends upwards."""
+        steps = self.steps
+        return self._best(range(HINGE_SIDE, len(steps) - HINGE_SIDE, self._stride), lambda at: [
+            float(max(0, step - steps[at])) for step in steps
+        ])  # fmt: skip
+
+    def best_jump(self) -> tuple[float, int]:
+        """The same of a jump, and the index of the first row behind it."""
+        count = len(self.steps)
+        return self._best(range(HINGE_SIDE, count - HINGE_SIDE + 1, self._stride), lambda at: [
+            float(index >= at) for index in range(count)
+        ])  # fmt: skip
+
+    def _best(self, places: Iterable[int], shape_at: Callable[[int], Sequence[float]]) -> tuple[float, int]:
+        best = (0.0, -1)
+        for at in places:
+            shape = _without_line(self._descent, shape_at(at))
+            along, size = sum(s * y for s, y in zip(shape, self._left, strict=True)), sum(s * s for s in shape)
+            if along > 0.0 and size > 0.0 and along * along / size > best[0]:
+                best = (along * along / size, at)
+        return best
+
+
+def _looks(rows: Rows) -> Iterator[_Look]:
+    """Longer and longer ones, while there are rows enough."""
+    for count in HINGE_ROWS:
+        window = rows[-count:]
+        if len(window) < HINGE_ROWS_MIN:
+            return
+        yield _Look(window, max(1, count // HINGE_ROWS[0]))
+
+
+def _finite(rows: Rows) -> Rows:
+    return [row for row in rows if row[1] - row[1] == 0.0]
+
+
+def _behind_descent(rows: Rows) -> Rows:
+    """The finite rows, without those at the beginning that stand above the newest level. A climb to this level began after the
+    descent had come down to it, and the steep part of a young run is no bend of the climb's."""
+    finite = _finite(rows)
+    if not finite:
+        return finite
+    newest = _median([value for _, value in finite[-LEVEL_ROWS:]])
+    for at in range(0, len(finite) - BLOCK, BLOCK):
+        if _median([value for _, value in finite[at : at + BLOCK]]) <= newest:
+            return finite[at:]
+    return finite
 
 
 def _calmed(values: Sequence[float]) -> list[float]:

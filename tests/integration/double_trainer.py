@@ -2,13 +2,16 @@
 
     python double_trainer.py STEPS STEP_S [--bad A-B] [--kill N] [--hang N] [--crash N] [--oom N]
                              [--exit CODE] [--die] [--missing] [--ranks N] [--slow RANK] [--unsaved N]
-                             [--nan N] [--hurried]
+                             [--nan N] [--hurried] [--polite]
+                             [--read N] [--saving S]
 
 The loss is a pure function of the step and of the damage in the state, so two runs can be compared value by value. Training
 on a bad sample damages the state; the damage stands in the checkpoints. Faults strike once per run, recorded durably.
 `--ranks N` speaks for so many ranks, of which the slow one takes four step times for its data while the others wait in forward;
 after step `--unsaved N` nothing is saved any more. `--nan N`: a safetensors file lies in each checkpoint, from step N of the
-first attempt on with a NaN in it. `--hurried`: steps take no time once RUN_DIR/hurry is there.
+first attempt on with a NaN in it. `--hurried`: steps take no time once RUN_DIR/hurry is there. `--polite`: on SIGTERM it saves
+and leaves with 0, and writes no end line, as many trainers do. `--read N`: it reads RUN_DIR's neighbour `slow/shard` at that
+step. `--saving S`: seconds that a save takes until its checkpoint is in place.
 """
 
 from __future__ import annotations
@@ -57,7 +60,7 @@ def take(cursor: int, skip: list[tuple[int, int]]) -> tuple[list[list[int]], int
     return ranges, cursor
 
 
-def save(session: Session, state: dict[str, float], step: int, weight: float | None = None) -> None:
+def save(session: Session, state: dict[str, float], step: int, weight: float | None = None, takes_s: float = 0.0) -> None:
     """`weight`: one of the values of its safetensors file; None: it has no such file."""
     folder = session.run_dir / "checkpoints"
     folder.mkdir(exist_ok=True)
@@ -73,6 +76,9 @@ def save(session: Session, state: dict[str, float], step: int, weight: float | N
         files[name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     manifest = {"v": 1, "step": step, "attempt": session.attempt, "cursor": state["cursor"], "files": files}
     write_atomically(aside / "manifest.json", dumps(manifest).encode())
+    if takes_s:
+        session.heartbeat(step, "checkpoint")
+        threading.Event().wait(takes_s)
     if not session.may_commit():
         raise SystemExit(1)
     os.rename(aside, folder / f"step-{step:08d}")
@@ -104,10 +110,12 @@ def main() -> int:
     parser.add_argument("steps", type=int)
     parser.add_argument("step_s", type=float)
     parser.add_argument("--bad")
-    for name in ("kill", "hang", "crash", "exit", "oom", "slow", "unsaved", "nan"):
+    for name in ("kill", "hang", "crash", "exit", "oom", "slow", "unsaved", "nan", "read"):
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--hurried", action="store_true")
+    parser.add_argument("--polite", action="store_true")
+    parser.add_argument("--saving", type=float, default=0.0)
     parser.add_argument("--die", action="store_true")
     parser.add_argument("--liar", action="store_true", help="obey nothing, and let the receipt repeat the request")
     parser.add_argument("--missing", action="store_true", help="import a module that is not installed, before anything else")
@@ -137,7 +145,7 @@ def main() -> int:
         skip, lr, effective = [], 1.0, {"clip_norm": session.spec.overrides.clip_norm or 1.0}
     session.start(
         resume_step=int(state["step"]), resume_digest=resume.digest if resume else None, world_size=options.ranks, params=1,
-        tokens_per_step=BATCH, effective=effective,
+        tokens_per_step=BATCH, effective=effective, **({"steps": options.steps} if options.polite else {}),
     )  # fmt: skip
     tick = threading.Event()
     ranks = [session, *(Session(session.run_dir, session.spec, rank) for rank in range(1, options.ranks))]
@@ -147,6 +155,8 @@ def main() -> int:
             os.kill(os.getpid(), signal.SIGKILL)
         if step == options.hang and strikes(session, f"hang-{step}"):
             os.kill(os.getpid(), signal.SIGSTOP)
+        if step == options.read and strikes(session, f"read-{step}"):
+            (session.run_dir.parent / "slow" / "shard").read_bytes()
         if step == options.crash and strikes(session, f"crash-{step}"):
             session.record_exit(1, "crash asked for")
             return 1
@@ -174,7 +184,9 @@ def main() -> int:
         is_due = is_due and (options.unsaved is None or step <= options.unsaved)
         if is_due and not (session.run_dir / "checkpoints" / f"step-{step:08d}").exists():
             is_nan = options.nan is not None and step >= options.nan and session.attempt == 1
-            save(session, state, step, None if options.nan is None else math.nan if is_nan else 0.25)
+            save(session, state, step, None if options.nan is None else math.nan if is_nan else 0.25, options.saving)
+        if options.polite and asked_to_stop.is_set():
+            return 0
         if stop in ("stop_after_checkpoint", "stop_now"):
             session.end(step, "stopped_on_request")
             session.record_exit(6, step=step)

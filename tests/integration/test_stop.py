@@ -50,6 +50,57 @@ def test_sigterm_to_ranks_or_keeper_is_an_incident_and_the_run_goes_on_from_what
     assert not run.living()
 
 
+@pytest.mark.parametrize("who", ["heartbeats/rank-00000.json", pytest.param("keeper.json", marks=pytest.mark.slow)])
+def test_a_trainer_that_saves_and_leaves_with_zero_on_sigterm_goes_on(tmp_path: Path, who: str) -> None:
+    """It counted as finished: the run was over at a tenth of its steps, exit 0, and nobody was told."""
+    run = Supervised(tmp_path / "run", double(300, 0.01, polite=True)).start()
+    wait_for("step 40", lambda: run.last_step(1) >= 40)
+    os.kill(json.loads((run.run_dir / "attempts" / "0001" / who).read_text())["pid"], signal.SIGTERM)
+    assert run.wait() == 0, run.log
+    assert [(one["kind"], one["state"]) for one in run.incidents()] == [("preempted", "recovered")]
+    assert run.incidents()[0]["remedies"][0]["rollback_to_step"] == run.last_step(1), "from what it saved"
+    assert sorted(run.surviving()) == list(range(1, 301))
+
+
+def is_saving(run: Supervised, step: int) -> bool:
+    return any((run.run_dir / "checkpoints").glob(f".step-{step:08d}.*.tmp"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("to", ["rank", "sentinel"])
+def test_a_signal_inside_a_save_waits_for_it(tmp_path: Path, to: str) -> None:
+    run = Supervised(tmp_path / "run", double(150, 0.01, saving=2.0)).start()
+    wait_for("the save of step 50", lambda: is_saving(run, 50))
+    beat = json.loads((run.run_dir / "attempts" / "0001" / "heartbeats" / "rank-00000.json").read_text())
+    assert run.child is not None
+    if to == "rank":
+        os.kill(beat["pid"], signal.SIGTERM)
+        incidents = [("preempted", "recovered")]
+    else:
+        run.child.send_signal(signal.SIGUSR1)
+        assert run.wait() == 75, run.log
+        run.start()
+        incidents = []
+    assert run.wait() == 0, run.log
+    assert [(one["kind"], one["state"]) for one in run.incidents()] == incidents
+    assert not list((run.run_dir / "checkpoints").glob(".step-*"))
+    assert sorted(run.surviving()) == list(range(1, 151))
+
+
+@pytest.mark.slow
+def test_a_stop_while_an_incident_is_repaired_goes_on_with_the_repair(tmp_path: Path) -> None:
+    run = Supervised(tmp_path / "run", double(400, 0.01, bad="2000-2160")).start()
+    wait_for("a journal", lambda: run.facts())
+    wait_for("the rollback", lambda: "attempt 2 launched" in run.log)
+    assert run.child is not None
+    run.child.send_signal(signal.SIGUSR1)
+    assert run.wait() == 75, run.log
+    assert [(one["kind"], one["state"]) for one in run.incidents()] == [("spike", "probation")]
+    assert run.start().wait() == 0, run.log
+    assert [(one["kind"], one["state"]) for one in run.incidents()] == [("spike", "recovered")]
+    assert sorted(run.surviving()) == list(range(1, 401))
+
+
 def test_sigusr1_leaves_in_time_with_75_and_the_next_start_is_the_same_run(tmp_path: Path) -> None:
     run = Supervised(tmp_path / "run", double(400, 0.01, kill=30)).start()
     wait_for("step 60 of the second attempt", lambda: run.last_step(2) >= 60)

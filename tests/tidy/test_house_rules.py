@@ -20,6 +20,8 @@ PURE_FUNCTION_LINES_MAX = 50
 # A file is as long as its subject. Longer than the tripwire are:
 LONG = {
     "trainer/config/sections.py": "every setting of a run, one section after another",
+    "sentinel/detectors/crash.py": "one verdict on an end, in the order in which its evidence counts",
+    "sentinel/streams/change_point.py": "the shapes in which a metric rises, and where each began, told apart side by side",
     "sentinel/client/masking.py": "what a secret looks like, and the one pass that masks it, side by side",
     "sentinel/engine/ladder.py": "from a finding down to the plan of its rung, in the order in which it happens",
     "sentinel/engine/core.py": "the order in which one event is handled, read downward",

@@ -28,6 +28,7 @@ ALLOWED = {
     ("tests/accept/test_hangs_blamed.py", "time.sleep(length_s)"): "and so is how long it stays stopped",
     ("tests/integration/double_trainer.py", "tick.wait(options.step_s)"): "the double's step takes its time, as training does",
     ("tests/integration/double_trainer.py", "tick.wait(slow_s)"): "a rank that is slow on purpose",
+    ("tests/integration/double_trainer.py", "threading.Event().wait(takes_s)"): "a save that takes its time",
     ("tests/unit/test_clock.py", "SystemClock().wait(event, 0.001)"): "the wait itself is what is tested: it ends with the time",
 }
 

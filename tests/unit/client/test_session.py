@@ -149,6 +149,25 @@ def test_heartbeats_follow_every_phase_and_are_rare_within_one(session, monkeypa
     assert set(record) == {"step", "phase", "time_s", "pid", "host", "stack_signal"}
 
 
+def test_a_trainer_that_takes_the_stack_signal_for_itself_is_not_sent_it(tmp_path):
+    """In a process of its own: what faulthandler registers stays. The trainer's handler may end it."""
+    code = (
+        "import json, signal, sys\n"
+        "from pathlib import Path\n"
+        "from sentinel.client import Session, Spec\n"
+        "from sentinel.client.stacks import STACK_SIGNAL\n"
+        "session = Session(Path(sys.argv[1]), Spec(attempt=1))\n"
+        "for phase in ('init', 'forward'):\n"
+        "    session.heartbeat(1, phase)\n"
+        "    beat = json.loads(next(Path(sys.argv[1]).rglob('rank-00000.json')).read_text())\n"
+        "    print(beat.get('stack_signal') == STACK_SIGNAL)\n"
+        "    signal.signal(STACK_SIGNAL, lambda *_: sys.exit(1))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["True", "False"], done.stderr
+
+
+
 def test_a_beat_that_cannot_be_written_does_not_end_the_run(session):
     session.heartbeat_path.parent.parent.mkdir(parents=True)
     session.heartbeat_path.parent.write_text("a file where the directory should be")

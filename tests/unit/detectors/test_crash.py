@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from sentinel.detectors.crash import Ended, Failed, Finished, Stopped
 from sentinel.model.attempts import ExitReport, RankExit
 from sentinel.model.findings import Finding, Kind
-from tests.unit.detectors.bank_kit import feed, make_bank, row
+from tests.unit.detectors.bank_kit import feed, make_bank, receipt, row
 
 
 def left(rank: int, code: int | None = None, signal: int | None = None, error: str | None = None) -> RankExit:
@@ -21,10 +24,15 @@ def ended(
     finished: bool = False,
     stop: bool = False,
     nan: bool = False,
+    keeper_signal: int | None = None,
+    total_steps: int | None = None,
+    **said: Any,
 ) -> Ended:
     bank = make_bank()
+    bank.receipt(replace(receipt(), total_steps=total_steps), 0.0)
     feed(bank, [row(step, loss=float("nan") if nan and step >= 8 else 2.0) for step in range(1, 11)])
-    return bank.exit(ExitReport(status, ranks, first), finished=finished, stop_requested=stop, now_s=99.0)
+    report = ExitReport(status, ranks, first, keeper_signal=keeper_signal)
+    return bank.exit(report, finished=finished, stop_requested=stop, now_s=99.0, **said)
 
 
 def failure(how: Ended) -> Finding:
@@ -36,6 +44,27 @@ def test_the_end_line_and_zeros_are_finished() -> None:
     assert isinstance(ended(left(0, 0), left(1, 0), status=0, finished=True), Finished)
     assert isinstance(ended(left(0, 0), left(1, 0), status=0), Finished)
     assert isinstance(ended(status=0), Finished)
+
+
+@pytest.mark.parametrize(("shown", "why"), [
+    ({"keeper_signal": 15}, "their keeper got SIGTERM and told them; every rank exited 0, without an end line"),
+    ({"end_reason": "stopped_on_request"}, "the stream's end line says stopped_on_request, and every rank exited 0"),
+    ({"total_steps": 50}, "every rank exited 0 at step 10, without an end line and at least 39 steps early"),
+])  # fmt: skip
+def test_zeros_of_ranks_that_were_stopped_are_not_finished(shown: dict[str, Any], why: str) -> None:
+    """Many trainers save on SIGTERM and leave with 0: the run was over for good."""
+    found = failure(ended(left(0, 0), left(1, 0), status=0, **shown))
+    assert (found.kind, found.retryable, found.outside) == (Kind.PREEMPTED, True, True)
+    assert found.reason.endswith(why)
+
+
+@pytest.mark.parametrize("shown", [
+    {"total_steps": 10}, {"total_steps": 11}, {"total_steps": 50, "is_blind": True}, {"total_steps": 50, "finished": True},
+    {"keeper_signal": 15, "finished": True},
+])  # fmt: skip
+def test_zeros_that_nothing_speaks_against_are_finished(shown: dict[str, Any]) -> None:
+    """A log of every tenth step ends before the last one, and a stream that was not read to its end shows nothing."""
+    assert isinstance(ended(left(0, 0), left(1, 0), status=0, **shown), Finished)
 
 
 def test_a_crash_after_the_end_line_is_finished_and_told() -> None:

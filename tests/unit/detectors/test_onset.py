@@ -11,7 +11,7 @@ import pytest
 from sentinel.detectors.onset import Dated, date_onset
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.readings import StepReading
-from sentinel.streams.change_point import find_bend, find_growth, find_hinge, find_rise
+from sentinel.streams.change_point import find_bend, find_growth, find_hinge, find_jump, find_rise
 from sentinel.streams.series import RING_SIZE, Series
 from tests.unit.detectors.bank_kit import feed, make_bank, receipt, row
 
@@ -216,6 +216,39 @@ def test_what_grows_from_nothing_is_dated_to_within_a_few_rows(kind: Kind, hurt:
     errors.sort()
     assert errors[10] <= 2, errors
     assert errors[-2] <= 10, errors
+
+
+def young(seed: int, began: int, last: int, height: float) -> Series:
+    """A run that has just come down steeply, noise of 3 %, and a level that jumps and stays."""
+    dice, series = random.Random(f"young {seed}"), Series(METRICS)
+    for step in range(1, last + 1):
+        loss = (2.85 + 2.7 * math.exp(-step / 9)) * (1.0 + dice.gauss(0.0, 0.03))
+        series.add(row(step, loss=loss + (height if step >= began else 0.0)))
+    return series
+
+
+@pytest.mark.parametrize("kind", [Kind.DRIFT, Kind.DIVERGENCE])
+def test_a_jump_in_a_young_run_is_not_dated_into_its_descent(kind: Kind) -> None:
+    """A bend fitted to the steep beginning and the jump together lay 34 to 66 steps before it, in 59 of 59."""
+    errors = []
+    for seed in range(21):
+        began = 71 + 2 * seed
+        found_late = alarm(began + 20, kind, detected=began + 29)
+        found = date_onset(young(seed, began, began + 29, 0.4), found_late, 500, 0, well_until=10)
+        assert found is not None
+        errors.append(abs(found.step - began))
+    errors.sort()
+    assert errors[10] <= 1, errors
+    assert errors[-2] <= 5, errors
+
+
+def test_a_jump_and_a_climb_are_told_apart() -> None:
+    jumped = descending(1, 250, 290, lambda since: 0.5).entries("loss", 0)
+    climbs = descending(1, 250, 290, lambda since: 0.015 * since).entries("loss", 0)
+    fallen = descending(1, 250, 290, lambda since: -0.5).entries("loss", 0)
+    assert find_jump(jumped) == 250
+    assert find_jump(climbs) is find_jump(fallen) is None
+    assert find_jump(jumped[:30]) is find_jump([]) is None
 
 
 @pytest.mark.parametrize("hurt", [lambda since: 1.5, lambda since: 1.5 - 0.02 * since, lambda since: 0.0, lambda since: 40.0])

@@ -97,6 +97,55 @@ def test_overflow_after_overflow_is_a_collapse_even_without_a_logged_scale() -> 
 # divergence and drift
 
 
+def young_run(seed: int, jump_at: int = 10**9) -> Iterator[StepReading]:
+    """A run of 160 steps, noise of 4 %, as the bundled trainer's smallest: from `jump_at` on a sixth higher, as with a learning
+    rate that was fifty times too high."""
+    dice = random.Random(f"young {seed}")
+    for step in range(1, 161):
+        higher = 1.17 if step >= jump_at else 1.0
+        yield row(step, loss=(2.85 + 2.7 * math.exp(-step / 9)) * (higher + dice.gauss(0.0, 0.04)))
+
+
+def test_a_level_that_jumps_in_a_young_run_is_found_before_that_ends() -> None:
+    """It took 56 rows in the median, from the hundredth on: a run of 160 ended before."""
+    late = []
+    for seed in range(20):
+        jump_at = 70 + 2 * seed
+        found = alarms(feed(make_bank(), young_run(seed, jump_at)))
+        assert found, seed
+        late.append(found[0].detected_step - jump_at)
+    assert max(late) <= 45, late
+    assert sorted(late)[10] <= 32, late
+
+
+def test_a_young_run_that_descends_is_silent() -> None:
+    for seed in range(40):
+        assert alarms(feed(make_bank(), young_run(seed))) == [], seed
+
+
+def swinging(rise_at: int = 10**9) -> Iterator[StepReading]:
+    """6 % up and down every 60 steps; from `rise_at` on a third higher."""
+    dice = random.Random(4)
+    for step in range(1, 1201):
+        swing = 0.06 * math.sin(2 * math.pi * step / 60) + (0.33 if step >= rise_at else 0.0)
+        yield row(step, loss=2.2 * (1.0 + swing + dice.gauss(0.0, 0.01)))
+
+
+def test_a_loss_that_swings_is_no_divergence_for_ever() -> None:
+    """25 rows follow what 55 do not: it was found in every swing, 19 times."""
+    assert len(of(Kind.DIVERGENCE, feed(make_bank(), swinging()))) <= 2
+    found = alarms(feed(make_bank(), swinging(rise_at=900)))
+    assert any(900 < one.detected_step <= 950 for one in found), "a rise that goes further than the swings is found all the same"
+
+
+def test_the_short_look_at_the_loss_has_wider_bounds() -> None:
+    """+7 %: the long look finds it and the short one does not."""
+    rows = hurt(noisy(400, 3), 250, 400, loss=0.07 * 3.7)
+    (found,) = of(Kind.DIVERGENCE, feed(make_bank(), rows)) or [None]
+    assert found is not None
+    assert 300 < found.detected_step <= 340
+
+
 @pytest.mark.parametrize("every", [1, 5, 100])
 def test_a_slow_way_up_without_return_is_found_within_a_hundred_samples(every: int) -> None:
     onset = 400 * every

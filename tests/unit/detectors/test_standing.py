@@ -165,7 +165,10 @@ def test_divergence_and_drift_say_until_when_too() -> None:
         assert {kind: unknown(bank)[kind] for kind in until} == {
             kind: f"too little history until step {step}" for kind, step in until.items()
         }
-        feed(bank, (reading for reading in clean_run(160, 2, every=every) if reading.step > 30 * every))
+        feed(bank, (reading for reading in clean_run(60, 2, every=1) if reading.step > 30 * every))
+        if every == 1:
+            assert unknown(bank)[Kind.DIVERGENCE] == "too little history until step 100, until then by wider bounds"
+        feed(bank, (reading for reading in clean_run(160, 2, every=every) if reading.step > max(60, 30 * every)))
         assert Kind.DRIFT in unknown(bank), "it judges from its min_history on"
 
 
