@@ -156,18 +156,15 @@ void launch_adamw_step(const Chunks& chunks, const std::vector<ParamState>& tens
     }
     const uint32_t count = table.before[table.rows] = chunks.between(begin, end);
     if (count == 0) return;
-    adamw_chunks<<<blocks_for(count, BLOCKS, device), THREADS, 0, stream>>>(
-        table, control, step, slots + chunks.before[begin] * 4);
-    check_launch(OP);
+    launch_kernel(OP, {blocks_for(OP, count, BLOCKS, device), THREADS}, stream, adamw_chunks, table, control, step,
+                  slots + chunks.before[begin] * 4);
   });
   for_tables(chunks, SLOT_ROWS, false, [&](int64_t begin, int64_t end) {
     if constexpr (!STATISTICS) return;
-    adamw_sums<<<static_cast<unsigned>(end - begin), THREADS, 0, stream>>>(
-        slots_of(chunks, begin, end), slots + chunks.before[begin] * 4, out + begin * 4);
-    check_launch(OP);
+    launch_kernel(OP, {static_cast<unsigned>(end - begin), THREADS}, stream, adamw_sums, slots_of(chunks, begin, end),
+                  slots + chunks.before[begin] * 4, out + begin * 4);
   });
-  adamw_count<<<1, 1, 0, stream>>>(control, step);
-  check_launch(OP);
+  launch_kernel(OP, {1, 1}, stream, adamw_count, control, step);
 }
 
 }  // namespace sentinel

@@ -8,6 +8,7 @@
 namespace sentinel::norm {
 namespace {
 
+constexpr const char* OP = "add_norm";
 constexpr int WARP_BLOCK = 128;        // threads of a block of groups that are warps
 constexpr int REGISTER_WIDTH = 16384;  // the longest row that a block holds in registers
 
@@ -195,12 +196,12 @@ Plan plan_of(const ForwardPointers& pointers) {
   for (const void* pointer : {pointers.x, pointers.residual, pointers.weight, pointers.bias, static_cast<const void*>(pointers.y),
                               static_cast<const void*>(pointers.h)})
     aligned = aligned && is_aligned(pointer);
-  const bool in_registers = aligned && width <= REGISTER_WIDTH && shared <= size_t(max_dynamic_shared(pointers.device));
+  const bool in_registers = aligned && width <= REGISTER_WIDTH && shared <= size_t(max_dynamic_shared(OP, pointers.device));
   if (!in_registers) kernel = rows_of_any_width<T>, threads = 512, shared = 0;
   const int64_t rows_per_block = in_registers && is_warp ? threads / 32 : 1;
   const int64_t needed = (pointers.rows + rows_per_block - 1) / rows_per_block;
   const void* function = reinterpret_cast<const void*>(kernel);
-  const int64_t resident = resident_blocks(function, threads, shared, pointers.device, 32);
+  const int64_t resident = blocks_at_once(OP, function, threads, shared, pointers.device, 32);
   return {function, static_cast<int>(std::min(needed, resident)), threads, shared, 1};
 }
 
@@ -237,7 +238,7 @@ Plan plan(const ForwardPointers& pointers) {
 void launch(const ForwardPointers& pointers, const Plan& plan) {
   by_element(pointers.element, [&](auto zero) {
     Rows<decltype(zero)> rows = rows_of<decltype(zero)>(pointers);
-    launch_rows(plan, rows, pointers.stream, "add_norm");
+    launch_rows(OP, plan, rows, pointers.stream);
   });
 }
 

@@ -89,28 +89,21 @@ __device__ __forceinline__ void store(T* address, const Pack<T>& pack) {
 }
 
 // Bytes of dynamic shared memory that a block may use beside its static.
-inline int max_dynamic_shared(int device) {
-  int bytes = 0;
-  cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  return std::max(0, bytes - 2048);
+inline int max_dynamic_shared(const char* op, int device) {
+  return std::max(0, attribute_of(op, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) - 2048);
 }
 
 // As many blocks as run at once; each loops over rows. The same GPU gives the same blocks and so the same sums.
-inline int64_t resident_blocks(const void* kernel, int threads, size_t shared, int device, int max_per_processor) {
-  int processors = 0, each = 0;
-  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-  // More than 48 KB must be requested before the launch. Always the maximum: host threads with different rows would lower each
-  // other's.
-  if (shared > 48 * 1024) cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, max_dynamic_shared(device));
-  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, threads, shared);
-  return int64_t(processors) * std::max(1, std::min(each, max_per_processor));
+inline int64_t blocks_at_once(const char* op, const void* kernel, int threads, size_t shared, int device, int max_per_processor) {
+  allow_shared(op, kernel, max_dynamic_shared(op, device));
+  const int each = resident_blocks(op, kernel, {dim3(1), dim3(threads), shared});
+  return int64_t(attribute_of(op, cudaDevAttrMultiProcessorCount, device)) * std::max(1, std::min(each, max_per_processor));
 }
 
 template <typename Rows>
-void launch_rows(const Plan& plan, Rows& rows, cudaStream_t stream, const char* op) {
-  void* arguments[] = {&rows};
-  cudaLaunchKernel(plan.kernel, dim3(plan.blocks), dim3(plan.threads), arguments, plan.shared, stream);
-  check_launch(op);
+void launch_rows(const char* op, const Plan& plan, const Rows& rows, cudaStream_t stream) {
+  const auto kernel = reinterpret_cast<void (*)(Rows)>(const_cast<void*>(plan.kernel));
+  launch_kernel(op, {dim3(plan.blocks), dim3(plan.threads), plan.shared}, stream, kernel, rows);
 }
 
 }  // namespace sentinel::norm

@@ -8,6 +8,7 @@
 namespace sentinel::norm {
 namespace {
 
+constexpr const char* OP = "add_norm_backward";
 constexpr int WARP_BLOCK = 256;        // threads of a block of groups that are warps
 constexpr int REGISTER_WIDTH = 16384;  // the longest row whose weight gradients a block holds in registers
 
@@ -224,7 +225,7 @@ Plan plan_of(const BackwardPointers& pointers) {
   bool aligned = pointers.width % PACKED<T> == 0;
   for (const void* pointer : {pointers.dy, pointers.dh, pointers.h, pointers.weight, static_cast<const void*>(pointers.dx)})
     aligned = aligned && is_aligned(pointer);
-  const size_t available = max_dynamic_shared(pointers.device);
+  const size_t available = max_dynamic_shared(OP, pointers.device);
   const bool in_registers = aligned && width <= REGISTER_WIDTH && row <= available;
   if (!in_registers) kernel = rows_of_any_width<T>, threads = 512, row = 0, per_processor = 2;
   // Two rows in shared memory where that leaves space for a second block, or where there is only one anyway.
@@ -234,7 +235,7 @@ Plan plan_of(const BackwardPointers& pointers) {
   if (!in_registers)  // 64 MB of slots at most
     needed = std::min(needed, std::max<int64_t>(1, (int64_t(64) << 20) / (8 * pointers.width)));
   const void* function = reinterpret_cast<const void*>(kernel);
-  const int64_t resident = resident_blocks(function, threads, row * stages, pointers.device, per_processor);
+  const int64_t resident = blocks_at_once(OP, function, threads, row * stages, pointers.device, per_processor);
   return {function, static_cast<int>(std::min(needed, resident)), threads, row * stages, stages};
 }
 
@@ -266,16 +267,15 @@ Plan plan(const BackwardPointers& pointers) {
 void launch(const BackwardPointers& pointers, const Plan& plan) {
   by_element(pointers.element, [&](auto zero) {
     Rows<decltype(zero)> rows = rows_of<decltype(zero)>(pointers, plan.stages);
-    launch_rows(plan, rows, pointers.stream, "add_norm_backward");
+    launch_rows(OP, plan, rows, pointers.stream);
   });
   by_element(pointers.weight_element, [&](auto zero) {
     using W = decltype(zero);
     const dim3 grid(static_cast<unsigned>((pointers.width + 31) / 32), pointers.dbiases != nullptr ? 2 : 1);
     W *dweight = static_cast<W*>(pointers.dweight), *dbias = static_cast<W*>(pointers.dbias);
-    sum_weight_gradients<W><<<grid, dim3(32, 16), 0, pointers.stream>>>(pointers.dweights, pointers.dbiases, dweight, dbias,
-                                                                        plan.blocks, pointers.width);
+    launch_kernel(OP, {grid, dim3(32, 16)}, pointers.stream, sum_weight_gradients<W>, pointers.dweights, pointers.dbiases, dweight,
+                  dbias, plan.blocks, pointers.width);
   });
-  check_launch("add_norm_backward");
 }
 
 }  // namespace sentinel::norm

@@ -100,14 +100,12 @@ void launch_grad_stats(const Chunks& chunks, const std::vector<Gradient>& grads,
     }
     const uint32_t count = table.before[table.rows] = chunks.between(begin, end);
     if (count == 0) return;
-    grad_stats_chunks<<<blocks_for(count, BLOCKS, device), THREADS, 0, stream>>>(
-        table, inv_scale, slots + chunks.before[begin] * 3);
-    check_launch(OP);
+    launch_kernel(OP, {blocks_for(OP, count, BLOCKS, device), THREADS}, stream, grad_stats_chunks, table, inv_scale,
+                  slots + chunks.before[begin] * 3);
   });
   for_tables(chunks, SLOT_ROWS, false, [&](int64_t begin, int64_t end) {
-    grad_stats_sums<<<static_cast<unsigned>(end - begin), THREADS, 0, stream>>>(
-        slots_of(chunks, begin, end), slots + chunks.before[begin] * 3, out + begin * 3);
-    check_launch(OP);
+    launch_kernel(OP, {static_cast<unsigned>(end - begin), THREADS}, stream, grad_stats_sums, slots_of(chunks, begin, end),
+                  slots + chunks.before[begin] * 3, out + begin * 3);
   });
 }
 

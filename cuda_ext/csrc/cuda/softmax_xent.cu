@@ -9,7 +9,9 @@
 namespace sentinel {
 namespace {
 
+constexpr const char* OP = "softmax_xent";
 constexpr int BLOCK = 512;  // threads of a block on a row, or on a part of one
+constexpr int TOTAL_DOUBLES = sizeof(Totals) / sizeof(double);
 constexpr int WARP_BLOCK = 256;
 constexpr int WARP_SLOTS = 8;    // chunks per lane where a warp takes a whole row
 constexpr int MAX_BLOCKS = 32;   // that any multiprocessor runs at once
@@ -25,7 +27,7 @@ __global__ void __launch_bounds__(TEAM == 32 ? WARP_BLOCK : TEAM, TEAM == 32 ? 4
   extern __shared__ uint4 staged[];
   constexpr int TEAMS = TEAM == 32 ? WARP_BLOCK / 32 : 1;
   __shared__ RowPart exchanges[2][TEAM == 32 ? 1 : MAX_PARTS * TEAM / 32];
-  __shared__ alignas(Totals) unsigned char totals_of_teams[TEAMS * sizeof(Totals)];
+  __shared__ double totals_of_teams[TEAMS * TOTAL_DOUBLES];  // a type with a constructor cannot be shared
   Totals* const totals = reinterpret_cast<Totals*>(totals_of_teams);
   const int team = TEAM == 32 ? int(threadIdx.x) / 32 : 0;
   const int part = int(blockIdx.x) % args.parts;
@@ -84,7 +86,7 @@ __global__ void __launch_bounds__(TEAM == 32 ? WARP_BLOCK : TEAM, TEAM == 32 ? 4
 constexpr int SUM_THREADS = 256;
 
 __global__ void __launch_bounds__(SUM_THREADS) sum_totals(const double* slots, int count, float* total, double* stats) {
-  __shared__ alignas(Totals) unsigned char room[SUM_THREADS * sizeof(Totals)];
+  __shared__ double room[SUM_THREADS * TOTAL_DOUBLES];
   Totals* const sums = reinterpret_cast<Totals*>(room);
   Totals sum;
   for (int i = threadIdx.x; i < count; i += SUM_THREADS) sum.add(reinterpret_cast<const Totals*>(slots)[i]);
@@ -102,10 +104,10 @@ struct Device {
 
 Device device_properties(int index) {
   Device device{};
-  cudaDeviceGetAttribute(&device.processors, cudaDevAttrMultiProcessorCount, index);
-  cudaDeviceGetAttribute(&device.major, cudaDevAttrComputeCapabilityMajor, index);
-  cudaDeviceGetAttribute(&device.shared, cudaDevAttrMaxSharedMemoryPerMultiprocessor, index);
-  cudaDeviceGetAttribute(&device.shared_of_block, cudaDevAttrMaxSharedMemoryPerBlockOptin, index);
+  device.processors = attribute_of(OP, cudaDevAttrMultiProcessorCount, index);
+  device.major = attribute_of(OP, cudaDevAttrComputeCapabilityMajor, index);
+  device.shared = attribute_of(OP, cudaDevAttrMaxSharedMemoryPerMultiprocessor, index);
+  device.shared_of_block = attribute_of(OP, cudaDevAttrMaxSharedMemoryPerBlockOptin, index);
   return device;
 }
 
@@ -123,32 +125,14 @@ int blocks_per_row(int chunks, const Device& device) {
 template <typename Kernel>
 int launch(Kernel kernel, const KernelArguments& args, int threads, int teams, size_t shared, const Device& device,
            cudaStream_t stream) {
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim.x = args.parts;
-  cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-  cudaLaunchConfig_t config{};
-  config.blockDim = dim3(threads);
-  config.gridDim = dim3(args.parts);
-  config.dynamicSmemBytes = shared;
-  config.stream = stream;
-  config.attrs = &cluster;
-  config.numAttrs = args.parts > 1 ? 1 : 0;
   // The maximum, not `shared`: another host thread may be about to launch the same kernel on a longer row.
-  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, device.shared_of_block - int(STATIC_SHARED));
-  int groups = 0;
-  if (args.parts > 1) {
-    cudaOccupancyMaxActiveClusters(&groups, kernel, &config);
-  } else {
-    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&groups, kernel, threads, shared);
-    groups *= device.processors;
-  }
-  check_launch("softmax_xent");
+  allow_shared(OP, function_of(kernel), device.shared_of_block - int(STATIC_SHARED));
+  const LaunchShape one{dim3(args.parts), dim3(threads), shared, args.parts};
+  int groups = args.parts > 1 ? resident_clusters(function_of(kernel), one)
+                              : resident_blocks(OP, function_of(kernel), one) * device.processors;
   groups = int(std::min<int64_t>(groups, (args.rows + teams - 1) / teams));
   if (groups == 0) return 0;
-  config.gridDim = dim3(unsigned(groups) * args.parts);
-  cudaLaunchKernelEx(&config, kernel, args);
-  check_launch("softmax_xent");
+  launch_kernel(OP, {dim3(unsigned(groups) * args.parts), dim3(threads), shared, args.parts}, stream, kernel, args);
   return groups;
 }
 
@@ -200,7 +184,7 @@ __global__ void __launch_bounds__(SCALE_BLOCK) scale_kernel(T* x, int64_t count,
 }  // namespace
 
 int64_t xent_slots(int device) {
-  return int64_t(device_properties(device).processors) * MAX_BLOCKS * int64_t(sizeof(Totals) / sizeof(double));
+  return int64_t(device_properties(device).processors) * MAX_BLOCKS * TOTAL_DOUBLES;
 }
 
 void launch_xent(const XentArguments& arguments, Element element, float* total, double* stats, int device, cudaStream_t stream) {
@@ -208,22 +192,19 @@ void launch_xent(const XentArguments& arguments, Element element, float* total, 
   int groups = 0;
   by_element(element, [&](auto zero) { groups = launch_for<decltype(zero)>(KernelArguments{arguments, 1, 0}, found, stream); });
   if (groups == 0) throw std::runtime_error("softmax_xent: the device runs no block of the kernel");
-  sum_totals<<<1, SUM_THREADS, 0, stream>>>(arguments.slots, groups, total, stats);
-  check_launch("softmax_xent");
+  launch_kernel(OP, {1, SUM_THREADS}, stream, sum_totals, static_cast<const double*>(arguments.slots), groups, total, stats);
 }
 
 void launch_scale(void* x, int64_t count, Element element, const float* factor, int device, cudaStream_t stream) {
-  int processors = 0;
-  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+  const int processors = attribute_of("scale_", cudaDevAttrMultiProcessorCount, device);
   by_element(element, [&](auto zero) {
     using T = decltype(zero);
     const int over = int(reinterpret_cast<uintptr_t>(x) % 16 / sizeof(T));
     const int head = int(std::min<int64_t>((PACKED<T> - over) % PACKED<T>, count));
     const int64_t wanted = (count / PACKED<T> + SCALE_BLOCK) / SCALE_BLOCK;
-    const int blocks = int(std::min<int64_t>(wanted, int64_t(std::max(processors, 1)) * SCALE_BLOCKS));
-    scale_kernel<T><<<blocks, SCALE_BLOCK, 0, stream>>>(static_cast<T*>(x), count, head, factor);
+    const int blocks = int(std::min<int64_t>(wanted, int64_t(processors) * SCALE_BLOCKS));
+    launch_kernel("scale_", {dim3(unsigned(blocks)), SCALE_BLOCK}, stream, scale_kernel<T>, static_cast<T*>(x), count, head, factor);
   });
-  check_launch("scale_");
 }
 
 }  // namespace sentinel

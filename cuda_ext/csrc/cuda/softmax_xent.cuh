@@ -10,30 +10,6 @@ namespace sentinel {
 
 constexpr int MAX_PARTS = 8;  // blocks on a row: the largest cluster every device with clusters can run
 
-__device__ __forceinline__ float larger(float one, float other) {  // max_or_nan in one instruction
-  float result;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(one), "f"(other));
-  return result;
-}
-
-#if __CUDA_ARCH__ >= 900
-// As in cooperative_groups, whose header took a third of this file's compile time. Arriving releases writes, waiting acquires them.
-__device__ __forceinline__ void cluster_sync() { asm volatile("barrier.cluster.arrive;\n\tbarrier.cluster.wait;" ::: "memory"); }
-
-__device__ __forceinline__ int rank_in_cluster() {
-  int rank;
-  asm volatile("mov.b32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-
-// The address of `place` of this block's shared memory in another block of the cluster.
-template <typename T> __device__ __forceinline__ T* in_block(T* place, int rank) {
-  T* remote;
-  asm("mapa.u64 %0, %1, %2;" : "=l"(remote) : "l"(place), "r"(rank));
-  return remote;
-}
-#endif
-
 // The reduction of a part of a row, by a warp, or of the whole row.
 struct RowPart {
   float largest;
@@ -44,7 +20,7 @@ struct RowPart {
 __device__ __forceinline__ RowPart reduce_warp(Softmax softmax, uint32_t nonfinite) {
   float top = softmax.largest;
 #pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) top = larger(top, __shfl_xor_sync(0xffffffffu, top, offset));
+  for (int offset = 16; offset > 0; offset /= 2) top = larger_or_nan(top, __shfl_xor_sync(0xffffffffu, top, offset));
   softmax.raise_to(top);
   return RowPart{top, warp_sum(softmax.sum), warp_sum(nonfinite)};
 }
@@ -69,7 +45,7 @@ template <int WARPS> __device__ __forceinline__ RowPart reduce_row(const RowPart
   for (int i = lane; i < WARPS * parts; i += 32) {
     const RowPart part = exchange[i];
     Softmax other{part.largest, part.sum};
-    const float top = larger(whole.largest, other.largest);
+    const float top = larger_or_nan(whole.largest, other.largest);
     whole.raise_to(top);
     other.raise_to(top);
     whole.sum += other.sum;
@@ -142,8 +118,8 @@ struct ThreadSoftmax {
   template <int COUNT> __device__ __forceinline__ void add(const float (&value)[COUNT]) {
     float top = value[0];
 #pragma unroll
-    for (int i = 1; i < COUNT; ++i) top = larger(top, value[i]);
-    softmax.raise_to(larger(top, softmax.largest));
+    for (int i = 1; i < COUNT; ++i) top = larger_or_nan(top, value[i]);
+    softmax.raise_to(larger_or_nan(top, softmax.largest));
     const float shift = softmax.shift();
     float power[COUNT];
 #pragma unroll

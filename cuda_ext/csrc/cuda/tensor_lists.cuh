@@ -11,10 +11,9 @@ constexpr int THREADS = 256, WARPS = THREADS / 32;
 constexpr size_t PARAMETER_BYTES = 4096;
 
 // Persistent blocks, each of which takes every gridDim-th chunk, so that at any time they work on neighbouring memory.
-inline unsigned blocks_for(int64_t chunks, int per_processor, int device) {
-  int processors = 0;
-  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-  return static_cast<unsigned>(std::min<int64_t>(chunks, int64_t(std::max(processors, 1)) * per_processor));
+inline unsigned blocks_for(const char* op, int64_t chunks, int per_processor, int device) {
+  const int processors = attribute_of(op, cudaDevAttrMultiProcessorCount, device);
+  return static_cast<unsigned>(std::min<int64_t>(chunks, int64_t(processors) * per_processor));
 }
 
 // Four consecutive numbers as float32, by one load or store where they are aligned to their size (is_packed). Loads and stores are

@@ -1,0 +1,79 @@
+"""The CUDA kernels' own sources against float64 on a machine without a GPU: every thread a fiber of a CPU (tests/cuda_ext/emulated)."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from cuda_ext.build import BuildError
+from tests.cuda_ext import add_norm_grid, many_tensors, softmax_xent_grid
+from tests.cuda_ext.emulated import ops
+from tests.cuda_ext.emulated.library import emulated_library
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def emulated() -> None:
+    """Compiled once for each change of a source. That it does not compile is no reason to skip."""
+    try:
+        emulated_library()
+    except BuildError as error:
+        pytest.skip(error.sentence)
+
+
+# A warp's row with one pack a thread and with four; a block's with 16 and 32 columns a thread; the widest; one of any width.
+NORM_SHAPES = ((5, 8), (9, 264), (70, 768), (20, 1024), (5, 1288), (4, 4096), (3, 8200), (2, 16384), (2, 16392), (5, 33))
+
+
+@pytest.mark.parametrize(("rows", "width"), NORM_SHAPES)
+@pytest.mark.parametrize("kind", [(True, True, False), (False, False, True), (True, False, False)])
+@pytest.mark.parametrize("dtypes", [add_norm_grid.DTYPES[0], add_norm_grid.DTYPES[2], add_norm_grid.DTYPES[3]])
+def test_add_norm(dtypes: tuple[torch.dtype, torch.dtype], kind: tuple[bool, bool, bool], rows: int, width: int) -> None:
+    case = add_norm_grid.make_case(*dtypes, rows, width, *kind)
+    forward = ops.add_norm(*case.forward())
+    add_norm_grid.check(forward, ops.add_norm_backward(*case.backward(forward)), case)
+
+
+# A warp's row; a block's; of a cluster of 2, of 4; and each with rows that begin anywhere.
+XENT_SHAPES = ((1, 1), (5, 2), (9, 33), (40, 256), (5, 2056), (4, 4097), (5, 20_000), (4, 60_001))
+
+
+@pytest.mark.parametrize(("rows", "columns"), XENT_SHAPES)
+@pytest.mark.parametrize("dtype", softmax_xent_grid.DTYPES)
+def test_softmax_xent(dtype: torch.dtype, rows: int, columns: int) -> None:
+    case = softmax_xent_grid.make_case(dtype, rows, columns, 1e-3)
+    softmax_xent_grid.check(ops.softmax_xent(*case.arguments()), case)
+    if rows >= 8:
+        odd = softmax_xent_grid.with_odd_values(dtype, columns)
+        softmax_xent_grid.check(ops.softmax_xent(*odd.arguments()), odd)
+
+
+@pytest.mark.parametrize("device", [{"processors": 8, "shared": 70_000, "shared_of_block": 34_000}, ops.A100 | {"shared_of_block": 20_000}, {"shared": 70_000, "shared_of_block": 34_000, "clusters_fail": True}])
+@pytest.mark.parametrize("dtype", softmax_xent_grid.DTYPES)
+def test_softmax_xent_in_little_shared_memory(dtype: torch.dtype, device: dict[str, int]) -> None:
+    """A cluster takes a row; without clusters, and where CUDA does not say how many run, the row is read twice."""
+    case = softmax_xent_grid.make_case(dtype, 5, 30_001, 1e-3)
+    with ops.emulated_device(**device):
+        softmax_xent_grid.check(ops.softmax_xent(*case.arguments()), case)
+
+
+@pytest.mark.parametrize("dtype", many_tensors.DTYPES)
+def test_grad_stats(dtype: torch.dtype) -> None:
+    device = torch.device("cpu")
+    grads = many_tensors.drawn_each(many_tensors.SIZES, 3, device, dtype)
+    grads.insert(1, torch.zeros(0, dtype=dtype))
+    grads[3] = grads[3] * torch.nan
+    found = ops.grad_stats(grads, torch.tensor(0.5))
+    for row, grad in zip(found, grads, strict=True):
+        wide = (grad.float() * 0.5).double()
+        wanted = torch.stack([wide.square().sum(), wide.abs().amax() if len(wide) else torch.zeros(()).double(), (~wide.isfinite()).sum()])
+        torch.testing.assert_close(row, wanted, rtol=1e-6, atol=0, equal_nan=True)
+
+
+def test_scale() -> None:
+    x = torch.randn(10_001, generator=torch.Generator().manual_seed(1)).bfloat16()
+    wanted: Tensor = (x.float() / 3).bfloat16()
+    ops.scale_(x[1:], torch.tensor(1 / 3))
+    torch.testing.assert_close(x[1:], wanted[1:])
