@@ -50,6 +50,43 @@ def test_softmax_xent(dtype: torch.dtype, rows: int, columns: int) -> None:
         softmax_xent_grid.check(ops.softmax_xent(*odd.arguments()), odd)
 
 
+@pytest.mark.parametrize("columns", [33, 2056, 5001])
+@pytest.mark.parametrize("dtype", softmax_xent_grid.DTYPES)
+def test_softmax_xent_counts_its_tokens_and_puts_the_gradient_where_it_is_asked_to(dtype: torch.dtype, columns: int) -> None:
+    case = softmax_xent_grid.make_case(dtype, 12, columns, 1e-3)
+    arguments = (case.targets, None, None, 1e-3, softmax_xent_grid.IGNORED)
+    aside = ops.softmax_xent(case.logits, *arguments)
+    counted = int((case.targets != softmax_xent_grid.IGNORED).sum())
+    explicit = softmax_xent_grid.Case(case.logits, case.targets, torch.tensor(1 / counted), torch.tensor(1.0), 1e-3)
+    softmax_xent_grid.check(aside, explicit)
+    none = ops.softmax_xent(case.logits, *arguments, wants_gradient=False)
+    assert none[3].numel() == 0
+    over = ops.softmax_xent(case.logits.clone(), *arguments, over=True)
+    for place, result in enumerate(aside):
+        assert torch.equal(over[place], result)
+        assert place == 3 or torch.equal(none[place], result)
+
+
+@pytest.mark.parametrize("scale", [1e4, 3e6, 1e30, 1.5e38])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_softmax_xent_of_logits_of_any_size(dtype: torch.dtype, scale: float) -> None:
+    """Only differences count: the powers' origin is a whole number, and beyond 2^30 neighbours are nought."""
+    case = softmax_xent_grid.make_case(dtype, 6, 300, 0.0)
+    case.logits.copy_((case.logits.float().clamp(-3, 3) / 3 * scale).to(dtype))
+    case.logits[0] = case.logits[0].abs().neg()
+    case.logits[5, 1:] = case.logits[5, 0]
+    case.targets[5] = 3
+    softmax_xent_grid.check(ops.softmax_xent(*case.arguments()), case)
+
+
+@pytest.mark.parametrize("expected", [-2.0, 0.0, 65536.0])
+@pytest.mark.parametrize("dtype", softmax_xent_grid.DTYPES)
+def test_softmax_xent_for_any_gradient_of_its_total(dtype: torch.dtype, expected: float) -> None:
+    case = softmax_xent_grid.make_case(dtype, 6, 300, 0.0)
+    case.expected.fill_(expected)
+    softmax_xent_grid.check(ops.softmax_xent(*case.arguments()), case)
+
+
 @pytest.mark.parametrize("device", [{"processors": 8, "shared": 70_000, "shared_of_block": 34_000}, ops.A100 | {"shared_of_block": 20_000}, {"shared": 70_000, "shared_of_block": 34_000, "clusters_fail": True}])
 @pytest.mark.parametrize("dtype", softmax_xent_grid.DTYPES)
 def test_softmax_xent_in_little_shared_memory(dtype: torch.dtype, device: dict[str, int]) -> None:

@@ -43,15 +43,26 @@ void launch_adamw_step(const Chunks& chunks, const std::vector<ParamState>& tens
 
 // softmax_xent and scale_
 
+// What a launch counts of its targets before it reads the logits; `finished`: blocks that have ended.
+struct XentCounts {
+  double counted;  // at least 1
+  float weight;    // 1 / counted
+  unsigned finished;
+};
+
 struct XentArguments {
-  const void* logits;  // rows × columns, beginning at 16 bytes, as does the next
-  void* dlogits;
+  const void* logits;   // rows × columns, beginning at 16 bytes, as does the next
+  void* dlogits;        // null: no gradient is written; may be the logits
   const int64_t* targets;
-  const float* weight;  // a scalar each, on the device
-  const float* expected;
+  const float* weight;    // a scalar, as the next, on the device; null: 1 / the number of counted targets
+  const float* expected;  // null: 1
   float* losses;  // of each row, as the next
   float* lse;
+  float* total;  // a scalar, as the next
+  float* mean;
+  double* stats;  // 4
   double* slots;  // room for xent_slots(device) of them
+  XentCounts* counts;
   double z_loss;
   int64_t ignore_index;
   int64_t rows;  // at least 1
@@ -60,7 +71,7 @@ struct XentArguments {
 
 int64_t xent_slots(int device);
 
-void launch_xent(const XentArguments& arguments, Element element, float* total, double* stats, int device, cudaStream_t stream);
+void launch_xent(const XentArguments& arguments, Element element, int device, cudaStream_t stream);
 
 void launch_scale(void* x, int64_t count, Element element, const float* factor, int device, cudaStream_t stream);
 

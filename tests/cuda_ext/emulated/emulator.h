@@ -91,7 +91,9 @@ inline unsigned __reduce_add_sync(unsigned, unsigned value) {
   return emulator::over_warp(value, [](unsigned one, unsigned other) { return one + other; });
 }
 inline void __syncthreads() { emulator::wait_for_block(); }
+inline void __syncwarp() { uint64_t all[32]; emulator::exchange(0, all); }
 inline void __threadfence() {}
+inline float __log2f(float value) { return std::log2(value); }
 inline unsigned atomicAdd(unsigned* to, unsigned value) { return __atomic_fetch_add(to, value, __ATOMIC_SEQ_CST); }
 template <typename T> T __ldcg(const T* from) { return *from; }
 template <typename T> T __ldcs(const T* from) { return *from; }

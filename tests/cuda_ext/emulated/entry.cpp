@@ -131,13 +131,14 @@ const char* emulated_grad_stats(int64_t tensors, const void* const* data, const 
 }
 
 const char* emulated_softmax_xent(const void* logits, void* dlogits, const int64_t* targets, const float* weight,
-                                  const float* expected, float* losses, float* lse, float* total, double* stats, double z_loss,
-                                  int64_t ignore_index, int64_t rows, int columns, int element) {
+                                  const float* expected, float* losses, float* lse, float* total, float* mean, double* stats,
+                                  double z_loss, int64_t ignore_index, int64_t rows, int columns, int element) {
   return guarded([&] {
     std::vector<double> slots(size_t(xent_slots(0)), NAN);
-    const XentArguments arguments{logits, dlogits, targets, weight, expected, losses, lse, slots.data(), z_loss, ignore_index, rows,
-                                  columns};
-    launch_xent(arguments, Element(element), total, stats, 0, nullptr);
+    XentCounts counts{NAN, NAN, 12345};
+    const XentArguments arguments{logits, dlogits, targets, weight, expected, losses, lse, total, mean, stats, slots.data(), &counts,
+                                  z_loss, ignore_index, rows, columns};
+    launch_xent(arguments, Element(element), 0, nullptr);
   });
 }
 

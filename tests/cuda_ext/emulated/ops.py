@@ -72,16 +72,25 @@ def add_norm_backward(
 
 
 def softmax_xent(
-    logits: Tensor, targets: Tensor, weight: Tensor, expected: Tensor, z_loss: float, ignore_index: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    logits: Tensor,
+    targets: Tensor,
+    weight: Tensor | None,
+    expected: Tensor | None,
+    z_loss: float,
+    ignore_index: int,
+    wants_gradient: bool = True,
+    over: bool = False,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """`over`: the gradient is written over the logits, as softmax_xent_ does."""
     rows, columns = logits.shape
     total, losses, lse = filled((), torch.float32), filled(rows, torch.float32), filled(rows, torch.float32)
-    dlogits, stats = filled(logits.shape, logits.dtype), filled(4, torch.float64)
+    stats, mean = filled(4, torch.float64), filled((), torch.float32)
+    dlogits = logits if over else filled(logits.shape if wants_gradient else 0, logits.dtype)
     call(
-        "emulated_softmax_xent", logits, dlogits, targets, weight, expected, losses, lse, total, stats, ctypes.c_double(z_loss),
-        ignore_index, rows, ctypes.c_int(columns), logits.dtype,
+        "emulated_softmax_xent", logits, dlogits if wants_gradient else None, targets, weight, expected, losses, lse, total, mean,
+        stats, ctypes.c_double(z_loss), ignore_index, rows, ctypes.c_int(columns), logits.dtype,
     )  # fmt: skip
-    return total, losses, lse, dlogits, stats
+    return total, losses, lse, dlogits, stats, mean
 
 
 def scale_(x: Tensor, factor: Tensor) -> None:
