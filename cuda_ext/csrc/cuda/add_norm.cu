@@ -44,15 +44,15 @@ struct ThreadStats {
   __device__ __forceinline__ PartialStats partial() const { return {squares, nonfinite, largest}; }
 };
 
-template <typename T, int PACKS, bool WARP>
-__global__ void __launch_bounds__(WARP ? WARP_BLOCK : 1024) rows_in_registers(const __grid_constant__ Rows<T> args) {
+template <typename T, int PACKS, Team TEAM>
+__global__ void __launch_bounds__(TEAM == Team::WARP ? WARP_BLOCK : 1024) rows_in_registers(const __grid_constant__ Rows<T> args) {
   constexpr int E = PACKED<T>;
   extern __shared__ uint4 shared[];
   __shared__ float2 buffers[2][32];
-  const Group<WARP> group;
-  Sums<WARP> sums{buffers};
-  ThreadStats stats;
   const int width = static_cast<int>(args.width);
+  const Group<TEAM> group(width);
+  Sums<TEAM> sums{buffers};
+  ThreadStats stats;
   // Of each thread: PACKS packs of x, then PACKS of residual, strided by the block so that no two threads meet in a bank.
   Pack<T>* staged = reinterpret_cast<Pack<T>*>(shared) + threadIdx.x;
   const auto fetch = [&](int64_t row) {
@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(WARP ? WARP_BLOCK : 1024) rows_in_registers(co
 template <typename T>
 __global__ void __launch_bounds__(512) rows_of_any_width(const __grid_constant__ Rows<T> args) {
   __shared__ float2 buffers[2][32];
-  Sums<false> sums{buffers};
+  Sums<Team::BLOCK> sums{buffers};
   ThreadStats stats;
   for (int64_t row = blockIdx.x; row < args.rows; row += gridDim.x) {
     const T *x = args.x + row * args.width, *stored = args.h != nullptr ? args.h + row * args.width : x;
@@ -184,13 +184,13 @@ template <typename T>
 Plan plan_of(const ForwardPointers& pointers) {
   constexpr int PACKS_OF_8 = sizeof(T) == 4 ? 2 : 1;  // packs of eight elements
   using Kernel = void (*)(Rows<T>);
-  const Kernel by_warps[] = {rows_in_registers<T, PACKS_OF_8, true>, rows_in_registers<T, 2 * PACKS_OF_8, true>,
-                             rows_in_registers<T, 3 * PACKS_OF_8, true>, rows_in_registers<T, 4 * PACKS_OF_8, true>};
+  const Kernel by_warps[] = {rows_in_registers<T, PACKS_OF_8, Team::WARP>, rows_in_registers<T, 2 * PACKS_OF_8, Team::WARP>,
+                             rows_in_registers<T, 3 * PACKS_OF_8, Team::WARP>, rows_in_registers<T, 4 * PACKS_OF_8, Team::WARP>};
   const int width = static_cast<int>(std::min<int64_t>(pointers.width, REGISTER_WIDTH + 1));
   const bool is_warp = width <= 1024;
   const int eights = is_warp ? (width + 255) / 256 : 2;  // groups of eight elements per thread
   int threads = is_warp ? WARP_BLOCK : (width + 16 * 32 - 1) / (16 * 32) * 32;
-  Kernel kernel = is_warp ? by_warps[eights - 1] : rows_in_registers<T, 2 * PACKS_OF_8, false>;
+  Kernel kernel = is_warp ? by_warps[eights - 1] : rows_in_registers<T, 2 * PACKS_OF_8, Team::BLOCK>;
   size_t shared = size_t(threads) * eights * PACKS_OF_8 * (pointers.residual != nullptr ? 2 : 1) * 16;
   bool aligned = pointers.width % PACKED<T> == 0;
   for (const void* pointer : {pointers.x, pointers.residual, pointers.weight, pointers.bias, static_cast<const void*>(pointers.y),

@@ -125,8 +125,24 @@ const char* emulated_grad_stats(int64_t tensors, const void* const* data, const 
     const Chunks chunks(std::vector<int64_t>(sizes, sizes + tensors));
     std::vector<Gradient> grads;
     for (int64_t number = 0; number < tensors; ++number) grads.push_back({data[number], Element(elements[number])});
-    std::vector<double> slots(size_t(chunks.count()) * 3, NAN);
+    std::vector<double> slots(size_t(chunks.slot_rows(3)) * 3, NAN);
     launch_grad_stats(chunks, grads, inv_scale, slots.data(), out, 0, nullptr);
+  });
+}
+
+// `state`: param, grad, first and second of each tensor.
+const char* emulated_adamw_step(int64_t tensors, void* const* state, const int64_t* sizes, const double* decays, int grad_element,
+                                const double* control, float* step, double* out) {
+  return guarded([&] {
+    const Chunks chunks(std::vector<int64_t>(sizes, sizes + tensors));
+    std::vector<ParamState> all;
+    for (int64_t number = 0; number < tensors; ++number) {
+      void* const* const of = state + 4 * number;
+      all.push_back({static_cast<float*>(of[0]), of[1], static_cast<float*>(of[2]), static_cast<float*>(of[3]), float(decays[number]),
+                     Element(grad_element)});
+    }
+    std::vector<double> slots(size_t(chunks.slot_rows(4)) * 4, NAN);
+    launch_adamw_step(chunks, all, control, step, slots.data(), out, 0, nullptr);
   });
 }
 

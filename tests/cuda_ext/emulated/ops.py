@@ -108,6 +108,21 @@ def grad_stats(grads: Sequence[Tensor], inv_scale: Tensor) -> Tensor:
     return out
 
 
+def adamw_step(
+    params: Sequence[Tensor], grads: Sequence[Tensor], firsts: Sequence[Tensor], seconds: Sequence[Tensor], step: Tensor,
+    control: Tensor, decays: Sequence[float],
+) -> Tensor:  # fmt: skip
+    out = filled((len(params), 4), torch.float64)
+    count = len(params)
+    state = [tensor.data_ptr() for each in zip(params, grads, firsts, seconds, strict=True) for tensor in each]
+    call(
+        "emulated_adamw_step", count, (ctypes.c_void_p * (4 * count))(*state),
+        (ctypes.c_int64 * count)(*(param.numel() for param in params)), (ctypes.c_double * count)(*decays), grads[0].dtype, control,
+        step, out,
+    )  # fmt: skip
+    return out
+
+
 def filled(shape: int | Sequence[int], dtype: torch.dtype) -> Tensor:
     """Whatever nobody writes is NaN."""
     return torch.full((shape,) if isinstance(shape, int) else tuple(shape), torch.nan, dtype=dtype)
