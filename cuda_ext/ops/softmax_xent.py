@@ -38,8 +38,8 @@ def softmax_xent(
     lies, and has none itself.
 
     `overwrite` allows the gradient to be written over the logits, which saves their memory once more: then nothing may read them
-    after the call, and torch refuses a backward that would. It is only a permission: logits of a leaf, and all under torch.compile,
-    stay as they are. Where no gradient is wanted (torch.no_grad, logits without one) none is made.
+    after the call, and torch refuses a backward that would. It is only a permission: logits that are a leaf, and all under
+    torch.compile, stay as they are. Where no gradient is wanted (torch.no_grad, logits without one) none is made.
 
     ValueError names the argument a mistake is in. Sources: z-loss, PaLM (arXiv 2204.02311) section 5; log-sum-exp kept relative
     to a running maximum, Milakov and Gimelshein (arXiv 1805.02867).
@@ -120,7 +120,7 @@ def _scaled(dlogits: Tensor, grad: Tensor, expected: Tensor | None) -> Tensor:
     return dlogits
 
 
-class _Overwriting(torch.autograd.Function):
+class _Overwriting(torch.autograd.Function):  # type: ignore[misc]
     """softmax_xent_ with its gradient: torch registers none for an op that changes its argument. The change counts as one of the
     logits' version, so a backward of another op that kept them is refused by torch."""
 

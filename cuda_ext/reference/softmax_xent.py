@@ -34,8 +34,8 @@ def softmax_xent(
     ignore_index: int,
     wants_gradient: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """(total, losses, lse, dlogits, stats, mean), as cuda_ext.ops.softmax_xent says. `weight`: of each token in the total, and 1 over
-    the number of counted tokens where None; `expected`: 1 where None. Without wants_gradient dlogits is empty, (0,)."""
+    """(total, losses, lse, dlogits, stats, mean), as cuda_ext.ops.softmax_xent says. `weight`: of each token in the total; where
+    None, 1 over the number of counted tokens. `expected`: 1 where None. Without wants_gradient dlogits is empty, (0,)."""
     check_arguments(logits, targets, weight, expected)
     rows = logits.shape[0]
     counted = targets != ignore_index

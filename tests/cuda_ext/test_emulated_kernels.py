@@ -1,6 +1,9 @@
-"""The CUDA kernels' own sources against float64 on a machine without a GPU: every thread a fiber of a CPU (tests/cuda_ext/emulated)."""
+"""The CUDA kernels' own sources against float64 on a machine without a GPU (tests/cuda_ext/emulated)."""
 
 from __future__ import annotations
+
+import itertools
+from typing import Any
 
 import pytest
 import torch
@@ -24,15 +27,30 @@ def emulated() -> None:
         pytest.skip(error.sentence)
 
 
-# A warp's row with one pack a thread and with four; a block's with 16 and 32 columns a thread; the widest; one of any width.
+# A warp's row with one pack a thread and with four; a block's; two blocks' (of an A100 one block's); the widest; one of any width.
 NORM_SHAPES = ((5, 8), (9, 264), (70, 768), (20, 1024), (5, 1288), (4, 4096), (3, 8200), (2, 16384), (2, 16392), (5, 33))
+NORM_DTYPES = (add_norm_grid.DTYPES[0], add_norm_grid.DTYPES[2], add_norm_grid.DTYPES[3])
+NORM_KINDS = ((True, True, False), (False, False, True), (True, False, False), (True, True, True))  # residual, bias, RMSNorm
 
 
-@pytest.mark.parametrize(("rows", "width"), NORM_SHAPES)
-@pytest.mark.parametrize("kind", [(True, True, False), (False, False, True), (True, False, False)])
-@pytest.mark.parametrize("dtypes", [add_norm_grid.DTYPES[0], add_norm_grid.DTYPES[2], add_norm_grid.DTYPES[3]])
-def test_add_norm(dtypes: tuple[torch.dtype, torch.dtype], kind: tuple[bool, bool, bool], rows: int, width: int) -> None:
-    case = add_norm_grid.make_case(*dtypes, rows, width, *kind)
+def norm_cases() -> list[Any]:
+    """Every combination; all but a twelfth of them are slow."""
+    cases = itertools.product(NORM_SHAPES, NORM_DTYPES, NORM_KINDS)
+    return [pytest.param(*case, marks=() if number % 13 == 0 else pytest.mark.slow) for number, case in enumerate(cases)]
+
+
+@pytest.mark.parametrize(("shape", "dtypes", "kind"), norm_cases())
+def test_add_norm(shape: tuple[int, int], dtypes: tuple[torch.dtype, torch.dtype], kind: tuple[bool, bool, bool]) -> None:
+    case = add_norm_grid.make_case(*dtypes, *shape, *kind)
+    forward = ops.add_norm(*case.forward())
+    add_norm_grid.check(forward, ops.add_norm_backward(*case.backward(forward)), case)
+    if shape[1] > 8192:
+        with ops.emulated_device(**ops.A100 | {"processors": 2}):
+            add_norm_grid.check(forward, ops.add_norm_backward(*case.backward(forward)), case)
+
+
+def test_add_norm_of_rows_that_begin_anywhere() -> None:
+    case = add_norm_grid.askew(add_norm_grid.make_case(torch.bfloat16, torch.bfloat16, 5, 264))
     forward = ops.add_norm(*case.forward())
     add_norm_grid.check(forward, ops.add_norm_backward(*case.backward(forward)), case)
 
@@ -88,7 +106,14 @@ def test_softmax_xent_for_any_gradient_of_its_total(dtype: torch.dtype, expected
     softmax_xent_grid.check(ops.softmax_xent(*case.arguments()), case)
 
 
-@pytest.mark.parametrize("device", [{"processors": 8, "shared": 70_000, "shared_of_block": 34_000}, ops.A100 | {"shared_of_block": 20_000}, {"shared": 70_000, "shared_of_block": 34_000, "clusters_fail": True}])
+SMALL = {"shared": 70_000, "shared_of_block": 34_000}
+
+
+@pytest.mark.parametrize(
+    "device",
+    [SMALL | {"processors": 8}, ops.A100 | {"shared_of_block": 20_000}, SMALL | {"clusters_fail": True}],
+    ids=["clusters", "no clusters", "clusters that CUDA says nothing of"],
+)
 @pytest.mark.parametrize("dtype", softmax_xent_grid.DTYPES)
 def test_softmax_xent_in_little_shared_memory(dtype: torch.dtype, device: dict[str, int]) -> None:
     """A cluster takes a row; without clusters, and where CUDA does not say how many run, the row is read twice."""

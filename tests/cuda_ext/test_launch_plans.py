@@ -11,12 +11,13 @@ import pytest
 
 from cuda_ext.build import BuildError, build
 from cuda_ext.compilers import find_compiler
-from cuda_ext.registers import names_of, read_kernels
+from cuda_ext.registers import Kernel, names_of, read_kernels
 from tests.cuda_ext.emulated import ops
 from tests.cuda_ext.emulated.library import emulated_library
 
 pytestmark = pytest.mark.timeout(900)
-DEFAULT_BYTES = 48 * 1024  # of a block that asked for no more, its static shared memory included (CUDA C++ Programming Guide 16.7.3)
+# Of a block that asked for no more, its static shared memory included (CUDA C++ Programming Guide, compute capability 8.x, 9.0).
+DEFAULT_BYTES = 48 * 1024
 WIDEST = 16384
 DEVICES = {"sm_80": ops.A100, "sm_90": ops.H200}
 
@@ -40,8 +41,9 @@ def planned() -> Iterator[PlannedLaunch]:
 
 def kernel_name(source: str, name: str) -> str:
     """`add_norm.rows_in_registers<float, 4, 1>`: the same of g++'s symbol and of nvcc's."""
-    name = re.sub(r"\([\w:]*\)", "", re.sub(r"\b(of_\w+|norm)::", "", name))  # enumerators are printed as (Team)1.replace("true", "1").replace("false", "0").replace("half", "__half")
-    return f"{source}.{name.replace('____half', '__half')}"
+    name = re.sub(r"\b(of_\w+|norm)::", "", name)
+    name = re.sub(r"\([\w:]*\)", "", name)  # an enumerator is printed as (Team)1
+    return f"{source}.{name.replace('true', '1').replace('false', '0')}"
 
 
 def static_bytes(architecture: str) -> dict[str, int]:
@@ -54,9 +56,7 @@ def static_bytes(architecture: str) -> dict[str, int]:
 
 
 def names_of_symbols(symbols: set[str]) -> dict[str, str]:
-    from types import SimpleNamespace
-
-    names = names_of([SimpleNamespace(symbol=symbol) for symbol in symbols])  # type: ignore[misc]
+    names = names_of([Kernel("", symbol, "", 0, 0, 0, 0) for symbol in symbols])
     stems = {symbol: re.search(r"\d+of_(add_norm(?:_backward)?)\d", symbol) for symbol in symbols}
     return {symbol: kernel_name(stem[1], names[symbol]) for symbol, stem in stems.items() if stem}
 

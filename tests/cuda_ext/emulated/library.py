@@ -34,8 +34,8 @@ def headers() -> Path:
 
 
 def emulated_source(name: str, text: str) -> str:
-    """What g++ cannot read as it stands: a block's dynamic shared memory, which has no size. Kernels also need names that the linker
-    sees, to be told apart (dladdr)."""
+    """What g++ cannot read as it stands: a block's dynamic shared memory, which has no size. Kernels also need names that the
+    linker sees, to be told apart (dladdr)."""
     text = re.sub(r"extern __shared__ (\w+) (\w+)\[\];", r"\1* const \2 = static_cast<\1*>(emulator::dynamic_shared());", text)
     text = text.replace("__noinline__ ", "")
     if name.endswith(".cu"):
@@ -64,7 +64,22 @@ def compile_sources(sources: list[Path], folder: Path, target: Path) -> None:
 
     def compiled(source: Path) -> Path:
         made = folder / f"{source.name}.o"
-        run([compiler, *FLAGS, "-I", str(include), "-I", str(folder), "-include", "emulator.h", "-c", str(source), "-o", str(made)])
+        run(
+            [
+                compiler,
+                *FLAGS,
+                "-I",
+                str(include),
+                "-I",
+                str(folder),
+                "-include",
+                "emulator.h",
+                "-c",
+                str(source),
+                "-o",
+                str(made),
+            ]
+        )
         return made
 
     with ThreadPoolExecutor(max_workers=2) as pool:

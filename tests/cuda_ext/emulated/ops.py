@@ -115,10 +115,10 @@ def adamw_step(
     out = filled((len(params), 4), torch.float64)
     count = len(params)
     state = [tensor.data_ptr() for each in zip(params, grads, firsts, seconds, strict=True) for tensor in each]
+    sizes = (ctypes.c_int64 * count)(*(param.numel() for param in params))
     call(
-        "emulated_adamw_step", count, (ctypes.c_void_p * (4 * count))(*state),
-        (ctypes.c_int64 * count)(*(param.numel() for param in params)), (ctypes.c_double * count)(*decays), grads[0].dtype, control,
-        step, out,
+        "emulated_adamw_step", count, (ctypes.c_void_p * (4 * count))(*state), sizes, (ctypes.c_double * count)(*decays),
+        grads[0].dtype, control, step, out,
     )  # fmt: skip
     return out
 
