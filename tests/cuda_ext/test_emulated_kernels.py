@@ -27,7 +27,7 @@ def emulated() -> None:
         pytest.skip(error.sentence)
 
 
-# A warp's row with one pack a thread and with four; a block's; two blocks' (of an A100 one block's); the widest; one of any width.
+# A warp's row with one pack a thread and with four; a block's; two blocks' (an A100: one block's); the widest; one of any width.
 NORM_SHAPES = ((5, 8), (9, 264), (70, 768), (20, 1024), (5, 1288), (4, 4096), (3, 8200), (2, 16384), (2, 16392), (5, 33))
 NORM_DTYPES = (add_norm_grid.DTYPES[0], add_norm_grid.DTYPES[2], add_norm_grid.DTYPES[3])
 NORM_KINDS = ((True, True, False), (False, False, True), (True, False, False), (True, True, True))  # residual, bias, RMSNorm
