@@ -3,7 +3,7 @@
 // the slots in their order. A row is staged in shared memory and read there twice; the second read frees its place for a later row.
 #include <algorithm>
 
-#include "add_norm.cuh"
+#include "weight_gradients.cuh"
 
 namespace sentinel::norm {
 namespace {
@@ -28,15 +28,6 @@ struct Rows {
 // What a kernel is compiled for, so that it sums no gradient of a bias that is not there and subtracts no mean of 0. ANY looks at
 // `mean`, and serves an RMSNorm with a bias, too.
 enum class Kind { ANY, LAYER_WITHOUT_BIAS, RMS_WITHOUT_BIAS };
-
-// Adds the block's warps in their order into the block's slot. `shared` holds `width` floats per warp.
-__device__ __forceinline__ void write_slot(const float* shared, int width, float* slot) {
-  for (int column = threadIdx.x; column < width; column += blockDim.x) {
-    float sum = 0.0f;
-    for (unsigned warp = 0; warp < blockDim.x / 32; ++warp) sum += shared[warp * width + column];
-    slot[column] = sum;
-  }
-}
 
 template <typename T, int PACKS, Team TEAM, Kind KIND>
 __global__ void __launch_bounds__(TEAM == Team::WARP ? WARP_BLOCK : 512) rows_in_registers(const __grid_constant__ Rows<T> args) {
@@ -202,26 +193,6 @@ __global__ void __launch_bounds__(512) rows_of_any_width(const __grid_constant__
       args.dx[row * args.width + j] = from_float<T>(gradient(g, norm, average, average_normed, rstd) + added);
     }
   }
-}
-
-// dweight and dbias from the blocks' slots (blocks, width). 32 columns per block; each of its warps sums every sixteenth slot,
-// then one warp sums the warps: always in the same order.
-template <typename W>
-__global__ void __launch_bounds__(512)
-    sum_weight_gradients(const float* dweights, const float* dbiases, W* dweight, W* dbias, int slots, int64_t width) {
-  __shared__ float warp_sums[16][32];
-  const float* from = blockIdx.y == 0 ? dweights : dbiases;
-  W* out = blockIdx.y == 0 ? dweight : dbias;
-  const int64_t column = int64_t(blockIdx.x) * 32 + threadIdx.x;
-  float sum = 0.0f;
-  if (column < width)
-    for (int slot = threadIdx.y; slot < slots; slot += 16) sum += from[slot * width + column];
-  warp_sums[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y != 0 || column >= width) return;
-  double all = 0.0;
-  for (int warp = 0; warp < 16; ++warp) all += double(warp_sums[warp][threadIdx.x]);
-  out[column] = from_float<W>(float(all));
 }
 
 template <typename T, Kind KIND>
