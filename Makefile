@@ -61,7 +61,7 @@ unit: kernels    ## the test suite alone
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal -m 'not slow and not bench'
 
 accept: kernels  ## the demonstration with faults drawn from five printed seeds, the trainer's exactness, a night that nothing repairs, a real systemd, a wheel that is built and installed, the proof of a repair (about 40 minutes)
-	$(BIN)/python -m pytest -m 'slow and not drill' -s tests/accept tests/integration tests/unit
+	$(BIN)/python -m pytest -m 'slow and not drill' -s tests/accept tests/integration tests/unit tests/cuda_ext
 
 drills: $(STAMP) ## every shipped drill with its faults drawn from three hundred printed seeds, the crash points that `test` leaves out, four thousand drawn streams (about 25 minutes)
 	$(BIN)/python -m pytest -m slow -s tests/sim tests/properties

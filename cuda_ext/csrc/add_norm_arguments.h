@@ -5,7 +5,6 @@
 
 namespace sentinel::norm {
 
-using Optional = std::optional<Tensor>;
 
 inline void check_like(const Tensor& tensor, const Tensor& x, const char* op, const char* argument) {
   check_dtype(tensor, x.scalar_type(), op, argument);

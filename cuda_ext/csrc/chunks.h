@@ -12,6 +12,10 @@ namespace sentinel {
 // same bits whichever thread works on which chunk. 8192 elements are 229 KB of traffic for a slot of 32 bytes.
 inline constexpr int64_t CHUNK = 8192;
 
+// Blocks that add up the slots of one tensor on a GPU, at most, and slots that are worth one.
+inline constexpr int SUM_PARTS = 8;
+inline constexpr int64_t PART_SLOTS = 512;
+
 // The chunks of several tensors, numbered through: tensor t has those from before[t] up to before[t + 1].
 struct Chunks {
   std::vector<int64_t> sizes;  // of each tensor, in elements
@@ -24,6 +28,10 @@ struct Chunks {
 
   int64_t rows() const { return static_cast<int64_t>(sizes.size()); }
   int64_t count() const { return before.back(); }
+  // Rows of `columns` doubles: a slot for each chunk, a sum for each part of each tensor, and a counter of 4 bytes for each tensor.
+  int64_t slot_rows(int64_t columns) const {
+    return count() + rows() * SUM_PARTS + (rows() * 4 + columns * 8 - 1) / (columns * 8);
+  }
   // Of the tensors from `begin` up to `end`. 2^32 of them are 2^45 elements.
   uint32_t between(int64_t begin, int64_t end) const { return static_cast<uint32_t>(before[end] - before[begin]); }
 

@@ -2,6 +2,9 @@
 #pragma once
 
 #include "host_device.h"
+#if defined(__CUDACC__) || defined(__CUDA_ARCH__)
+#include "cuda/ptx.cuh"
+#endif
 
 #include <cstring>
 
@@ -14,9 +17,7 @@ inline constexpr float LOWEST_EXPONENT = -87.33654f;  // ln 2^-126: below it e^x
 // the GPU the special function unit: |x| / 2 + 2 ulp, of a number that is then summed or rounded to the logits' dtype.
 SENTINEL_HD float exp_below(float x) {
 #if defined(__CUDA_ARCH__)
-  float power;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * 1.44269504f));
-  return power;
+  return power_of_two(x * 1.44269504f);
 #else
   constexpr float ROUND = 12582912.0f;       // 1.5 · 2^23: adding it rounds to a whole number, in the low bits
   constexpr float LN2_HIGH = 0.693359375f;   // 9 bits: n times it is exact

@@ -23,6 +23,7 @@ namespace sentinel {
 
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
+using Optional = std::optional<Tensor>;
 using BFloat16 = c10::BFloat16;
 using Half = c10::Half;
 

@@ -64,7 +64,7 @@ def make_case(dtype: torch.dtype, rows: int, columns: int, z_loss: float = 0.0, 
 
 def check(results: tuple[Tensor, ...], case: Case) -> None:
     """Raises AssertionError unless the op's results are those of float64."""
-    total, losses, lse, dlogits, stats = (result.cpu() for result in results)
+    total, losses, lse, dlogits, stats, mean = (result.cpu() for result in results)
     logits, targets, weight, expected = (value.cpu() for value in case.arguments()[:4])
     wide = logits.double()
     want_losses, want_lse, want_dlogits = of_rows(wide, targets, weight.double(), expected.double(), case.z_loss, IGNORED)
@@ -74,8 +74,9 @@ def check(results: tuple[Tensor, ...], case: Case) -> None:
     assert dlogits.dtype == logits.dtype
     near(losses, want_losses, 2e-6, 4e-6)
     near(lse, want_lse, 2e-6, 4e-6)
+    near(mean, ce / counted.sum().clamp(min=1), 4e-6, 4e-6)
     near(total, weight.double() * (ce + case.z_loss * squares), 4e-6, 4e-6)
-    near(dlogits, want_dlogits, RELATIVE[dlogits.dtype], SMALLEST[dlogits.dtype] + 4e-7 * float(weight * expected))
+    near(dlogits, want_dlogits, RELATIVE[dlogits.dtype], SMALLEST[dlogits.dtype] + 4e-7 * abs(float(weight * expected)))
     outside = counted & ((targets < 0) | (targets >= logits.shape[1]))
     near(stats, torch.stack([wide.amax(), (~wide.isfinite()).sum() + outside.sum(), ce, squares]), 4e-6, 4e-5)
 

@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from cuda_ext import softmax_xent
-from cuda_ext.ops.softmax_xent import scale_op, softmax_xent_op
-from tests.cuda_ext.softmax_xent_grid import CASES, DTYPES, IGNORED, Op, check, make_case, op, with_odd_values
+from cuda_ext.ops.softmax_xent import scale_op, softmax_xent_op, softmax_xent_over_op
+from cuda_ext.reference import softmax_xent as reference
+from tests.cuda_ext.softmax_xent_grid import CASES, DTYPES, IGNORED, Case, Op, check, make_case, op, with_odd_values
 
 __all__ = ["op"]
 
@@ -29,7 +30,7 @@ def test_what_is_not_finite_stays_in_its_row_and_is_counted(op: Op, dtype: torch
     case = with_odd_values(dtype, columns)
     results = op(*case.arguments())
     check(results, case)
-    total, losses, _, dlogits, stats = results
+    total, losses, _, dlogits, stats, _ = results
     assert total.isnan()
     assert losses.isnan().tolist() == [False, True, True, False, True, True, True, False]
     assert dlogits.isnan().any(1).tolist() == losses.isnan().tolist()
@@ -145,6 +146,86 @@ def test_an_expected_loss_scale_keeps_float16_gradients_from_vanishing() -> None
     assert kept == [logits[:, 1:].numel(), 0]
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_without_a_weight_the_counted_tokens_share_the_total(op: Op, dtype: torch.dtype) -> None:
+    case = make_case(dtype, 12, 257, 1e-3)
+    results = op(case.logits, case.targets, None, None, 1e-3, IGNORED)
+    counted = int((case.targets != IGNORED).sum())
+    check(results, Case(case.logits, case.targets, torch.tensor(1 / counted), torch.tensor(1.0), 1e-3))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_where_no_gradient_is_wanted_none_is_made(op: Op, dtype: torch.dtype) -> None:
+    case = make_case(dtype, 5, 257, 1e-3)
+    before = case.logits.clone()
+    with_gradient, without = op(*case.arguments()), op(*case.arguments(), False)
+    assert without[3].shape == (0,)
+    assert torch.equal(case.logits, before)
+    for place in (0, 1, 2, 4, 5):
+        assert torch.equal(without[place], with_gradient[place])
+
+
+@pytest.mark.usefixtures("cpu_library")
+def test_the_function_makes_no_gradient_that_nobody_can_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    whole = torch.ops.sentinel.softmax_xent
+    monkeypatch.setattr(torch.ops.sentinel, "softmax_xent", lambda *arguments: asked.append(arguments[-1]) or whole(*arguments))
+    logits, targets = torch.randn(3, 4, requires_grad=True), torch.tensor([0, 1, 2])
+    softmax_xent(logits, targets)
+    softmax_xent(logits.detach(), targets)
+    with torch.no_grad():
+        softmax_xent(logits, targets)
+    assert asked == [True, False, False]
+    with pytest.raises(RuntimeError, match="wants_gradient=False"):
+        whole(logits, targets, None, None, 0.0, IGNORED, False)[0].backward()
+
+
+@pytest.mark.parametrize("library", ["torch", "cpu"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_over_the_logits_the_gradient_is_the_same(request: pytest.FixtureRequest, library: str, dtype: torch.dtype) -> None:
+    over = reference.softmax_xent_
+    if library == "cpu":
+        request.getfixturevalue("cpu_library")
+        over = softmax_xent_over_op
+    case = make_case(dtype, 12, 257, 1e-3)
+    want = (softmax_xent_op if library == "cpu" else reference.softmax_xent)(*case.arguments())
+    got = over(*case.arguments())
+    assert torch.equal(case.logits, want[3])
+    assert all(torch.equal(one, other) for one, other in zip(got, (*want[:3], *want[4:]), strict=True))
+    if library == "cpu":
+        torch.library.opcheck(softmax_xent_over_op, make_case(dtype, 6, 33, 1e-3).arguments())
+
+
+@pytest.mark.usefixtures("cpu_library")
+def test_logits_may_be_overwritten_where_the_caller_allows_it() -> None:
+    case = make_case(torch.float32, 6, 40)
+    grads = []
+    for overwrite in (False, True):
+        leaf = case.logits.clone().requires_grad_()
+        logits = (leaf * 2).view(2, 3, 40)
+        before = logits.detach().clone()
+        total, _, _ = softmax_xent(logits, case.targets.view(2, 3), overwrite=overwrite)
+        assert torch.equal(logits.detach(), before) is not overwrite
+        (total * 3).backward()
+        grads.append(leaf.grad)
+        if overwrite:
+            with pytest.raises(RuntimeError, match=r"backward (a|through the graph a) second time"):
+                total.backward()
+    assert torch.equal(*grads)
+    leaf = case.logits.clone().requires_grad_()
+    softmax_xent(leaf, case.targets, overwrite=True)[0].backward()
+    assert torch.equal(leaf.detach(), case.logits), "a leaf is somebody's parameter"
+
+
+@pytest.mark.usefixtures("cpu_library")
+def test_overwritten_logits_that_a_backward_needs_are_refused_by_torch() -> None:
+    leaf = torch.randn(3, 4, requires_grad=True)
+    logits = leaf.exp()  # whose backward reads its result
+    total = softmax_xent(logits, torch.tensor([0, 1, 2]), overwrite=True)[0]
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        total.backward()
+
+
 @pytest.mark.usefixtures("cpu_library")
 def test_a_second_backward_through_one_call_is_refused() -> None:
     logits = torch.randn(3, 4, requires_grad=True)
@@ -181,10 +262,10 @@ def test_a_gradient_of_its_gradient_is_refused() -> None:
 
 def test_of_no_tokens_and_of_none_counted_nothing_is_told(op: Op) -> None:
     one = torch.ones(())
-    total, losses, lse, dlogits, stats = op(torch.empty(0, 5), torch.empty(0, dtype=torch.int64), one, one, 0.1, IGNORED)
+    total, losses, lse, dlogits, stats, _ = op(torch.empty(0, 5), torch.empty(0, dtype=torch.int64), one, one, 0.1, IGNORED)
     assert (total.item(), stats.tolist()) == (0.0, [0.0] * 4)
     assert (losses.shape, lse.shape, dlogits.shape) == ((0,), (0,), (0, 5))
-    total, losses, _, dlogits, stats = op(torch.ones(2, 5), torch.full((2,), IGNORED), one, one, 0.1, IGNORED)
+    total, losses, _, dlogits, stats, _ = op(torch.ones(2, 5), torch.full((2,), IGNORED), one, one, 0.1, IGNORED)
     assert (total.item(), losses.tolist(), stats.tolist()) == (0.0, [0.0, 0.0], [1.0, 0.0, 0.0, 0.0])
     assert dlogits.count_nonzero() == 0
 

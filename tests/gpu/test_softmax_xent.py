@@ -62,7 +62,7 @@ def test_what_is_not_finite_stays_in_its_row_and_is_counted(dtype: torch.dtype, 
     case = with_odd_values(dtype, columns, "cuda")
     results = softmax_xent_op(*case.arguments())
     check(results, case)
-    _, losses, _, dlogits, stats = results
+    _, losses, _, dlogits, stats, _ = results
     assert losses.isnan().tolist() == [False, True, True, False, True, True, True, False]
     assert dlogits.isnan().any(1).tolist() == losses.isnan().tolist()
     assert dlogits[7].count_nonzero() == 0
@@ -77,7 +77,7 @@ def test_a_target_may_lie_anywhere_in_its_row(dtype: torch.dtype, columns: int) 
     case.targets[:32] = torch.arange(32, device="cuda") % columns
     case.targets[32:] = columns - 1 - torch.arange(32, device="cuda") % columns
     ignored = int(case.targets[40])
-    _, losses, _, dlogits, _ = softmax_xent_op(*case.arguments()[:5], ignored)
+    _, losses, _, dlogits, _, _ = softmax_xent_op(*case.arguments()[:5], ignored)
     wide = case.logits.double().requires_grad_()
     want = F.cross_entropy(wide, case.targets, ignore_index=ignored, reduction="none")
     (want.sum() * case.weight * case.expected).backward()
@@ -190,7 +190,7 @@ def test_more_than_two_to_the_31_elements_are_handled() -> None:
     logits[-1] = torch.linspace(-8, 8, columns, device="cuda")
     targets = torch.full((rows,), columns - 1, device="cuda")
     one = torch.ones((), device="cuda")
-    _, losses, _, dlogits, stats = softmax_xent_op(logits, targets, one, one, 0.0, IGNORED)
+    _, losses, _, dlogits, stats, _ = softmax_xent_op(logits, targets, one, one, 0.0, IGNORED)
     want = F.cross_entropy(logits[-1:].float(), targets[-1:])
     torch.testing.assert_close(losses[-1], want, rtol=1e-5, atol=1e-5)
     assert abs(float(dlogits[-1].float().sum())) < 0.01
@@ -215,7 +215,7 @@ def test_scale_rounds_once_and_by_one_changes_no_bit(dtype: torch.dtype, count: 
 def test_of_no_tokens_nothing_is_told() -> None:
     one = torch.ones((), device="cuda")
     empty = torch.empty(0, 5, device="cuda"), torch.empty(0, dtype=torch.int64, device="cuda")
-    total, _, _, dlogits, stats = softmax_xent_op(*empty, one, one, 0.1, IGNORED)
+    total, _, _, dlogits, stats, _ = softmax_xent_op(*empty, one, one, 0.1, IGNORED)
     assert (total.item(), stats.tolist(), dlogits.shape) == (0.0, [0.0] * 4, (0, 5))
 
 

@@ -62,6 +62,7 @@ double exponentials(const float* x, float* power, int64_t count, float largest) 
   return sum;
 }
 
+// `out` may be x, or null: no gradient is written. `wide` has room for a row of float32 unless x is that and `out` is not null.
 template <typename T>
 Row row_gradient(const T* x, T* out, float* wide, int64_t count, int64_t target, const LossSettings& settings, RowScan* scan) {
   *scan = scan_row(x, wide, count);
@@ -69,11 +70,12 @@ Row row_gradient(const T* x, T* out, float* wide, int64_t count, int64_t target,
   const float* from = wide;
   if constexpr (std::is_same_v<T, float>) {
     from = x;
-    power = out;
+    power = out != nullptr ? out : wide;
   }
   const float at_target = is_column(target, count) ? widen(x[target]) : 0.0f;
   const double sum = exponentials(from, power, count, scan->largest);
   const Row row = finish_row(Softmax{scan->largest, float(sum)}, at_target, target, count, settings);
+  if (out == nullptr) return row;
   if (!row.counted) {
     std::memset(static_cast<void*>(out), 0, size_t(count) * sizeof(T));
     return row;
@@ -90,26 +92,33 @@ void scale_all(T* x, int64_t count, float factor) {
   for (int64_t i = 0; i < count; ++i) x[i] = narrow<T>(widen(x[i]) * factor);
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> softmax_xent(
-    const Tensor& logits, const Tensor& targets, const Tensor& weight, const Tensor& expected, double z_loss, int64_t ignore_index) {
-  check_xent(logits, targets, weight, expected);
+int64_t counted_of(const Tensor& targets, int64_t ignore_index) {
+  const int64_t* target = const_ptr<int64_t>(targets);
+  return std::max<int64_t>(1, targets.numel() - std::count(target, target + targets.numel(), ignore_index));
+}
+
+XentResults computed(const char* op, const Tensor& logits, const Tensor& targets, const Optional& weight, const Optional& expected,
+                     double z_loss, int64_t ignore_index, GradientPlace place) {
+  check_xent(op, logits, targets, weight, expected);
   const int64_t rows = logits.size(0);
   const int64_t columns = logits.size(1);
-  XentResults results = empty_results(logits);
+  const XentResults results = empty_results(logits, place);
   if (rows == 0) return zero_results(results);
-  const LossSettings settings{*const_ptr<float>(weight), *const_ptr<float>(expected), z_loss, ignore_index};
+  const int64_t counted = counted_of(targets, ignore_index);
+  const LossSettings settings{weight ? *const_ptr<float>(*weight) : 1.0f / float(counted), expected ? *const_ptr<float>(*expected) : 1.0f,
+                              z_loss, ignore_index};
   std::vector<Row> results_of_rows(rows);
   std::vector<RowScan> scans(rows);
   const int64_t* target = const_ptr<int64_t>(targets);
   by_dtype(logits.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
     const T* x = const_ptr<T>(logits);
-    T* out = mutable_ptr<T>(results.dlogits);
+    T* out = place == GradientPlace::NOWHERE ? nullptr : mutable_ptr<T>(results.dlogits);
     torch::stable::parallel_for(0, rows, std::max<int64_t>(1, GRAIN / columns), [&](int64_t begin, int64_t end) {
-      std::vector<float> wide(std::is_same_v<T, float> ? 0 : columns);
+      std::vector<float> wide(std::is_same_v<T, float> && out != nullptr ? 0 : columns);
       for (int64_t row = begin; row < end; ++row)
-        results_of_rows[row] =
-            row_gradient(x + row * columns, out + row * columns, wide.data(), columns, target[row], settings, &scans[row]);
+        results_of_rows[row] = row_gradient(x + row * columns, out == nullptr ? nullptr : out + row * columns, wide.data(), columns,
+                                            target[row], settings, &scans[row]);
     });
   });
   Totals totals;
@@ -121,7 +130,21 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> softmax_xent(
     totals.add(results_of_rows[row], settings, scans[row].largest, double(scans[row].nonfinite));
   }
   totals.write(mutable_ptr<float>(results.total), mutable_ptr<double>(results.stats));
-  return {results.total, results.losses, results.lse, results.dlogits, results.stats};
+  *mutable_ptr<float>(results.mean) = float(totals.losses / double(counted));
+  return results;
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> softmax_xent(
+    const Tensor& logits, const Tensor& targets, const Optional& weight, const Optional& expected, double z_loss,
+    int64_t ignore_index, bool wants_gradient) {
+  const GradientPlace place = wants_gradient ? GradientPlace::ASIDE : GradientPlace::NOWHERE;
+  return computed("softmax_xent", logits, targets, weight, expected, z_loss, ignore_index, place).with_gradient();
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> softmax_xent_(Tensor logits, const Tensor& targets, const Optional& weight,
+                                                                 const Optional& expected, double z_loss, int64_t ignore_index) {
+  return computed("softmax_xent_", logits, targets, weight, expected, z_loss, ignore_index, GradientPlace::OVER_LOGITS)
+      .without_gradient();
 }
 
 void scale_(Tensor x, const Tensor& factor) {
@@ -141,5 +164,6 @@ void scale_(Tensor x, const Tensor& factor) {
 
 STABLE_TORCH_LIBRARY_IMPL(sentinel, CPU, m) {
   m.impl("softmax_xent", TORCH_BOX(&sentinel::softmax_xent));
+  m.impl("softmax_xent_", TORCH_BOX(&sentinel::softmax_xent_));
   m.impl("scale_", TORCH_BOX(&sentinel::scale_));
 }

@@ -91,9 +91,11 @@ __device__ __forceinline__ StepStats warp_stats(const StepStats& thread) {
 
 // From the last chunk to the first: the gradients that grad_stats read last are still in the L2 cache.
 __global__ void __launch_bounds__(THREADS, BLOCKS)
-    adamw_chunks(const __grid_constant__ Table table, const double* control, const float* step, double* slots) {
+    adamw_chunks(const __grid_constant__ Table table, const double* control, const float* step, double* slots,
+                 const Counters counters) {
   __shared__ StepScalars shared;
   __shared__ StepStats parts[2][WARPS];  // of this chunk and the one before: so one barrier per chunk is enough
+  zero_counters(counters);
   if (threadIdx.x == 0) shared = scalars_of(control, *step);
   __syncthreads();
   const StepScalars& scalars = shared;  // left in shared memory, to save registers
@@ -126,8 +128,9 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
   }
 }
 
-__global__ void __launch_bounds__(THREADS) adamw_sums(const __grid_constant__ Slots table, const double* slots, double* out) {
-  sum_tensor_slots<4, 3>(table, slots, out);
+__global__ void __launch_bounds__(THREADS)
+    adamw_sums(const __grid_constant__ Slots table, const double* slots, const SumRoom room, double* out) {
+  sum_tensor_slots<4, 3>(table, slots, room, out);
 }
 
 // Launched after every kernel that reads the step.
@@ -140,6 +143,7 @@ __global__ void adamw_count(const double* control, float* step) {
 
 void launch_adamw_step(const Chunks& chunks, const std::vector<ParamState>& tensors, const double* control, float* step,
                        double* slots, double* out, int device, cudaStream_t stream) {
+  Counters counters{sum_room(chunks, slots, 4, 0).finished, static_cast<uint32_t>(chunks.rows())};
   for_tables(chunks, TABLE_ROWS, true, [&](int64_t begin, int64_t end) {
     Table table;
     table.rows = static_cast<int>(end - begin);
@@ -156,18 +160,17 @@ void launch_adamw_step(const Chunks& chunks, const std::vector<ParamState>& tens
     }
     const uint32_t count = table.before[table.rows] = chunks.between(begin, end);
     if (count == 0) return;
-    adamw_chunks<<<blocks_for(count, BLOCKS, device), THREADS, 0, stream>>>(
-        table, control, step, slots + chunks.before[begin] * 4);
-    check_launch(OP);
+    launch_kernel(OP, {blocks_for(OP, count, BLOCKS, device), THREADS}, stream, adamw_chunks, table, control, step,
+                  slots + chunks.before[begin] * 4, counters);
+    counters.counters = nullptr;
   });
   for_tables(chunks, SLOT_ROWS, false, [&](int64_t begin, int64_t end) {
     if constexpr (!STATISTICS) return;
-    adamw_sums<<<static_cast<unsigned>(end - begin), THREADS, 0, stream>>>(
-        slots_of(chunks, begin, end), slots + chunks.before[begin] * 4, out + begin * 4);
-    check_launch(OP);
+    const Slots table = slots_of(chunks, begin, end);
+    launch_kernel(OP, {sum_grid(table, end - begin), THREADS}, stream, adamw_sums, table, slots + chunks.before[begin] * 4,
+                  sum_room(chunks, slots, 4, begin), out + begin * 4);
   });
-  adamw_count<<<1, 1, 0, stream>>>(control, step);
-  check_launch(OP);
+  launch_kernel(OP, {1, 1}, stream, adamw_count, control, step);
 }
 
 }  // namespace sentinel

@@ -12,7 +12,7 @@ Tensor adamw_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::ve
   const int64_t rows = static_cast<int64_t>(params.size());
   const Chunks chunks = chunks_of(params);
   const torch::stable::accelerator::DeviceGuard guard(control.get_device_index());
-  const Tensor slots = torch::stable::new_empty(control, {chunks.count(), 4}, ScalarType::Double);
+  const Tensor slots = torch::stable::new_empty(control, {chunks.slot_rows(4), 4}, ScalarType::Double);
   Tensor out = STATISTICS ? torch::stable::new_empty(control, {rows, 4}, ScalarType::Double)
                           : torch::stable::new_zeros(control, {rows, 4}, ScalarType::Double);
   std::vector<ParamState> tensors;

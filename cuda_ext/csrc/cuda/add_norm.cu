@@ -8,6 +8,7 @@
 namespace sentinel::norm {
 namespace {
 
+constexpr const char* OP = "add_norm";
 constexpr int WARP_BLOCK = 128;        // threads of a block of groups that are warps
 constexpr int REGISTER_WIDTH = 16384;  // the longest row that a block holds in registers
 
@@ -43,15 +44,15 @@ struct ThreadStats {
   __device__ __forceinline__ PartialStats partial() const { return {squares, nonfinite, largest}; }
 };
 
-template <typename T, int PACKS, bool WARP>
-__global__ void __launch_bounds__(WARP ? WARP_BLOCK : 1024) rows_in_registers(const __grid_constant__ Rows<T> args) {
+template <typename T, int PACKS, Team TEAM>
+__global__ void __launch_bounds__(TEAM == Team::WARP ? WARP_BLOCK : 1024) rows_in_registers(const __grid_constant__ Rows<T> args) {
   constexpr int E = PACKED<T>;
   extern __shared__ uint4 shared[];
   __shared__ float2 buffers[2][32];
-  const Group<WARP> group;
-  Sums<WARP> sums{buffers};
-  ThreadStats stats;
   const int width = static_cast<int>(args.width);
+  const Group<TEAM> group(width);
+  Sums<TEAM> sums{buffers};
+  ThreadStats stats;
   // Of each thread: PACKS packs of x, then PACKS of residual, strided by the block so that no two threads meet in a bank.
   Pack<T>* staged = reinterpret_cast<Pack<T>*>(shared) + threadIdx.x;
   const auto fetch = [&](int64_t row) {
@@ -136,7 +137,7 @@ __global__ void __launch_bounds__(WARP ? WARP_BLOCK : 1024) rows_in_registers(co
 template <typename T>
 __global__ void __launch_bounds__(512) rows_of_any_width(const __grid_constant__ Rows<T> args) {
   __shared__ float2 buffers[2][32];
-  Sums<false> sums{buffers};
+  Sums<Team::BLOCK> sums{buffers};
   ThreadStats stats;
   for (int64_t row = blockIdx.x; row < args.rows; row += gridDim.x) {
     const T *x = args.x + row * args.width, *stored = args.h != nullptr ? args.h + row * args.width : x;
@@ -183,24 +184,24 @@ template <typename T>
 Plan plan_of(const ForwardPointers& pointers) {
   constexpr int PACKS_OF_8 = sizeof(T) == 4 ? 2 : 1;  // packs of eight elements
   using Kernel = void (*)(Rows<T>);
-  const Kernel by_warps[] = {rows_in_registers<T, PACKS_OF_8, true>, rows_in_registers<T, 2 * PACKS_OF_8, true>,
-                             rows_in_registers<T, 3 * PACKS_OF_8, true>, rows_in_registers<T, 4 * PACKS_OF_8, true>};
+  const Kernel by_warps[] = {rows_in_registers<T, PACKS_OF_8, Team::WARP>, rows_in_registers<T, 2 * PACKS_OF_8, Team::WARP>,
+                             rows_in_registers<T, 3 * PACKS_OF_8, Team::WARP>, rows_in_registers<T, 4 * PACKS_OF_8, Team::WARP>};
   const int width = static_cast<int>(std::min<int64_t>(pointers.width, REGISTER_WIDTH + 1));
   const bool is_warp = width <= 1024;
   const int eights = is_warp ? (width + 255) / 256 : 2;  // groups of eight elements per thread
   int threads = is_warp ? WARP_BLOCK : (width + 16 * 32 - 1) / (16 * 32) * 32;
-  Kernel kernel = is_warp ? by_warps[eights - 1] : rows_in_registers<T, 2 * PACKS_OF_8, false>;
+  Kernel kernel = is_warp ? by_warps[eights - 1] : rows_in_registers<T, 2 * PACKS_OF_8, Team::BLOCK>;
   size_t shared = size_t(threads) * eights * PACKS_OF_8 * (pointers.residual != nullptr ? 2 : 1) * 16;
   bool aligned = pointers.width % PACKED<T> == 0;
   for (const void* pointer : {pointers.x, pointers.residual, pointers.weight, pointers.bias, static_cast<const void*>(pointers.y),
                               static_cast<const void*>(pointers.h)})
     aligned = aligned && is_aligned(pointer);
-  const bool in_registers = aligned && width <= REGISTER_WIDTH && shared <= size_t(max_dynamic_shared(pointers.device));
+  const bool in_registers = aligned && width <= REGISTER_WIDTH && shared <= size_t(max_dynamic_shared(OP, pointers.device));
   if (!in_registers) kernel = rows_of_any_width<T>, threads = 512, shared = 0;
   const int64_t rows_per_block = in_registers && is_warp ? threads / 32 : 1;
   const int64_t needed = (pointers.rows + rows_per_block - 1) / rows_per_block;
   const void* function = reinterpret_cast<const void*>(kernel);
-  const int64_t resident = resident_blocks(function, threads, shared, pointers.device, 32);
+  const int64_t resident = blocks_at_once(OP, function, threads, shared, pointers.device, 32);
   return {function, static_cast<int>(std::min(needed, resident)), threads, shared, 1};
 }
 
@@ -237,7 +238,7 @@ Plan plan(const ForwardPointers& pointers) {
 void launch(const ForwardPointers& pointers, const Plan& plan) {
   by_element(pointers.element, [&](auto zero) {
     Rows<decltype(zero)> rows = rows_of<decltype(zero)>(pointers);
-    launch_rows(plan, rows, pointers.stream, "add_norm");
+    launch_rows(OP, plan, rows, pointers.stream);
   });
 }
 

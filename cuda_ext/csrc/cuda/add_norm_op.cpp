@@ -1,12 +1,11 @@
 // add_norm for CUDA tensors: checks, allocates, launches on torch's stream.
-#include <cuda_runtime_api.h>
-
 #include <map>
 #include <mutex>
 #include <utility>
 
 #include "../add_norm_arguments.h"
 #include "launches.h"
+#include "launching.cuh"
 #include "stream.h"
 
 namespace sentinel::norm {
@@ -15,18 +14,21 @@ namespace {
 const void* data_of(const Optional& tensor) { return tensor ? tensor->const_data_ptr() : nullptr; }
 
 // A captured launch may be replayed on any stream, beside others: it gets a counter of its own, zeroed in the graph. So does each
-// launch on the per-thread default stream, and on streams beyond the first STREAMS.
+// launch on the per-thread default stream, and on streams beyond the first STREAMS. Streams are told apart by the number that CUDA
+// gives each once: a handle is given again when its stream is destroyed, and that stream's last kernels may still run beside it.
 Counter counter_for(cudaStream_t stream, int device, const Tensor& like, Optional& counter_memory) {
   static std::mutex mutex;
-  static std::map<std::pair<int, cudaStream_t>, int> numbers;
+  static std::map<std::pair<int, unsigned long long>, int> numbers;
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  cudaStreamIsCapturing(stream, &status);
+  check(cudaStreamIsCapturing(stream, &status), "add_norm", "whether the stream is captured was not told");
   if (status == cudaStreamCaptureStatusNone && stream != cudaStreamPerThread) {
+    unsigned long long id = 0;
+    check(cudaStreamGetId(stream, &id), "add_norm", "the stream's number was not told");
     const std::lock_guard<std::mutex> guard(mutex);
-    const auto known = numbers.find({device, stream});
+    const auto known = numbers.find({device, id});
     if (known != numbers.end()) return {nullptr, known->second};
     const int next = static_cast<int>(numbers.size());
-    if (next < STREAMS) return {nullptr, numbers[{device, stream}] = next};
+    if (next < STREAMS) return {nullptr, numbers[{device, id}] = next};
   }
   counter_memory = torch::stable::new_zeros(like, {1}, ScalarType::Int);
   return {reinterpret_cast<unsigned*>(mutable_ptr<int32_t>(*counter_memory)), 0};

@@ -6,18 +6,11 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-#include <stdexcept>
-#include <string>
-
 #include "../host_device.h"
+#include "launching.cuh"
+#include "ptx.cuh"
 
 namespace sentinel {
-
-inline void check_launch(const char* op) {
-  const cudaError_t error = cudaGetLastError();
-  if (error != cudaSuccess)
-    throw std::runtime_error(std::string(op) + ": the kernel could not be launched: " + cudaGetErrorString(error));
-}
 
 // float of an element and back. In registers everything is float32.
 __device__ __forceinline__ float to_float(float value) { return value; }
@@ -59,19 +52,6 @@ __device__ __forceinline__ uint32_t warp_sum(uint32_t value) {
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(0xffffffffu, value, offset);
   return value;
-}
-
-// Copies 16 bytes that this thread alone will read, so it need only wait for its own copies. The clobbers keep the compiler from
-// moving reads of shared memory over a copy or a wait, which cuda_pipeline.h leaves to a barrier.
-__device__ __forceinline__ void copy_async(void* shared, const void* global) {
-  const uint32_t to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
-}
-__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Waits until all but the NEWEST groups of copies have arrived.
-template <int NEWEST>
-__device__ __forceinline__ void wait_for_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(NEWEST) : "memory");
 }
 
 }  // namespace sentinel

@@ -53,8 +53,9 @@ __device__ __forceinline__ GradStats warp_stats(const T* from, int count, float 
 }
 
 __global__ void __launch_bounds__(THREADS, BLOCKS)
-    grad_stats_chunks(const __grid_constant__ Table table, const float* inv_scale, double* slots) {
+    grad_stats_chunks(const __grid_constant__ Table table, const float* inv_scale, double* slots, const Counters counters) {
   __shared__ GradStats parts[2][WARPS];  // of this chunk and the one before: so one barrier per chunk is enough
+  zero_counters(counters);
   const float scale = *inv_scale;
   const uint32_t chunks = table.before[table.rows];
   int row = 0, turn = 0;
@@ -81,14 +82,15 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
 }
 
 __global__ void __launch_bounds__(THREADS)
-    grad_stats_sums(const __grid_constant__ Slots table, const double* slots, double* out) {
-  sum_tensor_slots<3, 1>(table, slots, out);
+    grad_stats_sums(const __grid_constant__ Slots table, const double* slots, const SumRoom room, double* out) {
+  sum_tensor_slots<3, 1>(table, slots, room, out);
 }
 
 }  // namespace
 
 void launch_grad_stats(const Chunks& chunks, const std::vector<Gradient>& grads, const float* inv_scale, double* slots,
                        double* out, int device, cudaStream_t stream) {
+  Counters counters{sum_room(chunks, slots, 3, 0).finished, static_cast<uint32_t>(chunks.rows())};
   for_tables(chunks, TABLE_ROWS, false, [&](int64_t begin, int64_t end) {
     Table table;
     table.rows = static_cast<int>(end - begin);
@@ -100,14 +102,14 @@ void launch_grad_stats(const Chunks& chunks, const std::vector<Gradient>& grads,
     }
     const uint32_t count = table.before[table.rows] = chunks.between(begin, end);
     if (count == 0) return;
-    grad_stats_chunks<<<blocks_for(count, BLOCKS, device), THREADS, 0, stream>>>(
-        table, inv_scale, slots + chunks.before[begin] * 3);
-    check_launch(OP);
+    launch_kernel(OP, {blocks_for(OP, count, BLOCKS, device), THREADS}, stream, grad_stats_chunks, table, inv_scale,
+                  slots + chunks.before[begin] * 3, counters);
+    counters.counters = nullptr;
   });
   for_tables(chunks, SLOT_ROWS, false, [&](int64_t begin, int64_t end) {
-    grad_stats_sums<<<static_cast<unsigned>(end - begin), THREADS, 0, stream>>>(
-        slots_of(chunks, begin, end), slots + chunks.before[begin] * 3, out + begin * 3);
-    check_launch(OP);
+    const Slots table = slots_of(chunks, begin, end);
+    launch_kernel(OP, {sum_grid(table, end - begin), THREADS}, stream, grad_stats_sums, table, slots + chunks.before[begin] * 3,
+                  sum_room(chunks, slots, 3, begin), out + begin * 3);
   });
 }
 

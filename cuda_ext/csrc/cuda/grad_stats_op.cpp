@@ -12,7 +12,7 @@ Tensor grad_stats(std::vector<Tensor> grads, Tensor inv_scale) {
   const Chunks chunks = chunks_of(grads);
   if (chunks.count() == 0) return torch::stable::new_zeros(inv_scale, {rows, 3}, ScalarType::Double);
   const torch::stable::accelerator::DeviceGuard guard(inv_scale.get_device_index());
-  const Tensor slots = torch::stable::new_empty(inv_scale, {chunks.count(), 3}, ScalarType::Double);
+  const Tensor slots = torch::stable::new_empty(inv_scale, {chunks.slot_rows(3), 3}, ScalarType::Double);
   Tensor out = torch::stable::new_empty(inv_scale, {rows, 3}, ScalarType::Double);
   std::vector<Gradient> gradients;
   gradients.reserve(grads.size());

@@ -21,7 +21,7 @@ struct Gradient {
   Element element;
 };
 
-// `slots` has room for 3 doubles of each chunk, `out` for 3 of each tensor. There is at least one chunk.
+// `slots` has room for Chunks::slot_rows(3) rows of 3 doubles, `out` for 3 of each tensor. There is at least one chunk.
 void launch_grad_stats(const Chunks& chunks, const std::vector<Gradient>& grads, const float* inv_scale, double* slots,
                        double* out, int device, cudaStream_t stream);
 
@@ -37,21 +37,32 @@ struct ParamState {
   Element grad_element;  // FLOAT or BFLOAT16
 };
 
-// `slots` has room for 4 doubles of each chunk, `out` for 4 of each tensor. Without any tensor the update is still counted.
+// `slots` has room for Chunks::slot_rows(4) rows of 4 doubles, `out` for 4 of each tensor. Without any tensor the update is still counted.
 void launch_adamw_step(const Chunks& chunks, const std::vector<ParamState>& tensors, const double* control, float* step,
                        double* slots, double* out, int device, cudaStream_t stream);
 
 // softmax_xent and scale_
 
+// What a launch counts of its targets before it reads the logits; `finished`: blocks that have ended.
+struct XentCounts {
+  double counted;  // at least 1
+  float weight;    // 1 / counted
+  unsigned finished;
+};
+
 struct XentArguments {
-  const void* logits;  // rows × columns, beginning at 16 bytes, as does the next
-  void* dlogits;
+  const void* logits;   // rows × columns, beginning at 16 bytes, as does the next
+  void* dlogits;        // null: no gradient is written; may be the logits
   const int64_t* targets;
-  const float* weight;  // a scalar each, on the device
-  const float* expected;
+  const float* weight;    // a scalar, as the next, on the device; null: 1 / the number of counted targets
+  const float* expected;  // null: 1
   float* losses;  // of each row, as the next
   float* lse;
+  float* total;  // a scalar, as the next
+  float* mean;
+  double* stats;  // 4
   double* slots;  // room for xent_slots(device) of them
+  XentCounts* counts;
   double z_loss;
   int64_t ignore_index;
   int64_t rows;  // at least 1
@@ -60,7 +71,7 @@ struct XentArguments {
 
 int64_t xent_slots(int device);
 
-void launch_xent(const XentArguments& arguments, Element element, float* total, double* stats, int device, cudaStream_t stream);
+void launch_xent(const XentArguments& arguments, Element element, int device, cudaStream_t stream);
 
 void launch_scale(void* x, int64_t count, Element element, const float* factor, int device, cudaStream_t stream);
 
@@ -93,7 +104,7 @@ struct BackwardPointers {
   const void *dy, *dh, *h, *weight;  // dh may be null
   const float *mean, *rstd;          // mean is null for RMSNorm
   void *dx, *dweight, *dbias;        // dbias is null without a bias
-  float *dweights, *dbiases;         // a row for each block of the plan; dbiases is null without a bias
+  float *dweights, *dbiases;         // a row for each block of the plan, at most; dbiases is null without a bias
   int64_t rows, width;
   Element element, weight_element;
   int device;
@@ -107,6 +118,8 @@ struct Plan {
   int blocks, threads;
   size_t shared;  // bytes, of dynamic shared memory
   int stages;     // rows of a group that are staged there
+  int cluster = 1;  // blocks on a row
+  int half = 0;     // columns of the first of two
 };
 
 // Does not read partials, dweights and dbiases: the plan gives their sizes.

@@ -11,10 +11,9 @@ constexpr int THREADS = 256, WARPS = THREADS / 32;
 constexpr size_t PARAMETER_BYTES = 4096;
 
 // Persistent blocks, each of which takes every gridDim-th chunk, so that at any time they work on neighbouring memory.
-inline unsigned blocks_for(int64_t chunks, int per_processor, int device) {
-  int processors = 0;
-  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-  return static_cast<unsigned>(std::min<int64_t>(chunks, int64_t(std::max(processors, 1)) * per_processor));
+inline unsigned blocks_for(const char* op, int64_t chunks, int per_processor, int device) {
+  const int processors = attribute_of(op, cudaDevAttrMultiProcessorCount, device);
+  return static_cast<unsigned>(std::min<int64_t>(chunks, int64_t(processors) * per_processor));
 }
 
 // Four consecutive numbers as float32, by one load or store where they are aligned to their size (is_packed). Loads and stores are
@@ -52,41 +51,90 @@ static_assert(sizeof(Slots) + 64 <= PARAMETER_BYTES);
 
 __device__ __forceinline__ double larger_or_nan(double one, double other) { return (one != one || one > other) ? one : other; }
 
-// The row of a tensor: its slots added up, each thread's in their order, then the threads' in theirs. Column LARGEST is a
-// maximum.
+// What the sums need beside the slots, for the tensors from one on: behind the slots in memory (Chunks::slot_rows).
+struct SumRoom {
+  double* parts;       // SUM_PARTS rows for each tensor
+  unsigned* finished;  // parts of each tensor that are added up; zeroed by an earlier launch (zero_counters)
+};
+
+inline SumRoom sum_room(const Chunks& chunks, double* slots, int columns, int64_t first_tensor) {
+  double* const parts = slots + chunks.count() * columns;
+  unsigned* const finished = reinterpret_cast<unsigned*>(parts + chunks.rows() * SUM_PARTS * columns);
+  return SumRoom{parts + first_tensor * SUM_PARTS * columns, finished + first_tensor};
+}
+
+// `counters` is null in all launches of a call but one.
+struct Counters {
+  unsigned* counters;
+  uint32_t count;
+};
+
+__device__ __forceinline__ void zero_counters(const Counters& all) {
+  if (all.counters == nullptr) return;
+  for (uint32_t at = blockIdx.x * THREADS + threadIdx.x; at < all.count; at += gridDim.x * THREADS) all.counters[at] = 0;
+}
+
+SENTINEL_HD uint32_t parts_of(uint32_t slots) {
+  const uint32_t parts = (slots + uint32_t(PART_SLOTS) - 1) / uint32_t(PART_SLOTS);
+  return parts < 1 ? 1 : parts > SUM_PARTS ? SUM_PARTS : parts;
+}
+
+// The row of a tensor: its slots added up, a part by each of several blocks; each thread's in their order, then the threads' in theirs,
+// then the parts in theirs by the block that ends last. Column LARGEST is a maximum. Block (x, y) has part y of tensor x.
 template <int COLUMNS, int LARGEST>
-__device__ __forceinline__ void sum_tensor_slots(const Slots& table, const double* slots, double* out) {
-  __shared__ double parts[THREADS / 32][COLUMNS];
+__device__ __forceinline__ void sum_tensor_slots(const Slots& table, const double* slots, const SumRoom& room, double* out) {
+  __shared__ double warps[THREADS / 32][COLUMNS];
+  __shared__ bool is_last;
+  const uint32_t begin = table.before[blockIdx.x], count = table.before[blockIdx.x + 1] - begin;
+  const uint32_t parts = parts_of(count), each = (count + parts - 1) / parts;
+  if (blockIdx.y >= parts) return;
+  const auto add = [](int column, double value, double sum) {
+    return column == LARGEST ? larger_or_nan(value, sum) : sum + value;
+  };
   double sums[COLUMNS] = {};
-  for (uint32_t slot = table.before[blockIdx.x] + threadIdx.x; slot < table.before[blockIdx.x + 1]; slot += THREADS) {
+  const uint32_t end = begin + min(count, (blockIdx.y + 1) * each);
+  for (uint32_t slot = begin + blockIdx.y * each + threadIdx.x; slot < end; slot += THREADS) {
 #pragma unroll
-    for (int column = 0; column < COLUMNS; ++column) {
-      const double value = slots[int64_t(slot) * COLUMNS + column];
-      sums[column] = column == LARGEST ? larger_or_nan(value, sums[column]) : sums[column] + value;
-    }
+    for (int column = 0; column < COLUMNS; ++column)
+      sums[column] = add(column, slots[int64_t(slot) * COLUMNS + column], sums[column]);
   }
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) {
 #pragma unroll
-    for (int column = 0; column < COLUMNS; ++column) {
-      const double other = __shfl_xor_sync(0xffffffffu, sums[column], offset);
-      sums[column] = column == LARGEST ? larger_or_nan(other, sums[column]) : sums[column] + other;
-    }
+    for (int column = 0; column < COLUMNS; ++column)
+      sums[column] = add(column, __shfl_xor_sync(0xffffffffu, sums[column], offset), sums[column]);
   }
   if (threadIdx.x % 32 == 0) {
 #pragma unroll
-    for (int column = 0; column < COLUMNS; ++column) parts[threadIdx.x / 32][column] = sums[column];
+    for (int column = 0; column < COLUMNS; ++column) warps[threadIdx.x / 32][column] = sums[column];
   }
   __syncthreads();
-  if (threadIdx.x < COLUMNS) {
-    const int column = threadIdx.x;
-    double sum = parts[0][column];
-    for (int warp = 1; warp < WARPS; ++warp) {
-      const double other = parts[warp][column];
-      sum = column == LARGEST ? larger_or_nan(other, sum) : sum + other;
-    }
-    out[int64_t(blockIdx.x) * COLUMNS + column] = sum;
+  const int column = int(threadIdx.x);
+  double* const of_tensor = out + int64_t(blockIdx.x) * COLUMNS;
+  double* const of_parts = room.parts + int64_t(blockIdx.x) * SUM_PARTS * COLUMNS;
+  if (column < COLUMNS) {
+    double sum = warps[0][column];
+    for (int warp = 1; warp < WARPS; ++warp) sum = add(column, warps[warp][column], sum);
+    (parts == 1 ? of_tensor : of_parts + blockIdx.y * COLUMNS)[column] = sum;
+    __threadfence();
   }
+  if (parts == 1) return;
+  __syncthreads();
+  if (threadIdx.x == 0) is_last = atomicAdd(&room.finished[blockIdx.x], 1u) == parts - 1;
+  __syncthreads();
+  if (!is_last || column >= COLUMNS) return;
+  __threadfence();
+  double sum = __ldcg(&of_parts[column]);
+  for (uint32_t part = 1; part < parts; ++part) sum = add(column, __ldcg(&of_parts[part * COLUMNS + column]), sum);
+  of_tensor[column] = sum;
+}
+
+// A block for each tensor of a table, and as many beside it as the longest has parts.
+inline dim3 sum_grid(const Slots& table, int64_t tensors) {
+  uint32_t parts = 1;
+  for (int64_t tensor = 0; tensor < tensors; ++tensor)
+    parts = std::max(parts, parts_of(table.before[tensor + 1] - table.before[tensor]));
+  return dim3(static_cast<unsigned>(tensors), parts);
 }
 
 inline Slots slots_of(const Chunks& chunks, int64_t begin, int64_t end) {

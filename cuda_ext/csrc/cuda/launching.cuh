@@ -1,0 +1,91 @@
+// The calls of CUDA's runtime around a launch. Each result is looked at where the call is made: an error that is left lying is found
+// by the next launch, of another op perhaps.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace sentinel {
+
+// Raises std::runtime_error with the op's name, what was asked of CUDA and what it said.
+inline void check(cudaError_t error, const char* op, const char* asked) {
+  if (error == cudaSuccess) return;
+  cudaGetLastError();  // it is told here: no later call shall find it and take it for its own
+  throw std::runtime_error(std::string(op) + ": " + asked + ": " + cudaGetErrorString(error));
+}
+
+inline int attribute_of(const char* op, cudaDeviceAttr attribute, int device) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, attribute, device), op, "a property of the device was not told");
+  return value;
+}
+
+struct LaunchShape {
+  dim3 grid, block;
+  size_t shared = 0;  // bytes, of dynamic shared memory
+  int cluster = 1;    // blocks of a cluster
+};
+
+inline cudaLaunchConfig_t configured(const LaunchShape& shape, cudaStream_t stream, cudaLaunchAttribute* cluster) {
+  *cluster = cudaLaunchAttribute{};
+  cluster->id = cudaLaunchAttributeClusterDimension;
+  cluster->val.clusterDim.x = static_cast<unsigned>(shape.cluster);
+  cluster->val.clusterDim.y = cluster->val.clusterDim.z = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = shape.grid;
+  config.blockDim = shape.block;
+  config.dynamicSmemBytes = shape.shared;
+  config.stream = stream;
+  config.attrs = cluster;
+  config.numAttrs = shape.cluster > 1 ? 1 : 0;
+  return config;
+}
+
+// Launches, and raises at once where the launch is refused.
+template <typename... Parameters, typename... Arguments>
+void launch_kernel(const char* op, const LaunchShape& shape, cudaStream_t stream, void (*kernel)(Parameters...),
+                   const Arguments&... arguments) {
+  cudaLaunchAttribute cluster;
+  const cudaLaunchConfig_t config = configured(shape, stream, &cluster);
+  check(cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...), op, "the kernel could not be launched");
+}
+
+template <typename... Parameters>
+const void* function_of(void (*kernel)(Parameters...)) {
+  return reinterpret_cast<const void*>(kernel);
+}
+
+// Lets a kernel have `bytes` of dynamic shared memory. Always called before a launch: without it a block gets 48 KB, its static shared
+// memory included. `bytes` is the most that the kernel ever asks for, not what this launch needs: another host thread may be about
+// to launch it on longer rows. The processor's memory is divided in favour of shared memory: a kernel whose blocks stay needs as many
+// of them at once as were planned.
+inline void allow_shared(const char* op, const void* kernel, int bytes) {
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), op, "the kernel's shared memory was refused");
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared), op,
+        "the division of the processor's memory was refused");
+}
+
+// How many blocks of this shape run on a multiprocessor at once.
+inline int resident_blocks(const char* op, const void* kernel, const LaunchShape& shape) {
+  int blocks = 0;
+  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, int(shape.block.x), shape.shared), op,
+        "how many blocks run at once was not told");
+  return blocks;
+}
+
+// How many clusters of this shape run on the device at once; 0 where none does, and where CUDA does not say: a device or a driver
+// without clusters answers by an error.
+inline int resident_clusters(const void* kernel, const LaunchShape& shape) {
+  cudaLaunchAttribute cluster;
+  cudaLaunchConfig_t config = configured(shape, nullptr, &cluster);
+  int clusters = 0;
+  if (cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) == cudaSuccess) return clusters;
+  cudaGetLastError();  // it is answered here
+  return 0;
+}
+
+}  // namespace sentinel
