@@ -36,9 +36,9 @@ def loss_of_logits(
     logits: torch.Tensor, targets: torch.Tensor, z_loss: float, expected: torch.Tensor | None, fused: bool
 ) -> HeadLoss:
     """Of logits (rows, vocabulary) and targets int64 (rows,), in float32 whatever the type of the logits. `expected` as in
-    `compute_loss`; `fused`: by our own kernel."""
+    `compute_loss`; `fused`: by our own kernel, which may write the gradient over the logits: nobody reads them again."""
     if fused:
-        total, cross_entropy, statistics = softmax_xent(logits, targets, z_loss=z_loss, expected=expected)
+        total, cross_entropy, statistics = softmax_xent(logits, targets, z_loss=z_loss, expected=expected, overwrite=True)
         return HeadLoss(total, cross_entropy, statistics[0].float(), statistics[1])
     logits = logits.float()
     if z_loss == 0.0:

@@ -177,16 +177,17 @@ def peak_of(way, fused, grad=True, **words):
 
 
 def test_the_most_memory_is_that_of_one_chunk(fused):
-    """In units of all logits, float32: logits and their gradient; on plain PyTorch the log-softmax and its gradient, too."""
+    """In units of all logits, float32: our kernel writes the gradient over the logits; plain PyTorch holds both, the log-softmax
+    and its gradient."""
     at_once, parts, fewer = (
         peak_of(way, fused, **words) for way, words in ((whole, {}), (chunked, {"chunk": 128}), (chunked, {"chunk": 64}))
     )
     print(f"peak in units of all logits: {at_once:.3f} at once, {parts:.3f} in 8 chunks, {fewer:.3f} in 16")
-    assert at_once >= 1.9
+    assert at_once >= (0.9 if fused else 1.9)
     beside = (
         3 * (1024 + 2048) * WIDTH / (1024 * 2048)
     )  # gradients of rows and weight, and the product that is added to the latter
-    tensors = 2 if fused else 4
+    tensors = 1 if fused else 4
     assert parts <= tensors / 8 + beside
     assert fewer <= tensors / 16 + beside
     assert peak_of(chunked, fused, grad=False, chunk=128) <= parts
