@@ -38,8 +38,10 @@ def softmax_xent(
     lies, and has none itself.
 
     `overwrite` allows the gradient to be written over the logits, which saves their memory once more: then nothing may read them
-    after the call, and torch refuses a backward that would. It is only a permission: logits that are a leaf, and all under
-    torch.compile, stay as they are. Where no gradient is wanted (torch.no_grad, logits without one) none is made.
+    after the call. A backward that needs what was there before is refused, by torch for what other ops kept before the call, by
+    this one if anything changed the memory between its call and its backward (a second call on it, another slice of one tensor).
+    It is only a permission: logits that are a leaf or a view of one, and all under torch.compile, stay as they are. Where no
+    gradient is wanted (torch.no_grad, logits without one) none is made.
 
     ValueError names the argument a mistake is in. Sources: z-loss, PaLM (arXiv 2204.02311) section 5; log-sum-exp kept relative
     to a running maximum, Milakov and Gimelshein (arXiv 1805.02867).
@@ -52,7 +54,8 @@ def softmax_xent(
     rows, columns = logits.view(-1, logits.shape[-1]), targets.view(-1)
     reference.check_arguments(rows, columns, None, expected)
     wants_gradient = torch.is_grad_enabled() and logits.requires_grad
-    if overwrite and wants_gradient and not logits.is_leaf and not torch.compiler.is_compiling():
+    whole = logits if logits._base is None else logits._base
+    if overwrite and wants_gradient and not whole.is_leaf and not torch.compiler.is_compiling():
         total, mean, stats = _Overwriting.apply(rows, columns, expected, z_loss, ignore_index)
     else:
         total, _, _, _, stats, mean = torch.ops.sentinel.softmax_xent(
@@ -134,7 +137,7 @@ class _Overwriting(torch.autograd.Function):  # type: ignore[misc]
         ctx.mark_non_differentiable(mean, stats)
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(expected)
-        ctx.dlogits, ctx.spent = own, False
+        ctx.dlogits, ctx.version, ctx.spent = own, own._version, False
         return total, mean, stats
 
     @staticmethod
@@ -142,8 +145,14 @@ class _Overwriting(torch.autograd.Function):  # type: ignore[misc]
         if grad is None:
             return (None,) * 5
         _refuse_twice(ctx)
+        tensors = ctx.saved_tensors  # with checkpointing this computes again, and may write over the logits again
         dlogits, ctx.dlogits = ctx.dlogits, None
-        return (_scaled(dlogits, grad, *ctx.saved_tensors), *(None,) * 4)
+        if dlogits._version != ctx.version:
+            raise RuntimeError(
+                "softmax_xent: the logits were changed between the call and its backward, and with overwrite=True their gradient"
+                " lay there; call it with overwrite=False, or on memory of its own"
+            )
+        return (_scaled(dlogits, grad, *tensors), *(None,) * 4)
 
 
 _ARGUMENTS = "Tensor targets, Tensor? weight, Tensor? expected, float z_loss, int ignore_index"

@@ -25,7 +25,7 @@ from sentinel.client.checkpoint_files import leads_out
 from sentinel.client.regular_file import regular
 
 BLOCK_BYTES = 1 << 20
-READERS_MAX = 8  # beyond it the count of values, which holds the interpreter, is the limit; and training may go on beside it
+READERS_MAX = 4  # the count of values holds the interpreter: eight make the loop of the same process wait 50 ms a turn
 PROGRESS_EVERY_S = 0.5
 
 
@@ -63,7 +63,7 @@ def verify_checkpoint(
     Args:
         counting: Sees every byte on the way, and counts the values that are not finite.
         progressed: Called in this thread while blocks are read. What it raises ends the check.
-        readers: Files that are read at a time; by default half of this machine's cores, READERS_MAX at most.
+        readers: Files that are read at a time; by default half of the cores that this process may use, READERS_MAX at most.
 
     Raises OSError for what cannot be read now (a stale handle, an I/O error, no rights, too many open files): that says
     nothing about the checkpoint. A file that is absent, of another size, or of another digest is damage, and so are a link that
@@ -88,7 +88,7 @@ def verify_checkpoint(
         return Verification(False, f"{path / MANIFEST}: lists no files", digest)
     if counting is not None:
         counting.expect(file.name for file in listed)
-    readers = min(READERS_MAX, (os.cpu_count() or 1) // 2) if readers is None else readers
+    readers = min(READERS_MAX, len(os.sched_getaffinity(0)) // 2) if readers is None else readers
     reading = _Reading(path, listed, counting)
     is_single = min(readers, len(listed)) <= 1
     with closing(reading.in_turn(progressed) if is_single else reading.at_a_time(readers, progressed)) as checks:
@@ -108,7 +108,7 @@ class _Reading:
         self._listed = listed
         self._counting = counting
         self._taken = iter(range(len(listed)))
-        self._turn = threading.Lock()  # of taking the next file, and of `counting`
+        self._turn = threading.Lock()  # of taking the next file
         self._blocks = 0
         self._is_over = False
 
@@ -117,13 +117,15 @@ class _Reading:
             yield self._check(file, progressed)
 
     def at_a_time(self, readers: int, progressed: Callable[[], None]) -> Generator[Checked]:
-        """By so many threads. A file that was read before its turn waits for those before it."""
-        results: queue.SimpleQueue[tuple[int, Checked | OSError]] = queue.SimpleQueue()
-        for number in range(min(readers, len(self._listed))):
-            threading.Thread(target=self._work, args=(results,), name=f"sentinel-verifies-{number}", daemon=True).start()
-        early: dict[int, Checked | OSError] = {}
+        """By so many threads, or by fewer where the system gives no more. A file that was read before its turn waits for those
+        before it. What a thread raises is raised here, in its file's turn."""
+        results: queue.SimpleQueue[tuple[int, Checked | BaseException]] = queue.SimpleQueue()
+        early: dict[int, Checked | BaseException] = {}
         blocks_seen = 0
         try:
+            if not self._start(min(readers, len(self._listed)), results):
+                yield from self.in_turn(progressed)
+                return
             for place in range(len(self._listed)):
                 while place not in early:
                     with suppress(queue.Empty):
@@ -133,13 +135,23 @@ class _Reading:
                         blocks_seen = self._blocks
                         progressed()
                 checked = early.pop(place)
-                if isinstance(checked, OSError):
+                if isinstance(checked, BaseException):
                     raise checked
                 yield checked
         finally:
             self._is_over = True
 
-    def _work(self, results: queue.SimpleQueue[tuple[int, Checked | OSError]]) -> None:
+    def _start(self, readers: int, results: queue.SimpleQueue[tuple[int, Checked | BaseException]]) -> bool:
+        """Whether one runs at least. A limit of processes says nothing about the checkpoint."""
+        for number in range(readers):
+            reader = threading.Thread(target=self._work, args=(results,), name=f"sentinel-verifies-{number}", daemon=True)
+            try:
+                reader.start()
+            except RuntimeError:
+                return number > 0
+        return True
+
+    def _work(self, results: queue.SimpleQueue[tuple[int, Checked | BaseException]]) -> None:
         while not self._is_over:
             with self._turn:
                 place = next(self._taken, None)
@@ -149,7 +161,7 @@ class _Reading:
                 results.put((place, self._check(self._listed[place], self._note_block)))
             except _Over:
                 return
-            except OSError as error:
+            except BaseException as error:  # noqa: BLE001 - raised again where the file's turn is waited for
                 results.put((place, error))
 
     def _note_block(self) -> None:
@@ -182,10 +194,7 @@ class _Reading:
 
     def _digest(self, opened: BinaryIO, file: ListedFile, progressed: Callable[[], None]) -> tuple[str, Count | None]:
         """The digest of an open file, whose values are counted as they are read."""
-        count = None
-        if self._counting is not None:
-            with self._turn:
-                count = self._counting.begin(file.name, file.size)
+        count = None if self._counting is None else self._counting.begin(file.name, file.size)
         digest, offset = hashlib.sha256(), 0
         while block := opened.read(BLOCK_BYTES):
             progressed()

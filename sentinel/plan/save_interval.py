@@ -46,11 +46,11 @@ def advise_interval(attempts: Sequence[Attempt]) -> SaveInterval | str:
     told_s = [mark.save_s for mark in marks if mark.save_s > 0.0]
     if len(told_s) < SAVES_MIN:
         return f"the cost of {len(told_s)} saves is known, and {SAVES_MIN} are needed"
-    gaps = [
-        (later.step - earlier.step, later.at_s - earlier.at_s)
+    gaps = [  # steps, and the seconds of training alone: from one commit to the next, without what the later save blocked
+        (later.step - earlier.step, later.at_s - earlier.at_s - later.save_s)
         for attempt in attempts
         for earlier, later in pairwise(attempt.marks)
-        if later.step > earlier.step and later.at_s > earlier.at_s
+        if later.step > earlier.step and later.at_s - earlier.at_s > later.save_s
     ]
     if not gaps:
         return "no two saves of one attempt were seen"

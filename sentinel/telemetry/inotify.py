@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
+from queue import SimpleQueue
 
 from watchdog.utils import UnsupportedLibcError
 
@@ -42,9 +43,10 @@ Ring = Callable[[str], None]
 class _Names:
     """What the reader calls for one directory: rings for the names that matter."""
 
-    def __init__(self, names: re.Pattern[str], ring: Ring) -> None:
+    def __init__(self, names: re.Pattern[str], ring: Ring, gone: SimpleQueue[WatchDescriptor]) -> None:
         self._names = names
         self._ring = ring
+        self._gone = gone
 
     def on_event(self, event: InotifyEvent) -> None:
         name = os.fsdecode(event.name)
@@ -52,7 +54,8 @@ class _Names:
             self._ring(name)
 
     def on_watch_deleted(self, wd: WatchDescriptor) -> None:
-        """The directory went; `ensure` sees that by itself."""
+        """The directory went. One that is made anew under its name may have its inode, so that only the kernel's word tells."""
+        self._gone.put(wd)
 
     def on_queue_overflow(self) -> None:
         """The kernel left events out: anything may have happened."""
@@ -68,10 +71,14 @@ class DirectoryWatch:
         self._reader = InotifyFD()
         self._reader.start()
         self._ids = count(1)
+        self._gone: SimpleQueue[WatchDescriptor] = SimpleQueue()
         self._watches: dict[Path, tuple[int, WatchDescriptor, CallbackId]] = {}  # with the directory's inode
 
     def ensure(self, wanted: Mapping[Path, re.Pattern[str]]) -> None:
         """Watch exactly these, as far as they exist. Raises OSError when the system refuses a watch."""
+        while not self._gone.empty():
+            descriptor = self._gone.get()
+            self._watches = {path: watch for path, watch in self._watches.items() if watch[1] != descriptor}
         for path in [path for path, (inode, *_) in self._watches.items() if path not in wanted or inode != _inode(path)]:
             self._reader.remove_callbacks([self._watches.pop(path)[1:]])
         for path, names in wanted.items():
@@ -80,9 +87,12 @@ class DirectoryWatch:
                 continue
             number = CallbackId(next(self._ids))
             try:
-                descriptor = self._reader.add_callback(os.fsencode(path), _ARRIVALS, _Names(names, self._ring), number)
+                called = _Names(names, self._ring, self._gone)
+                descriptor = self._reader.add_callback(os.fsencode(path), _ARRIVALS, called, number)
             except FileNotFoundError:
                 continue  # gone between the look and the watch
+            if descriptor < 0:
+                continue  # not ours to read, as the library says it; perhaps later
             self._watches[path] = (inode, descriptor, number)
 
     def close(self) -> None:

@@ -139,12 +139,17 @@ class RunTelemetry:
         return out + self._exit_of(followed, now_s)
 
     def poll_steps(self, now_s: float) -> list[Reading]:
-        """What is new in the stream, and nothing else, where that is all there is to know: for a loop that took a whole look a
-        moment ago, and was woken by step lines alone. A whole look where an exit or checkpoints are still to be told."""
+        """The new checkpoints and the new rows, and nothing else: for a loop that took a whole look a moment ago, and was woken
+        by step lines alone. Checkpoints, because not every commit is heard (a manifest written in place, a folder on another
+        filesystem), and a row must not be judged before what was saved before it. A whole look where an exit is to be told.
+        """
         followed = self._followed
-        if followed is None or followed.exit is not None or self._has_more_checkpoints:
+        if followed is None or followed.exit is not None:
             return self.poll(now_s)
-        return self._ask("metrics", now_s, lambda: followed.read_stream(now_s))
+        out = self._ask("checkpoints", now_s, lambda: self._checkpoints.poll(now_s))
+        if self._has_more_checkpoints:
+            return out
+        return out + self._ask("metrics", now_s, lambda: followed.read_stream(now_s))
 
     def close(self) -> None:
         """Give back the open file and the threads. Another `follow` starts afresh."""

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from sentinel.client.run_layout import CHECKPOINTS, INBOX, STREAM_NAME, attempt_folder
 from sentinel.filesystem import filesystem_of
+from sentinel.remarks import Remarks
 from sentinel.telemetry.source import SourceHealth, describe_os_error
 from sentinel.telemetry.timed_reads import HURRY_S, TimedReads
 
@@ -43,10 +44,12 @@ _IN_INBOX = re.compile(r"\d+-[0-9a-f]+\.json")
 _IN_CHECKPOINTS = re.compile(r"step-\d+")
 
 
-class Wake:
-    """`event` is set when a trainer may have said something. `trouble` says why it never will be, None when all is well."""
+class Wake(Remarks):
+    """`event` is set when a trainer may have said something. `trouble` says why it never will be, None when all is well; as a
+    `Source` it remarks it, once."""
 
     def __init__(self, run_dir: Path, mounts: Path = Path("/proc/mounts")) -> None:
+        super().__init__()
         self.event = threading.Event()
         self.trouble: str | None = None
         self._run_dir = Path(os.path.realpath(run_dir))
@@ -57,7 +60,7 @@ class Wake:
         self._reads = TimedReads(SourceHealth("inotify"))
         kind = filesystem_of(self._run_dir, mounts)
         if NETWORK_FILESYSTEMS.fullmatch(kind):
-            self.trouble = f"{self._run_dir} is on {kind}, where a write from another machine wakes nobody"
+            self._note_trouble(f"{self._run_dir} is on {kind}, where a write from another machine wakes nobody")
 
     def follow(self, attempt: int) -> None:
         """Listen to this attempt instead of the one before, from the next `rearm` on. Following it already changes nothing."""
@@ -100,11 +103,15 @@ class Wake:
                 self._watch = DirectoryWatch(self._ring)
             self._watch.ensure(self._wanted)
         except ImportError as error:
-            self.trouble = str(error)
+            self._note_trouble(str(error))
         except OSError as error:
-            self.trouble = f"inotify: {describe_os_error(error)}"
+            self._note_trouble(f"inotify: {describe_os_error(error)}")
             self._stop_listening()
         return ()
+
+    def _note_trouble(self, why: str) -> None:
+        self.trouble = why
+        self.say("inotify", f"no write wakes the supervisor, which looks twice a second: {why}")
 
     def _ring(self, name: str) -> None:
         """Called in the thread that listens. The other word first: whoever sees the event must see it, too."""

@@ -309,3 +309,53 @@ def test_its_exp_is_within_two_units_in_the_last_place() -> None:
         assert ulps(dlogits[:, 1], exact if allowed == 2 else exact / (1 + exact)) <= allowed
     far = torch.tensor([[0.0, -87.4, -1e4, -torch.inf]])
     assert softmax_xent_op(far, torch.tensor([0]), one, one, 0.0, IGNORED)[3].tolist() == [[0.0] * 4]
+
+
+@pytest.mark.usefixtures("cpu_library")
+@pytest.mark.parametrize("view", [lambda leaf: leaf.view(2, 3, 8), lambda leaf: leaf[:], lambda leaf: leaf.view(-1, 8)])
+def test_a_view_of_a_leaf_is_not_written_over(view) -> None:
+    leaf = torch.randn(6, 8, generator=torch.Generator().manual_seed(3)).requires_grad_()
+    before, logits = leaf.detach().clone(), view(leaf)
+    softmax_xent(logits, torch.zeros(logits.shape[:-1], dtype=torch.int64), overwrite=True)[0].backward()
+    assert torch.equal(leaf.detach(), before)
+    assert leaf.grad.data_ptr() != leaf.data_ptr()
+
+
+@pytest.mark.usefixtures("cpu_library")
+def test_a_gradient_that_was_written_over_is_refused() -> None:
+    """Its bytes lie where the logits lay: a second call on them, or any change, is another gradient."""
+    targets = torch.tensor([0, 1, 2])
+    logits = torch.randn(3, 8, generator=torch.Generator().manual_seed(4)).requires_grad_() * 1.0
+    first = softmax_xent(logits, targets, overwrite=True)[0]
+    second = softmax_xent(logits, targets, overwrite=True)[0]
+    with pytest.raises(RuntimeError, match="changed between the call and its backward"):
+        first.backward()
+    del second
+    logits = torch.randn(3, 8).requires_grad_() * 1.0
+    total = softmax_xent(logits, targets, overwrite=True)[0]
+    with torch.no_grad():
+        logits.mul_(3.0)
+    with pytest.raises(RuntimeError, match="overwrite=False"):
+        total.backward()
+
+
+@pytest.mark.usefixtures("cpu_library")
+def test_logits_beside_a_checkpoint_that_computes_their_loss_again_are_refused_or_right() -> None:
+    leaf = torch.randn(3, 8, generator=torch.Generator().manual_seed(5)).requires_grad_()
+    targets, expected = torch.tensor([0, 1, 2]), torch.ones(())
+    softmax_xent(leaf * 1.0, targets, expected=expected)[0].backward()
+    wanted, leaf.grad = leaf.grad.clone(), None
+    logits = leaf * 1.0
+
+    def loss() -> torch.Tensor:
+        return softmax_xent(logits, targets, expected=expected, overwrite=True)[0]
+
+    total = torch.utils.checkpoint.checkpoint(loss, use_reentrant=False)
+    with pytest.raises(RuntimeError, match="changed between the call and its backward"):
+        total.backward()
+    leaf.grad = None
+    inside = torch.utils.checkpoint.checkpoint(
+        lambda x: softmax_xent(x * 1.0, targets, expected=expected, overwrite=True)[0], leaf, use_reentrant=False
+    )
+    inside.backward()
+    torch.testing.assert_close(leaf.grad, wanted)

@@ -201,7 +201,7 @@ Plan plan_of(const ForwardPointers& pointers) {
   const int64_t rows_per_block = in_registers && is_warp ? threads / 32 : 1;
   const int64_t needed = (pointers.rows + rows_per_block - 1) / rows_per_block;
   const void* function = reinterpret_cast<const void*>(kernel);
-  const int64_t resident = blocks_at_once(OP, function, threads, shared, pointers.device, 32);
+  const int64_t resident = blocks_at_once(OP, function, threads, shared, pointers.device, 32, Divided::CACHE);
   return {function, static_cast<int>(std::min(needed, resident)), threads, shared, 1};
 }
 

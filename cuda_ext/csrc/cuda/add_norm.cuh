@@ -113,8 +113,9 @@ inline int max_dynamic_shared(const char* op, int device) {
 }
 
 // As many blocks as run at once; each loops over rows. The same GPU gives the same blocks and so the same sums.
-inline int64_t blocks_at_once(const char* op, const void* kernel, int threads, size_t shared, int device, int max_per_processor) {
-  allow_shared(op, kernel, max_dynamic_shared(op, device));
+inline int64_t blocks_at_once(const char* op, const void* kernel, int threads, size_t shared, int device, int max_per_processor,
+                              Divided divided) {
+  allow_shared(op, kernel, max_dynamic_shared(op, device), divided);
   const int each = resident_blocks(op, kernel, {dim3(1), dim3(threads), shared});
   return int64_t(attribute_of(op, cudaDevAttrMultiProcessorCount, device)) * std::max(1, std::min(each, max_per_processor));
 }

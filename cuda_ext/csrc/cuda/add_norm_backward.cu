@@ -221,7 +221,7 @@ Plan plan_of(const BackwardPointers& pointers) {
     const size_t row = row_bytes(threads, 2);
     const int stages = 2 * row <= available ? 2 : 1;
     const Kernel kernel = rows_in_registers<T, 2 * PACKS_OF_8, Team::PAIR, KIND>;
-    allow_shared(OP, function_of(kernel), int(available));
+    allow_shared(OP, function_of(kernel), int(available), Divided::SHARED);
     const int clusters = resident_clusters(function_of(kernel), {dim3(2), dim3(threads), row * stages, 2});
     if (row * stages <= available && clusters > 0)
       return {function_of(kernel), int(std::min<int64_t>(pointers.rows, clusters)) * 2, threads, row * stages, stages, 2, half};
@@ -242,7 +242,9 @@ Plan plan_of(const BackwardPointers& pointers) {
   if (!in_registers)  // 64 MB of slots at most
     needed = std::min(needed, std::max<int64_t>(1, (int64_t(64) << 20) / (8 * pointers.width)));
   const void* function = function_of(kernel);
-  const int64_t resident = blocks_at_once(OP, function, threads, row * stages, pointers.device, per_processor);
+  const bool keeps_weight = in_registers && eights < 4;  // of 32 elements a thread has no registers left for it: KEEPS_WEIGHT
+  const int64_t resident = blocks_at_once(OP, function, threads, row * stages, pointers.device, per_processor,
+                                          keeps_weight ? Divided::SHARED : Divided::CACHE);
   return {function, static_cast<int>(std::min(needed, resident)), threads, row * stages, stages};
 }
 

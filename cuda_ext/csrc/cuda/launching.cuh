@@ -59,13 +59,18 @@ const void* function_of(void (*kernel)(Parameters...)) {
   return reinterpret_cast<const void*>(kernel);
 }
 
+// How a multiprocessor's memory is to be divided between shared memory and first-level cache. SHARED, for a kernel whose blocks
+// stay and keep rows there: it needs as many of them at once as were planned. CACHE leaves it to the driver, which makes room for
+// the blocks and no more: a kernel that reads weights again for every row lives on the cache.
+enum class Divided { CACHE, SHARED };
+
 // Lets a kernel have `bytes` of dynamic shared memory. Always called before a launch: without it a block gets 48 KB, its static shared
 // memory included. `bytes` is the most that the kernel ever asks for, not what this launch needs: another host thread may be about
-// to launch it on longer rows. The processor's memory is divided in favour of shared memory: a kernel whose blocks stay needs as many
-// of them at once as were planned.
-inline void allow_shared(const char* op, const void* kernel, int bytes) {
+// to launch it on longer rows.
+inline void allow_shared(const char* op, const void* kernel, int bytes, Divided divided) {
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), op, "the kernel's shared memory was refused");
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared), op,
+  const int share = divided == Divided::SHARED ? int(cudaSharedmemCarveoutMaxShared) : int(cudaSharedmemCarveoutDefault);
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, share), op,
         "the division of the processor's memory was refused");
 }
 

@@ -211,7 +211,8 @@ bool launch(KernelArguments args, int chunks_per_thread, const Device& device, c
   args.chunks_per_thread = chunks_per_thread;
   args.batch = (chunks_per_thread + BATCHES * GROUP - 1) / (BATCHES * GROUP) * GROUP;
   // The maximum, not `shared`: another host thread may be about to launch the same kernel on a longer row.
-  allow_shared(OP, function_of(kernel), device.shared_of_block - int(STATIC_SHARED));
+  allow_shared(OP, function_of(kernel), device.shared_of_block - int(STATIC_SHARED),
+               RESIDENT ? Divided::SHARED : Divided::CACHE);
   const LaunchShape one{dim3(args.parts), dim3(THREADS), shared, args.parts};
   const int at_once = args.parts > 1 ? resident_clusters(function_of(kernel), one)
                                      : resident_blocks(OP, function_of(kernel), one) * device.processors;

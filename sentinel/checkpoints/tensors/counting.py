@@ -13,6 +13,8 @@ A file whose numbers cannot be counted is told with the reason. It is never dama
 from __future__ import annotations
 
 import re
+import threading
+from bisect import insort
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -36,7 +38,10 @@ NOT_TEXT = bytes(byte for byte in range(32) if byte not in b"\t\n\r\f")
 
 
 class Counting:
+    """Files may begin in several threads at once; they end one after the other."""
+
     def __init__(self, folder: Path) -> None:
+        self._lock = threading.Lock()  # of the reasons, and of reading a folder's layout once
         self._folder, self._names = folder, frozenset[str]()
         self._layouts: dict[PurePosixPath, Layout | str] = {}
         self._values = self._files = 0
@@ -84,7 +89,7 @@ class Counting:
 
     def found(self) -> SavedValues:
         self._trim()
-        why = tuple(sorted(self._why)) + ((f"{self._more_why} more",) if self._more_why else ())
+        why = tuple(self._why) + ((f"{self._more_why} more",) if self._more_why else ())
         return SavedValues(self._files, self._values, tuple(self._bad), self._more_bad, why)
 
     def _trim(self) -> None:
@@ -94,10 +99,12 @@ class Counting:
         del self._bad[BAD_MAX:]
 
     def _note(self, name: str, reason: str) -> None:
-        if len(self._why) < REASONS_MAX:
-            self._why.append(f"{shown(name)}: {reason}")
-        else:
-            self._more_why += 1
+        """The first REASONS_MAX in the order of their words are kept, whichever file was read first."""
+        with self._lock:
+            insort(self._why, f"{shown(name)}: {reason}")
+            if len(self._why) > REASONS_MAX:
+                self._why.pop()
+                self._more_why += 1
 
     def _stretches(self, name: PurePosixPath, file: BinaryIO, size: int) -> tuple[list[Stretch], list[str]]:
         if name.name == METADATA:
@@ -117,9 +124,10 @@ class Counting:
 
     def _layout(self, folder: PurePosixPath) -> Layout:
         """Of a folder's `.metadata`, which is read once. Raises Unreadable."""
-        known = self._layouts.get(folder)
-        if known is None:
-            known = self._layouts[folder] = self._read_layout(folder / METADATA)
+        with self._lock:
+            known = self._layouts.get(folder)
+            if known is None:
+                known = self._layouts[folder] = self._read_layout(folder / METADATA)
         if isinstance(known, str):
             raise Unreadable(known)
         return known

@@ -54,7 +54,9 @@ def _tensors(header: dict[str, Any]) -> Iterator[tuple[int, int, tuple[str, str]
             sizes = [*map(_whole, shape), _whole(start), _whole(end)]
         except (KeyError, TypeError, ValueError):
             raise Unreadable(f"{about}: its header needs dtype, shape and data_offsets") from None
-        width = FORMATS[kind].value_bytes if kind in FORMATS else WHOLE.get(kind) if isinstance(kind, str) else None
+        width = None
+        if isinstance(kind, str):
+            width = FORMATS[kind].value_bytes if kind in FORMATS else WHOLE.get(kind)
         if width is None:
             raise Unreadable(f"{about}: values of {shown(str(kind))} are not known")
         if len(sizes) > 66 or start > end or math.prod(sizes[:-2]) * width != end - start:

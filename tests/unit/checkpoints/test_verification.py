@@ -89,6 +89,48 @@ def test_what_cannot_be_read_now_says_nothing_about_the_checkpoint(tmp_path: Pat
         verify_checkpoint(folder, readers=4)
 
 
+@pytest.mark.parametrize("readers", [1, 3])
+def test_whatever_a_reader_raises_is_raised_and_nothing_waits_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, readers: int
+) -> None:
+    folder = save(tmp_path)
+
+    def fails(self: object, name: str, size: int) -> None:
+        if name == "shard-03":
+            raise MemoryError("no more")
+
+    monkeypatch.setattr(Counting, "begin", fails)
+    with pytest.raises(MemoryError, match="no more"):
+        verify_checkpoint(folder, Counting(folder), readers=readers)
+
+
+@pytest.mark.parametrize("started", [0, 1, 2])
+def test_a_limit_of_processes_says_nothing_about_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: int
+) -> None:
+    folder, start, left = save(tmp_path), threading.Thread.start, [started]
+
+    def limited(thread: threading.Thread) -> None:
+        if not left[0]:
+            raise RuntimeError("can't start new thread")
+        left[0] -= 1
+        start(thread)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", limited)
+        assert verify_checkpoint(folder, readers=4).ok
+
+
+def test_the_reasons_that_are_kept_do_not_depend_on_who_was_first(tmp_path: Path) -> None:
+    folder = save(tmp_path)
+    counting = [Counting(folder), Counting(folder)]
+    for number in range(60):
+        counting[0]._note(f"file-{number:02d}", "why")
+        counting[1]._note(f"file-{59 - number:02d}", "why")
+    assert counting[0].found() == counting[1].found()
+    assert counting[0].found().unread[-1] == "40 more"
+
+
 def test_a_check_that_nobody_waits_for_any_more_ends_and_leaves_no_thread(tmp_path: Path) -> None:
     folder = save(tmp_path)
 

@@ -18,7 +18,7 @@ STEP_S = 2.0
 def attempt(number: int, every: int, saves: int, save_s: float, outcome: str = "crashed", **more: object) -> Attempt:
     """Saves every so many steps, then half an interval more, and an end."""
     began_s = 1e6 * number
-    marks = tuple(Mark(every * n, began_s + every * n * STEP_S, save_s, save_s) for n in range(1, saves + 1))
+    marks = tuple(Mark(every * n, began_s + n * (every * STEP_S + save_s), save_s, save_s) for n in range(1, saves + 1))
     last_s = began_s + (saves + 0.5) * every * STEP_S
     fields = {"receipt_s": began_s, "last_step_s": last_s, "ended_s": last_s, "outcome": outcome, "marks": marks} | more
     return Attempt(number, began_s, None, SettingsInForce(), "", **fields)
@@ -65,7 +65,7 @@ def test_the_papers_own_examples(mean_min: float, optimum_min: float) -> None:
 
 
 def test_a_repair_counts_and_a_save_is_never_begun_before_the_one_before_is_done() -> None:
-    slow = tuple(Mark(10 * n, 20.0 * n, 0.01, 900.0) for n in range(1, 6))
+    slow = tuple(Mark(10 * n, 20.01 * n, 0.01, 900.0) for n in range(1, 6))
     found = advised(attempt(1, 10, 5, 0.01, "", stopping="rollback", marks=slow))
     assert found.interruptions == 1
     assert found.steps == 450, "900 s of writing behind training"
@@ -86,7 +86,7 @@ def test_no_other_interval_costs_less_in_a_simulated_year(seed: int) -> None:
         kept_s = fmean(interval_s * (gap_s // (interval_s + save_s)) for gap_s in gaps_s)
         return 1.0 - kept_s / fmean(gaps_s)
 
-    marks = tuple(Mark(1000 * n, 2000.0 * n, save_s, save_s) for n in range(1, 11))
+    marks = tuple(Mark(1000 * n, n * (2000.0 + save_s), save_s, save_s) for n in range(1, 11))
     one = attempt(1, 1000, 10, save_s, "crashed", marks=marks, last_step_s=1e6 + mean_s)
     advised_s = advised(one).steps * STEP_S
     best = min(lost_share(0.1 * percent * advised_s) for percent in range(3, 40))

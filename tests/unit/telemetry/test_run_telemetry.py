@@ -56,6 +56,24 @@ def test_life_comes_first_and_the_exit_last_of_all(world, telemetry, launcher) -
     assert read_all(telemetry, 3.0) == []
 
 
+def test_between_whole_looks_rows_are_read_and_the_checkpoints_before_them(world, telemetry, launcher) -> None:
+    """A commit may be heard by nobody: a manifest that is written in place rings no bell."""
+    telemetry.follow(1)
+    launcher.view = Alive(1, 10, (11,))
+    world.start(1)
+    read_all(telemetry)
+    world.steps(1, 1, 1)
+    world.checkpoint(1)
+    world.steps(1, 2, 2)
+    world.beat(1, 0, {"step": 2, "phase": "forward", "time_s": 1.0})
+    looks = launcher.looks
+    assert kinds(telemetry.poll_steps(1.1)) == ["CheckpointReading", "StepReading", "StepReading"]
+    assert launcher.looks == looks
+    launcher.view = EXITED
+    world.steps(1, 3, 3)
+    assert kinds(read_all(telemetry, 2.0)) == ["StepReading", "Heartbeat", "LauncherReading"]
+
+
 def test_every_checkpoint_is_told_before_the_steps_of_a_backlog(world, telemetry, launcher, monkeypatch) -> None:
     """Whoever decides on a rollback must know what there is to go back to."""
     monkeypatch.setattr(checkpoints, "READINGS_PER_POLL", 2)

@@ -177,3 +177,29 @@ def test_a_network_filesystem_is_not_watched(world, tmp_path) -> None:
     wake.rearm()
     assert wake.trouble is not None
     assert "nfs4" in wake.trouble
+
+
+def test_a_directory_that_was_deleted_and_made_anew_is_heard_whatever_its_inode(world, wake, monkeypatch) -> None:
+    """ext4 gives the inode back."""
+    monkeypatch.setattr(inotify, "_inode", lambda path: 7 if path.is_dir() else None)
+    wake._watch._watches = {path: (7, *watch[1:]) for path, watch in wake._watch._watches.items()}
+    descriptor = wake._watch._watches[world.run_dir / "checkpoints"][1]
+    (world.run_dir / "checkpoints").rmdir()
+    (world.run_dir / "checkpoints").mkdir()
+    assert wake._watch._gone.get(timeout=DEADLINE_S) == descriptor
+    wake._watch._gone.put(descriptor)
+    wake.rearm()
+    (world.run_dir / "checkpoints" / "step-00000009").mkdir()
+    assert wake.event.wait(DEADLINE_S)
+
+
+def test_that_nothing_wakes_is_remarked_once(world, tmp_path) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"server:/x {world.run_dir} nfs4 rw 0 0\n")
+    wake = Wake(world.run_dir, mounts)
+    wake.rearm()
+    (said,) = wake.poll(0.0)
+    assert said.remark
+    assert "looks twice a second" in said.reason
+    assert "nfs4" in said.reason
+    assert wake.poll(1.0) == []
