@@ -45,12 +45,14 @@ class DivergenceSettings:
 @dataclass(slots=True)
 class _Look:
     """One length of looking. `wake`, `level`, `hold`: blocks before it judges, of the level, and for which the level must stand
-    `times` the ratio above the best one. The rest is where it stands."""
+    `times` the ratio above the best one. `is_short`: what is no longer up does not count, however high its level still is: the
+    rows of a window that has healed are half of a short level. The rest is where it stands."""
 
     wake: int
     level: int
     hold: int
     times: float
+    is_short: bool = False
     best: float | None = None
     best_steps: tuple[int, int] = (0, 0)  # first and last step of the samples of the best level
     near: tuple[int, float] = (0, 0.0)  # step and arrival when the level was last near its best
@@ -74,7 +76,8 @@ class _Look:
             if self.highest > limit:
                 self.came_back.append((blocks.count, self.highest))
             self.highest = 0.0
-        self.breached = self.breached + 1 if above > max(limit, self._swings(blocks.count)) else 0
+        is_up = above > max(limit, self._swings(blocks.count)) and (not self.is_short or _is_still_up(blocks, self.best, above))
+        self.breached = self.breached + 1 if is_up else 0
         return self.breached >= self.hold
 
     def _swings(self, count: int) -> float:
@@ -98,7 +101,12 @@ class _Look:
 
 
 def _new_looks() -> tuple[_Look, ...]:
-    return _Look(wake=20, level=11, hold=6, times=1.0), _Look(wake=10, level=5, hold=3, times=2.0)
+    return _Look(wake=20, level=11, hold=6, times=1.0), _Look(wake=10, level=5, hold=3, times=2.0, is_short=True)
+
+
+def _is_still_up(blocks: Blocks, best: float, above: float) -> bool:
+    """The newest block stands more than half of the way up."""
+    return blocks.middle(1) > best + 0.5 * above
 
 
 class Divergence(Detector):
