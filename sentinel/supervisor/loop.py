@@ -1,8 +1,8 @@
 """The loop over the real world: turn, then sleep until something is written, done, or it is time to ask every source.
 
 A trainer of twenty steps a second wakes it twenty times a second. Between two whole looks such a turn reads the step lines and
-nothing else: what a NaN asks for is decided within milliseconds all the same, and watching costs a thirtieth of a core less
-(`make bench-watching`).
+the checkpoints before them: what a NaN asks for is decided within milliseconds all the same, and watching takes an eighth of the
+processor time (`make bench-watching`).
 """
 
 from __future__ import annotations

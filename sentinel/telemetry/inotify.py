@@ -1,8 +1,8 @@
 """Directories watched through inotify: the only importer of the watchdog library. Raises ImportError where there is no inotify.
 
 Of the library only the reader of the kernel's queue is used, with one thread for all directories. Its observers have two threads
-a directory and pass each event on through two queues: 2 ms of processor time a step of two ranks at 20 steps/s, beside 0.1 ms
-here (two-core virtual machine, 2026-11-26). They may also hold a rename back for half a second while they wait for its other
+a directory and pass each event on through two queues, which was a third of what a supervisor cost beside two ranks at 20 steps/s
+(`make bench-watching`, 2026-11-26). They may also hold a rename back for half a second while they wait for its other
 half: measured among eight busy writers, 7 of 300 waited up to 0.53 s.
 """
 
