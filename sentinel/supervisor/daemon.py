@@ -109,8 +109,9 @@ class Daemon:
         """One round; returns how many seconds may pass before the next unless something wakes the loop.
 
         Args:
-            only_steps: Nothing but step lines was heard since the last whole round, a moment ago. They are read and judged, and
-                the round is a whole one all the same if they say anything, or an action has ended.
+            only_steps: Nothing but step lines was heard since the last whole round, a moment ago. They are read and judged behind
+                new checkpoints. Whatever leads to a fact is followed by a tick. An action that has ended, or an event from outside,
+                makes the round a whole one.
         """
         outcomes = self._runner.outcomes()
         for outcome in outcomes:

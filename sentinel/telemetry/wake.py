@@ -6,7 +6,7 @@ heartbeats wake: each rank writes four a step, and what they tell is judged in s
 supervisor's own journal and lease never wake it. Any number of writes between two looks are one wake.
 
 A trainer of twenty steps a second wakes the loop for its step lines alone. `take` tells these from everything else, so that
-such a turn reads the stream and leaves the rest to the next whole look.
+such a turn reads the stream, after new checkpoints, and leaves the rest to the next whole look.
 
     wake = Wake(run_dir)
     wake.follow(attempt)
