@@ -110,8 +110,8 @@ class Daemon:
 
         Args:
             only_steps: Nothing but step lines was heard since the last whole round, a moment ago. They are read and judged behind
-                new checkpoints. Whatever leads to a fact is followed by a tick. An action that has ended, or an event from outside,
-                makes the round a whole one.
+                new checkpoints. Whatever leads to a fact is followed by a tick. An action that has ended, or an event from
+                outside, makes the round a whole one.
         """
         outcomes = self._runner.outcomes()
         for outcome in outcomes:
