@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sentinel.client.run_layout import stream_path
 from sentinel.model.readings import Receipt, StepReading
+from sentinel.run_files.rising_steps import RisingSteps
 from sentinel.run_files.stream import StreamPieces
 from sentinel.run_files.stream_end import find_newest
 from sentinel.run_files.stream_lines import parse_line
@@ -70,6 +71,7 @@ class DrawnAttempt:
 
     def _begin(self) -> None:
         self.curves: dict[str, Curve] = {}
+        self._rising = RisingSteps()
         self.newest: Mapping[str, float] = {}
         self.last: dict[str, float] = {}
         self.newest_step: int | None = None
@@ -85,16 +87,18 @@ class DrawnAttempt:
             return  # telemetry tells of damaged lines
         if isinstance(reading, Receipt):
             self.after_step = reading.resume_step
-        if not isinstance(reading, StepReading) or (self.newest_step is not None and reading.step <= self.newest_step):
+        if not isinstance(reading, StepReading) or (row := self._rising.take(reading)) is None:
             return
         self.changes += 1
-        self.steps += 1
-        self.newest_step, self.newest, self.newest_s = reading.step, reading.metrics, reading.time_s
-        for name, value in reading.metrics.items():
+        is_another = row.step != self.newest_step
+        self.steps += is_another
+        self.newest = row.metrics if is_another else {**self.newest, **row.metrics}
+        self.newest_step, self.newest_s = row.step, row.time_s
+        for name, value in row.metrics.items():
             curve = self.curves.get(name)
             if curve is None:
                 if len(self.curves) >= METRICS_MAX:
                     continue
                 curve = self.curves[name] = Curve(self._buckets_max)
-            curve.add(reading.step, value)
+            curve.add(row.step, value)
             self.last[name] = value

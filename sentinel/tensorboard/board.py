@@ -16,6 +16,7 @@ from sentinel.client.strict_json import dumps, loads
 from sentinel.model.incidents import Incident
 from sentinel.model.readings import Receipt, StepReading
 from sentinel.model.state import RunState
+from sentinel.run_files.rising_steps import RisingSteps
 from sentinel.run_files.stream import StreamPieces
 from sentinel.run_files.stream_lines import parse_line
 from sentinel.tensorboard.charts import chart_name
@@ -41,7 +42,7 @@ class Reached:
 
 
 class AttemptBoard:
-    """One attempt's stream as one event file: every step once, in rising order, piece by piece. Where it stands is what the file
+    """One attempt's stream as one event file: by rising steps, nothing twice, piece by piece. Where it stands is what the file
     holds; `reached` only saves the way there. Without it both are read from their beginnings, and steps that are in the file
     already are passed over. Raises OSError; make it anew then, from what was last `reached`."""
 
@@ -52,11 +53,12 @@ class AttemptBoard:
         place = self._file.place
         is_known = place.size >= reached.size > 0
         self._stream = StreamPieces(stream, reached.stream if is_known else 0)
-        self._step = max(place.step, reached.step if is_known else -1)
+        step = max(place.step, reached.step if is_known else -1)
+        self._steps = RisingSteps(step, after=-1 if place.size == reached.size else place.step)
 
     @property
     def reached(self) -> Reached:
-        return Reached(self._stream.taken, self._file.place.size, self._step)
+        return Reached(self._stream.taken, self._file.place.size, self._steps.step)
 
     def advance(self, is_over: bool) -> bool:
         """Take the next block of the stream; whether there is more to take at once. `is_over`: an unfinished last line counts."""
@@ -76,17 +78,17 @@ class AttemptBoard:
             except ValueError:
                 continue  # telemetry tells of damaged lines
             if isinstance(reading, Receipt):
-                self._step = max(self._step, reading.resume_step or -1)  # a row of the step resumed from is the parent's
-            if not isinstance(reading, StepReading) or reading.step <= self._step:
+                # a row of the step resumed from is the parent's
+                self._steps.after = max(self._steps.after, reading.resume_step or -1)
+            if not isinstance(reading, StepReading) or (row := self._steps.take(reading)) is None:
                 continue
-            metrics = {chart_name(name): value for name, value in reading.metrics.items()}
-            data = self._encoder.encode(reading.step, reading.time_s, metrics)
+            metrics = {chart_name(name): value for name, value in row.metrics.items()}
+            data = self._encoder.encode(row.step, row.time_s, metrics)
             if data:
                 out.append(data)
-                self._step = reading.step
                 began_s = reading.time_s if began_s is None else began_s
         if out and began_s is not None:
-            self._file.append(b"".join(out), self._step, began_s)
+            self._file.append(b"".join(out), self._steps.step, began_s)
 
 
 def begun_attempts(state: RunState) -> list[Begun]:

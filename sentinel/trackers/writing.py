@@ -28,6 +28,7 @@ from sentinel.model.readings import Receipt, StepReading
 from sentinel.report.journal_fold import JournalFold
 from sentinel.report.lineage import Branch
 from sentinel.report.masked import run_masking
+from sentinel.run_files.rising_steps import RisingSteps
 from sentinel.run_files.stream import StreamPieces, read_receipt
 from sentinel.run_files.stream_lines import parse_line
 from sentinel.trackers.contract import AttemptRun, End, Fork, Tracker
@@ -73,6 +74,7 @@ class TrackedRun:
         self._journal.catch_up()
         self._tracker: Tracker = target.open(tracker_folder(run_dir))
         self._open: AttemptRun | None = None
+        self._steps = RisingSteps()  # of the open attempt
         self._stream: StreamPieces | None = None
         self._is_written = False
 
@@ -141,7 +143,8 @@ class TrackedRun:
         run = self._describe(branch, receipt, is_known=number in self._reached)
         self._tracker.open(run)
         self._is_written = True
-        reached = self._reached.setdefault(number, Reached(step=branch.resumed_step if branch.resumed_step else -1))
+        reached = self._reached.setdefault(number, Reached())
+        self._steps = RisingSteps(reached.step, after=branch.resumed_step or -1)  # a row of the step resumed from is the parent's
         self._open, self._stream = run, StreamPieces(stream_path(self._run_dir, number), reached.taken)
 
     def _log(self, lines: list[bytes], reached: Reached) -> None:
@@ -151,9 +154,9 @@ class TrackedRun:
                 reading = parse_line(line, 0)
             except ValueError:
                 continue  # telemetry tells of damaged lines
-            if isinstance(reading, StepReading) and reading.step > reached.step:
-                rows.append(reading)
-                reached.step = reading.step
+            if isinstance(reading, StepReading) and (row := self._steps.take(reading)) is not None:
+                rows.append(row)
+                reached.step = row.step
         for first in range(0, len(rows), ROWS_PER_CALL):
             self._tracker.log(rows[first : first + ROWS_PER_CALL])
 

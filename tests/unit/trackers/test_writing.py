@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -121,6 +122,18 @@ def test_every_attempt_is_a_run_with_its_own_rows_and_a_rollback_is_a_fork(run_d
     assert len(told) == 4
     (group,) = {run.group for run in memory.runs.values()}
     assert memory.ends[group] == "stopped"
+
+
+def test_a_step_told_in_two_lines_is_written_in_two_rows(run_dir: Path, memory: Remembering) -> None:
+    """The line of an evaluation is told before the step's own; W&B and MLflow put them together."""
+    last = read_lineage(run_dir)[-1]["attempt"]
+    stream = stream_path(run_dir, last)
+    lines = stream.read_bytes().splitlines(keepends=True)
+    place = next(n for n, line in enumerate(lines) if b'"loss"' in line and json.loads(line)["kind"] == "step")
+    step = json.loads(lines[place])["step"]
+    stream.write_bytes(b"".join([*lines[:place], b'{"kind": "step", "step": %d, "val_loss": 2.5}\n' % step, *lines[place:]]))
+    write(run_dir).close()
+    assert memory.rows[memory.open_key].count(step) == 2
 
 
 def test_written_again_nothing_is_written_twice(run_dir: Path, memory: Remembering) -> None:
