@@ -13,7 +13,7 @@ class Problem:
     `path` is the place inside the document (`spec.rules[2].for`); `line` and `column` count from 1 and are 0 where no
     text stands behind the value. `at` is a place inside the value (a character, from 0), where the value is a text with a
     grammar of its own: an expression. `file` is the file it stands in, where that is not the one that was asked for but one
-    which that one extends.
+    which that one extends. `hides`: what stands there may be a secret, and is not shown.
     """
 
     path: str
@@ -24,6 +24,7 @@ class Problem:
     column: int = 0
     at: int | None = None
     file: str = ""
+    hides: bool = False
 
 
 class SentinelError(Exception):

@@ -1,5 +1,6 @@
 """Prometheus Alertmanager, API v2: one alert for an incident, identified by its labels `alertname`, `run` and `incident`.
 
+`rule` is the name of the rule's alert, and a rule's own labels (team, service) stand beside it: Alertmanager's routes go by them.
 What else stands in the labels (kind, severity, the route's own) may change while the incident is open, and to Alertmanager
 other labels are another alert: the old one is ended in the same post. An alert that is not posted again for five minutes is
 resolved by Alertmanager itself; `alertmanager_keeper` posts it.
@@ -7,6 +8,7 @@ resolved by Alertmanager itself; `alertmanager_keeper` posts it.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,6 +29,7 @@ from sentinel.policy.schema_paging import LabelName, RouteSettings, Secret, Url
 ALERT, MESSAGE = "SentinelIncident", "SentinelMessage"
 MESSAGE_S = 300.0  # how long a message stands: nothing resolves it
 MAY_CHANGE = ("severity", "kind")
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]", re.ASCII)
 ALERTS_MAX = 1000  # of one run, looked at
 LOOK_S = 5.0  # a look before a post must leave time for the post
 SKEW_S = 60.0  # an end lies so far back: one that is still to come by Alertmanager's clock gives way to a later one told before
@@ -141,7 +144,7 @@ def short_form(value: str, environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def build_alert(notice: Notice, labels: Mapping[str, str]) -> dict[str, Any]:
-    """What is posted. `labels`: the route's own; those that tell the incident are not to be changed by them."""
+    """What is posted. `labels`: the route's own, and a rule's come before them; neither changes what tells the incident."""
     is_message = notice.stage == "message"
     ours = {
         "alertname": MESSAGE if is_message else ALERT,
@@ -149,7 +152,9 @@ def build_alert(notice: Notice, labels: Mapping[str, str]) -> dict[str, Any]:
         "incident": str(notice.incident),
         "severity": notice.severity,
         "kind": notice.facts.get("kind", ""),
+        "rule": notice.facts.get("alert", ""),
     }
+    of_rule = {label_name(name): value for name, value in notice.labels.items()}
     annotations = {
         "summary": notice.title,
         "description": notice.text,
@@ -159,7 +164,7 @@ def build_alert(notice: Notice, labels: Mapping[str, str]) -> dict[str, Any]:
         **{f"{name}_url": url for name, url in web_links(notice).items()},
     }
     alert: dict[str, Any] = {
-        "labels": {name: value for name, value in {**labels, **ours}.items() if value},
+        "labels": {name: value for name, value in {**labels, **of_rule, **ours}.items() if value},
         "annotations": {name: value for name, value in annotations.items() if value},
         "startsAt": timestamp(notice.at_s),
     }
@@ -169,6 +174,12 @@ def build_alert(notice: Notice, labels: Mapping[str, str]) -> dict[str, Any]:
         alert["endsAt"] = timestamp(notice.at_s + MESSAGE_S)
     first = next(iter(web_links(notice).values()), None)
     return alert if first is None else {**alert, "generatorURL": first}
+
+
+def label_name(name: str) -> str:
+    """As Alertmanager takes it: letters, digits and `_`, and no digit first."""
+    legal = _NOT_IN_NAMES.sub("_", name)
+    return f"_{legal}" if legal[:1].isdigit() else legal
 
 
 def is_former(other: Mapping[str, Any], alert: Mapping[str, Any]) -> bool:

@@ -23,8 +23,9 @@ class Notice:
     """Plain text everywhere; nothing in it is a secret, and no control character but the line break.
 
     key: of this very delivery; the same one delivered twice is the same. title: one line. text: the whole case, as a person reads
-    it in a fixed-width font. facts: short name → short value (kind, onset step, host…), for labels and fields. answers: commands
-    that answer it. links: name → URL. by: who acknowledged or resolved. at_s: wall clock, Unix seconds.
+    it in a fixed-width font. facts: short name → short value (kind, onset step, host…), for labels and fields. labels: of the
+    rule that opened the incident, as its author wrote them. answers: commands that answer it. links: name → URL. by: who
+    acknowledged or resolved. at_s: wall clock, Unix seconds.
     """
 
     stage: Stage
@@ -38,12 +39,14 @@ class Notice:
     at_s: float
     by: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
     answers: tuple[str, ...] = ()
     links: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         """As JSON: what a webhook posts, a command reads, and incidents/NNNN/page.json keeps."""
-        return {"v": 1, **asdict(self), "facts": dict(self.facts), "answers": list(self.answers), "links": dict(self.links)}
+        plain = {"facts": dict(self.facts), "labels": dict(self.labels), "answers": list(self.answers), "links": dict(self.links)}
+        return {"v": 1, **asdict(self), **plain}
 
 
 def dedup_key(run: str, incident: int) -> str:

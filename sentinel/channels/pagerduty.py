@@ -81,7 +81,7 @@ def build_event(notice: Notice, routing_key: str) -> dict[str, Any]:
 
 
 def _details(notice: Notice) -> dict[str, Any]:
-    details: dict[str, Any] = {"case": notice.text, **notice.facts}
+    details: dict[str, Any] = {"case": notice.text, **notice.labels, **notice.facts}
     if notice.answers:
         details["answers"] = list(notice.answers)
     if notice.by:

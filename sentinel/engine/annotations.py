@@ -1,4 +1,5 @@
-"""The words a policy's author wrote for whoever reads the page: a rule's annotations with the incident's own values in them."""
+"""What a policy's author wrote for whoever reads a page, and for what sorts pages: a rule's annotations with the incident's own
+values in them, and its labels."""
 
 from __future__ import annotations
 
@@ -27,6 +28,12 @@ def runbook_of(policy: Policy, incident: Incident) -> str:
     """Where the author sends whoever reads on; empty where that was not written."""
     rule = rule_of(policy, incident)
     return fill(rule.annotations.runbook_url, incident) if rule is not None else ""
+
+
+def labels_of(policy: Policy, alert: str) -> tuple[tuple[str, str], ...]:
+    """The labels of a rule, by its alert's name, without its severity; none where the policy has no such rule."""
+    rule = next((rule for rule in policy.spec.rules if rule.alert == alert), None)
+    return tuple(sorted((rule.labels.model_extra or {}).items())) if rule is not None else ()
 
 
 def fill(text: str, incident: Incident) -> str:

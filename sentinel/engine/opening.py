@@ -6,6 +6,7 @@ from __future__ import annotations
 from math import isfinite
 
 from sentinel.detectors.registry import FINDS
+from sentinel.engine.annotations import labels_of
 from sentinel.engine.decision import Decision
 from sentinel.engine.exclusion import blamed_node, other_node
 from sentinel.model import facts as f
@@ -58,6 +59,7 @@ def open_incident(decision: Decision, finding: Finding, alert: str, playbook: st
         value=_shown(finding.value),
         baseline=_shown(finding.baseline),
         metric=finding.metric or "",
+        labels=labels_of(decision.policy, alert),
     )
     decision.record(f.FindingRecorded(finding, incident.id, f"rule {alert}"))
     decision.record(f.IncidentOpened(incident))

@@ -181,6 +181,7 @@ class Incident:
     put_back: tuple[str, ...] = ()  # settings that had lapsed just before it, and are in force again
     kept_step: int | None = None  # a stop in its probation found the numbers sound: checkpoints up to here may be resumed from
     page: IncidentPage | None = None  # None: nobody was ever called for it, or only before pages had a life of their own
+    labels: tuple[tuple[str, str], ...] = ()  # name and value, of the rule that opened it: its severity is none of them
 
     @property
     def is_numeric(self) -> bool:

@@ -69,6 +69,7 @@ def build_notice(run_dir: Path, state: RunState, action: SendPage, paging: Pagin
         at_s=wall_s,
         by=one_line(action.by, FACT_CHARS_MAX),
         facts={name: one_line(masking.text(value), FACT_CHARS_MAX) for name, value in _facts(state, incident).items()},
+        labels={name: one_line(masking.text(value), FACT_CHARS_MAX) for name, value in (incident.labels if incident else ())},
         answers=tuple(answer.command for answer in typed),
         links=links,
     )

@@ -65,6 +65,9 @@ def print_problems(file: str, text: str, problems: Sequence[Problem], others: Ma
     name that a problem gives its file."""
     texts = {**(others or {}), "": text}
     lines = {name: LINE_ENDS.split(texts[name]) for name in {problem.file for problem in problems}}
+    for problem in problems:
+        if problem.hides and 0 < problem.line <= len(lines[problem.file]):
+            lines[problem.file][problem.line - 1] = _without_value(lines[problem.file][problem.line - 1], problem)
     shown = []
     for problem in problems[:SHOWN_MAX]:
         shown.append(_print_one(problem.file or file, lines[problem.file], problem))
@@ -83,6 +86,12 @@ def _print_one(file: str, lines: list[str], problem: Problem) -> str:
     if problem.remedy:
         out.append(f"  remedy: {problem.remedy}")
     return "\n".join(out)
+
+
+def _without_value(line: str, problem: Problem) -> str:
+    """The line up to the key whose value may be a secret: it stays off terminals and out of the logs of a CI."""
+    end, key = problem.column - 1, problem.path.rpartition(".")[2]
+    return f"{line[:end]}{key}: …" if line.startswith(f"{key}:", end) else f"{line[:end]}…"
 
 
 def _line_with_caret(line: str, column: int) -> list[str]:

@@ -37,12 +37,14 @@ ABOVE_BAND_PATTERN = rf"^above band for {_STEPS}$"
 
 
 class Malformed(ValueError):
-    """A value that cannot be read; `remedy` says how to write it, `at` where in a longer text (from 0) it goes wrong."""
+    """A value that cannot be read; `remedy` says how to write it, `at` where in a longer text (from 0) it goes wrong. `hides`: it
+    may be a secret, and is not shown."""
 
-    def __init__(self, message: str, remedy: str, at: int | None = None) -> None:
+    def __init__(self, message: str, remedy: str, at: int | None = None, hides: bool = False) -> None:
         super().__init__(message)
         self.remedy = remedy
         self.at = at
+        self.hides = hides
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ What a route of each channel may say stands beside the channel (`sentinel.channe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
@@ -16,7 +17,8 @@ from sentinel.policy.quantities import Malformed
 from sentinel.policy.schema_fields import Flag, Model, Name, Seconds, Severity, Text, written
 
 Url = Annotated[str, Field(max_length=2000, pattern=r"^https?://[^\s/]+\S*$")]
-EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
+ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+EnvName = Annotated[str, Field(pattern=rf"^{ENV_NAME.pattern}$", max_length=200)]
 Address = Annotated[str, Field(pattern=r"^[^\s@<>,;]+@[^\s@<>,;]+$", max_length=320)]
 LabelName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=100)]
 ROUTES_MAX = 16  # a page remembers how each route stands, and a route it had forgotten would be called again and again
@@ -37,8 +39,13 @@ class Secret(Model):
     @model_validator(mode="before")
     @classmethod
     def _is_a_place(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            raise Malformed("a secret never stands in a policy itself", "write where it lies: {env: NAME} or {file: PATH}")
+        if not isinstance(value, (dict, Secret)):
+            remedy = "write where it lies: {env: NAME} or {file: PATH}"
+            raise Malformed("a secret never stands in a policy itself", remedy, hides=True)
+        env = value.get("env") if isinstance(value, dict) else None
+        if env is not None and not (isinstance(env, str) and ENV_NAME.fullmatch(env)):
+            remedy = "write {env: PAGE_KEY}, say, and put the secret into that variable of sentinel's"
+            raise Malformed("what stands at env is not the name of a variable", remedy, hides=True)
         return value
 
     @model_validator(mode="after")

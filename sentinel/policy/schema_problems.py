@@ -90,7 +90,7 @@ def _problem(item: ErrorDetails, schema: dict[str, Any]) -> Problem:
     location: Location = tuple(part for part in item["loc"] if not str(part).startswith("["))  # [key], and tags of a union
     raised = item.get("ctx", {}).get("error")
     if isinstance(raised, Malformed):
-        return Problem(path_text(location), str(raised), raised.remedy, at=raised.at)
+        return Problem(path_text(location), str(raised), raised.remedy, at=raised.at, hides=raised.hides)
     message, remedy = _SENTENCES.get(item["type"], _other)(_Seen(item, location, schema))
     return Problem(path_text(location), message, remedy)
 

@@ -291,8 +291,11 @@ def _after(policy: Policy, rungs: Sequence[Rung]) -> Iterator[str]:
     )
     acting = sum(rung.does("relaunches", "treats") for rung in rungs)
     tries, starts = budget.interventions, budget.restarts
+    cause = budget.per_cause
+    of_one = "" if cause is None else f" ({cause.count} in {show_duration(cause.period_s)} for one kind of incident)"
     yield (
-        f"budget: {tries.count} interventions in {show_duration(tries.period_s)}, of which this playbook takes up to {acting}; "
+        f"budget: {tries.count} interventions in {show_duration(tries.period_s)}{of_one}, "
+        f"of which this playbook takes up to {acting}; "
         f"{starts.count} restarts in {show_duration(starts.period_s)}, {budget.without_progress} without progress; then a page"
     )
     yield from _retained(policy)

@@ -97,6 +97,8 @@ def _test(path: Path, case: Case, until_s: float | None) -> CaseResult:
 
 def _describe(outcome: SeriesOutcome) -> Iterator[str]:
     yield f"alerts: {', '.join(outcome.alerts) or 'none'}"
+    if outcome.untaken:
+        yield f"found, and taken by no rule: {', '.join(outcome.untaken)}"
     yield from (fact.finding.reason for fact in outcome.findings[:20])
     yield from (_describe_incident(incident) for incident in outcome.state.incidents)
 

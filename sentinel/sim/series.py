@@ -56,11 +56,13 @@ class MetricSeries:
 
 @dataclass(frozen=True)
 class SeriesOutcome:
-    """`alerts`: names of the alerts that fired, in order, those that only tell included."""
+    """`alerts`: names of the alerts that fired, in order, those that only tell included. `untaken`: kinds of findings that no
+    rule of the policy takes, so that nobody is told of them."""
 
     state: RunState
     alerts: tuple[str, ...]
     findings: tuple[FindingRecorded, ...]
+    untaken: tuple[str, ...] = ()
 
 
 def parse_values(text: object) -> tuple[float | None, ...]:
@@ -112,7 +114,9 @@ def run_series(series: MetricSeries, policy: Policy, seed: int) -> SeriesOutcome
         if step // series.checkpoint_every > (step - series.every) // series.checkpoint_every:
             tell(CheckpointReading(step, f"checkpoints/step-{step:08d}", 1, step * BATCH, f"{step}"))
     findings = tuple(fact for fact in facts if isinstance(fact, FindingRecorded))
-    return SeriesOutcome(engine.state, tuple(_alert(policy, fact) for fact in findings), findings)
+    named = [(fact, _alert(policy, fact)) for fact in findings]
+    untaken = dict.fromkeys(str(fact.finding.kind) for fact, alert in named if alert is None)
+    return SeriesOutcome(engine.state, tuple(alert for _, alert in named if alert is not None), findings, tuple(untaken))
 
 
 def _noisy(value: float | None, noise: float, dice: random.Random) -> float | None:
@@ -121,9 +125,10 @@ def _noisy(value: float | None, noise: float, dice: random.Random) -> float | No
     return value * (1.0 + dice.gauss(0.0, noise))
 
 
-def _alert(policy: Policy, fact: FindingRecorded) -> str:
-    """The alert of the rule it falls under; the kind, where no rule wants it. A hard batch that healed is no alert."""
+def _alert(policy: Policy, fact: FindingRecorded) -> str | None:
+    """The alert of the rule it falls under; None where no rule takes it. A hard batch that healed is told as info."""
     match = match_rule(policy, fact.finding.kind, fact.finding.alert)
-    name = match.rule.alert if isinstance(match, Match) else str(fact.finding.kind)
-    expected = match.rule.labels.severity if isinstance(match, Match) else "info"
-    return f"{name} (info)" if fact.finding.severity == "info" and expected != "info" else name
+    if not isinstance(match, Match):
+        return None
+    is_less = fact.finding.severity == "info" and match.rule.labels.severity != "info"
+    return f"{match.rule.alert} (info)" if is_less else match.rule.alert

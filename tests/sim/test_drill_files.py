@@ -180,3 +180,18 @@ def test_a_simulated_fault_reaches_the_trainer_as_the_same(kind: str) -> None:
 def test_a_file_that_is_not_there_is_said_to_be(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         read_drill(tmp_path / "none.yaml")
+
+
+def test_a_finding_that_no_rule_takes_is_no_alert_and_is_named(tmp_path: Path) -> None:
+    (tmp_path / "spikes.yaml").write_text(
+        "apiVersion: sentinel/v1\nkind: RemediationPolicy\nmetadata: {name: spikes}\n"
+        "spec:\n  rules: [{alert: Spike, on: spike, playbook: tell}]\n  playbooks: {tell: [{page: {}, then: keep_training}]}\n"
+    )
+    case = written(
+        tmp_path,
+        f"cases:\n  - name: NaN\n    policy: {tmp_path}/spikes.yaml\n"
+        "    series: {metrics: {loss: 3x100 NaNx5}}\n    expect: {alerts: []}\n",
+    )
+    report = run_case_files([case])
+    assert report.ok, report.text
+    assert "taken by no rule: non_finite" in str(report.document)

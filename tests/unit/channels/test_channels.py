@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -117,6 +118,14 @@ def test_a_changed_severity_ends_the_alert_that_it_was_and_nobody_elses() -> Non
     assert (new["labels"]["severity"], former["labels"]["severity"]) == ("critical", "warning")
     assert former["annotations"] == {"summary": "s"}
     assert "endsAt" in former
+
+
+def test_a_rules_labels_and_its_name_stand_in_the_alert_and_cannot_change_which_it_is() -> None:
+    """Alertmanager's routes go by them: by team, or by the name of the rule."""
+    told = notice(labels={"team": "data", "on-call": "europe", "2nd": "x", "run": "another"})
+    labels = build_alert(replace(told, facts={**told.facts, "alert": "LossSpike"}), {"team": "training", "site": "a"})["labels"]
+    assert labels.items() >= {"team": "data", "site": "a", "on_call": "europe", "_2nd": "x"}.items()
+    assert (labels["run"], labels["rule"]) == ("gpt-7", "LossSpike")
 
 
 def test_an_alertmanager_that_cannot_be_asked_is_told_all_the_same() -> None:

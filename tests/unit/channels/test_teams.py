@@ -234,7 +234,7 @@ x.yaml:7:9: spec.paging.routes[0].teams.webhook: 'webhook' is missing
             "teams: {webhook: 'https://x/?sig=1'}",
             """\
 x.yaml:7:17: spec.paging.routes[0].teams.webhook: a secret never stands in a policy itself
-        - teams: {webhook: 'https://x/?sig=1'}
+        - teams: {webhook: …
                   ^
   remedy: write where it lies: {env: NAME} or {file: PATH}""",
         ),

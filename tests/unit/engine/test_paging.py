@@ -11,6 +11,7 @@ from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
 from sentinel.model.paging import IncidentPage, RouteStatus
+from sentinel.policy.schema import Labels
 from tests.builders import Bench, build_policy
 from tests.unit.engine.paged import (
     BOSS,
@@ -34,6 +35,18 @@ def test_a_page_goes_to_every_route_that_does_not_wait_under_a_key_of_its_own() 
     assert keys == ["page/1/1/trigger/terminal", "page/1/1/trigger/hook"]
     assert bench.incident.pages == tuple(keys)
     assert {page.text for page in bench.decided(a.SendPage)} == {page_of(bench).text}
+
+
+def test_an_incident_keeps_the_labels_of_the_rule_that_opened_it() -> None:
+    quiet = given_up()
+    assert quiet.incident.labels == ()
+    labelled = policy()
+    labels = Labels(severity="critical", team="data", site="a")
+    rules = [rule.model_copy(update={"labels": labels}) for rule in labelled.spec.rules]
+    spec = labelled.spec.model_copy(update={"rules": tuple(rules)})
+    bench = Bench(labelled.model_copy(update={"spec": spec})).launched()
+    bench.steps(1, 60).step(61, nan)
+    assert bench.incident.labels == (("site", "a"), ("team", "data"))
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,12 @@ def built(run_dir: Path, state: RunState, action: SendPage | None = None, paging
     return build_notice(run_dir, state, action or page(), paging or Paging(), NOW_S)
 
 
+def test_the_labels_of_its_rule_go_with_a_page_and_with_a_message(tmp_path: Path) -> None:
+    state = spiked(labels=(("team", "data\nops"),))
+    for stage in ("trigger", "message"):
+        assert built(write_streamed(tmp_path / stage), state, page(stage)).labels == {"team": "data ops"}  # type: ignore[arg-type]
+
+
 def test_the_case_reads_in_the_order_a_person_needs_it(tmp_path: Path) -> None:
     run_dir = write_streamed(tmp_path / "demo")
     band = Band("loss", 2.21, 0.03, 48)

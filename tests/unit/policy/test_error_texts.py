@@ -186,9 +186,21 @@ apprise, such as 'terminal: {}'""",
             "spec:\n", "spec:\n  paging: {routes: [{slack: {webhook: 'https://hooks.example/x'}}]}\n",
             """\
 x.yaml:5:30: spec.paging.routes[0].slack.webhook: a secret never stands in a policy itself
-    paging: {routes: [{slack: {webhook: 'https://hooks.example/x'}}]}
+    paging: {routes: [{slack: {webhook: …
                                ^
   remedy: write where it lies: {env: NAME} or {file: PATH}""",
+        ),
+        (
+            "spec:\n", "spec:\n  paging: {routes: [{slack: {webhook: {env: https://hooks.example/x}, x: 1}}]}\n",
+            """\
+x.yaml:5:30: spec.paging.routes[0].slack.webhook: what stands at env is not the name of a variable
+    paging: {routes: [{slack: {webhook: …
+                               ^
+  remedy: write {env: PAGE_KEY}, say, and put the secret into that variable of sentinel's
+x.yaml:5:71: spec.paging.routes[0].slack.x: unknown key 'x'
+    paging: {routes: [{slack: {webhook: …
+                                                                        ^
+  remedy: known here: name, after, severity, messages, webhook""",
         ),
         (
             "    spike: {z: 8}", "    spike: {z: 8\n  rules: 3",
