@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from sentinel.cli.options import NamesRows, Pages
+from sentinel.model.findings import Severity
 
 page_app = typer.Typer(no_args_is_help=True, help="How a person is reached.")
 
@@ -21,6 +22,7 @@ def _page() -> None:
 def page_test(
     policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "default",
     route: Annotated[str | None, typer.Option(help="This route only, by its name; default: all.", metavar="NAME")] = None,
+    severity: Annotated[Severity, typer.Option(help="Of the test page: critical, to hear a phone ring.")] = "info",
     page: Pages = None,
 ) -> None:
     """Send a test page on every route of the policy, take it back at once, and say what came of it. It pages whom a real
@@ -31,7 +33,7 @@ def page_test(
     from sentinel.cli.page_test import try_routes
 
     is_all_well = True
-    for tested in try_routes(policy, page or (), route):
+    for tested in try_routes(policy, page or (), route, severity):
         is_all_well &= tested.ok
         print(f"{tested.route}: {tested.words}", file=sys.stdout if tested.ok else sys.stderr, flush=True)
     raise typer.Exit(0 if is_all_well else 1)

@@ -17,6 +17,7 @@ from sentinel.channels.opening import Guarded, open_channel
 from sentinel.channels.wording import titled
 from sentinel.clock import SystemClock
 from sentinel.errors import GiveUp, RetryLater, UsageError
+from sentinel.model.findings import Severity
 from sentinel.paging.asked import lay_routes
 from sentinel.paging.patience import Patience
 from sentinel.policy.schema_paging import Route
@@ -34,21 +35,22 @@ class Tested:
     words: str
 
 
-def try_routes(policy: str, asked: Sequence[str], only: str | None) -> Iterator[Tested]:
-    """One after the other. Raises UsageError, PolicyError before anything is sent."""
+def try_routes(policy: str, asked: Sequence[str], only: str | None, severity: Severity = "info") -> Iterator[Tested]:
+    """One after the other. `severity`: of the test page; many a phone rings for a critical one alone. Raises UsageError,
+    PolicyError before anything is sent."""
     paging = lay_routes(load_policy(shipped_policy_path(policy)), asked).spec.paging
     names = [route.name for route in paging.routes]
     if only is not None and only not in names:
         raise UsageError(f"--route {only}: the policy has no such route, only: {', '.join(names)}")
     chosen = [route for route in paging.routes if only in (None, route.name)]
-    return (_try(route) for route in chosen)
+    return (_try(route, severity) for route in chosen)
 
 
-def _try(route: Route) -> Tested:
+def _try(route: Route, severity: Severity) -> Tested:
     channel, patience = open_channel(route, None), Patience(route.name)
     results: list[str] = []
     stages: tuple[Literal["trigger", "resolve"], ...] = ("trigger", "resolve")
-    notice = _test_notice(route.name)
+    notice = _test_notice(route.name, severity)
     for stage in stages:
         try:
             detail = _deliver(patience, channel, _at(notice, stage))
@@ -56,6 +58,8 @@ def _try(route: Route) -> Tested:
             hint = "; a real page would be tried again" if isinstance(error, RetryLater) else ""
             return Tested(route.name, False, "; ".join([*results, f"{stage} NOT DELIVERED: {error}{hint}"]))
         results.append(f"{stage}: {detail}")
+    if severity != "info" and not route.is_for(severity):
+        results.append(f"a real page goes this way from {route.settings.severity} on")
     return Tested(route.name, True, "; ".join(results))
 
 
@@ -67,12 +71,12 @@ def _deliver(patience: Patience, channel: Guarded, notice: Notice) -> str:
     return patience.within(TRY_S, lambda: channel.deliver(notice))
 
 
-def _test_notice(route: str) -> Notice:
+def _test_notice(route: str, severity: Severity) -> Notice:
     """Its number is the time, so that no test is taken for the repetition of another."""
     wall_s, host = SystemClock().wall_s(), socket.gethostname()
     number = int(wall_s)
     text = f"A test of the route {route}, sent from {host} by `sentinel page test`.\nNothing is wrong, and nothing is to be done."
     return Notice(
-        "trigger", f"{RUN}/{number}/{route}", dedup_key(RUN, number), RUN, number, "info", f"test page from sentinel on {host}",
+        "trigger", f"{RUN}/{number}/{route}", dedup_key(RUN, number), RUN, number, severity, f"test page from sentinel on {host}",
         text, wall_s, facts={"kind": "test", "host": host},
     )  # fmt: skip

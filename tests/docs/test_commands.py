@@ -48,7 +48,7 @@ COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
     ("mirror", "status"): ({"--json"}, ["run_dir"]),
     ("mirror", "verify"): ({"--to"}, ["run_dir"]),
     ("web",): ({"--listen", "--token-file"}, ["paths"]),
-    ("page", "test"): ({"--policy", "--route", "--page"}, []),
+    ("page", "test"): ({"--policy", "--route", "--severity", "--page"}, []),
     ("status",): ({"--json"}, ["run_dir"]),
     ("doctor",): ({"--json"}, ["run_dir"]),
     ("incidents",): ({"--json"}, ["run_dir"]),

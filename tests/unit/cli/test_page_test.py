@@ -57,6 +57,15 @@ def test_one_route_can_be_tested_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (code, "SENTINEL_PAGERDUTY_KEY is not set" in err) == (1, True)
 
 
+def test_a_test_may_be_as_severe_as_a_page_at_night_is() -> None:
+    with HttpServer() as server:
+        words = ["--route", "webhook", "--page", f"webhook={server.url}"]
+        assert sent(*words, "--severity", "critical")[0] == 0
+        assert sent(*words)[0] == 0
+        posted = [(got.json["stage"], got.json["severity"]) for got in server.all()]
+    assert posted == [("trigger", "critical"), ("resolve", "critical"), ("trigger", "info"), ("resolve", "info")]
+
+
 def test_a_route_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_test, "TRY_S", 0.3)
     with HttpServer() as server:
