@@ -206,8 +206,9 @@ def _links(run_dir: Path, incident: Incident | None, action: SendPage, paging: P
         found["runbook"] = f"{paging.runbook_url.split('#')[0]}#{incident.kind}" if incident is not None else paging.runbook_url
     if paging.run_url is not None:
         base = paging.run_url.rstrip("/")
-        found["page"] = f"{base}/"
-        found["report"] = f"{base}/runs/{quote(run_dir.absolute().name, safe='')}/incidents/{action.incident}/report"
+        name = quote(run_dir.absolute().name, safe="")
+        found["page"] = f"{base}/#run={name}"
+        found["report"] = f"{base}/runs/{name}/incidents/{action.incident}/report"
     return found
 
 

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BufferedReader
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,12 @@ def read_last_metric(run_dir: Path, attempt: int, name: str) -> tuple[int, float
     having = (one for one in _steps_backwards(run_dir, attempt) if name in one.metrics)
     newest = next(having, None)
     return (newest.step, newest.metrics[name]) if newest is not None else None
+
+
+def read_recent(run_dir: Path, attempt: int, name: str, rows_max: int) -> list[float]:
+    """The values of a metric in the last step lines, oldest first: so many at most, and no more than the last lines hold."""
+    having = (one.metrics[name] for one in _steps_backwards(run_dir, attempt) if name in one.metrics)
+    return list(islice(having, rows_max))[::-1]
 
 
 def lines_backwards(path: Path, bytes_max: int, block_bytes: int = PIECE_BYTES) -> Iterator[list[bytes]]:

@@ -13,26 +13,10 @@ from sentinel.report.detectors import detector_rows
 from sentinel.report.documents import Outside, incident_document, status_document
 from sentinel.report.events import incident_of
 from sentinel.report.following import RunSnapshot
-from sentinel.run_files.stall import run_word, stall_of
+from sentinel.run_files.stall import stall_of
 from sentinel.terminal.words import describe
 
 EVENTS_MAX = 500
-
-
-def overview_document(name: str, snapshot: RunSnapshot) -> dict[str, Any]:
-    """One row of the list of runs."""
-    state = snapshot.state
-    stall = stall_of(state, snapshot.now_s, snapshot.senses)
-    return {
-        "name": name,
-        "state": run_word(state, stall),
-        "step": snapshot.step,
-        "total_steps": snapshot.total_steps,
-        "goodput": round(account(state, snapshot.now_s, stall.since_s if stall else None).goodput_ratio, 4),
-        "open_incidents": len(state.open_incidents),
-        "paged": bool(state.open_pages),
-        "supervisor": snapshot.supervisor,
-    }
 
 
 def run_document(snapshot: RunSnapshot, schedule: Mapping[str, Any] | None, trouble: str) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from sentinel.curves.registry import metrics_shown_on
 from sentinel.web.acting import OF_INCIDENT, OF_RUN, Unattended, ask_of
 from sentinel.web.answers import REPORT_POLICY, TEXT, Refused, Request, Response, encode
 from sentinel.web.curves import METRICS_ASKED_MAX, MetricChoice, curves_document, metric_names, read_cursor
-from sentinel.web.documents import events_document, incident_documents, ledger_document, overview_document, run_document
+from sentinel.web.documents import events_document, incident_documents, ledger_document, run_document
+from sentinel.web.fleet import order, overview_document
 from sentinel.web.runs import Runs
 from sentinel.web.static_files import INDEX, StaticFiles
 from sentinel.web.watched import ServedRun
@@ -83,8 +84,9 @@ def _metrics_of_runs(served: Served, request: Request, words: Words) -> Response
 
 def _runs(served: Served, request: Request, words: Words) -> Response:
     del request, words
-    rows = [overview_document(run.name, run.seen()) for run in served.runs.all()]
-    return Response(encode({"runs": rows, "can_act": served.can_act}))
+    runs = served.runs.all()
+    rows = [overview_document(run.name, run.seen(), run.recent_losses() if len(runs) > 1 else ()) for run in runs]
+    return Response(encode({"runs": order(rows), "can_act": served.can_act}))
 
 
 def _run(served: Served, request: Request, words: Words) -> Response:

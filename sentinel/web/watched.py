@@ -20,9 +20,10 @@ from sentinel.model.facts import Entry
 from sentinel.report.drawn import DrawnAttempt
 from sentinel.report.following import FollowedRun, RunSnapshot
 from sentinel.report.lineage import branch_document
-from sentinel.run_files.stream import read_tokens_per_sample
+from sentinel.run_files.stream import read_recent, read_tokens_per_sample
 from sentinel.streams.curve import Curve
 from sentinel.web.answers import Refused, encode
+from sentinel.web.fleet import RECENT_ROWS
 
 LOCK_S = 1.0  # a refresh takes milliseconds, but for one at a disk that hangs
 DOCUMENTS_KEPT = 64  # of one refresh
@@ -60,6 +61,7 @@ class ServedRun:
         self._drawing = 0
         self._history: History | None = None
         self._seen: object = None
+        self._recent: tuple[object, tuple[float, ...]] = (None, ())
 
     # -- the watching thread -------------------------------------------------------------------------------------------
 
@@ -135,6 +137,17 @@ class ServedRun:
         if snapshot is None:
             raise Refused(503, self.trouble or f"{self.run_dir}: is being read; ask again in a moment", Retry_After="1")
         return snapshot
+
+    def recent_losses(self) -> tuple[float, ...]:
+        """The newest of its newest attempt, read again when there is a newer step."""
+        snapshot = self.seen()
+        attempt = snapshot.state.attempt
+        if attempt is None:
+            return ()
+        known = (attempt.attempt, snapshot.step)
+        if self._recent[0] != known:
+            self._recent = (known, tuple(read_recent(self.run_dir, attempt.attempt, "loss", RECENT_ROWS)))
+        return self._recent[1]
 
     def document(self, key: object, build: Callable[[], object]) -> bytes:
         """As it was made for the first who asked since the last refresh."""

@@ -9,13 +9,14 @@ import { Curves } from "./curves.js";
 import { byId } from "./dom.js";
 import { drawDetectors } from "./detectors.js";
 import { Events } from "./events.js";
+import { drawFleet } from "./fleet.js";
 import { drawHeader } from "./header.js";
 import { drawIncidents } from "./incidents.js";
 import { goTo, listen } from "./keyboard.js";
 import { drawLedger } from "./ledger.js";
 import { drawLineage } from "./lineage.js";
 import { Pace } from "./pace.js";
-import { drawRuns, runOfAddress } from "./runs.js";
+import { drawRuns, isAddressOfAll, runOfAddress } from "./runs.js";
 
 const RUNS_EVERY_MS = 5_000;
 const LEDGER_EVERY_MS = 5_000;
@@ -30,7 +31,7 @@ const corner = new Corner(() => { drawAll(); pace.now(); });
 
 /** What the newest answers said of the run that is shown. */
 const known = {
-  run: "", canAct: false,
+  run: "", missing: "", canAct: false,
   runsMs: -Infinity, ledgerMs: -Infinity, seq: -1,
   /** @type {any[]} */ runs: [],
   /** @type {any} */ status: null,
@@ -62,14 +63,29 @@ async function lookAtRuns() {
     known.canAct = answer.can_act;
     known.runsMs = performance.now();
   }
-  const wanted = runOfAddress();
-  // A run that is shown and not listed any more stays: never another one, with its buttons, in its place.
-  const run = known.runs.find((one) => one.name === wanted) ?? (known.run ? null : known.runs[0]);
-  if (run && run.name !== known.run) begin(run.name);
+  choose(runOfAddress());
 }
 
-/** Another run than before. @param {string} run */
+/**
+ * Which run is shown. One that is shown and not listed any more stays: never another one, with its buttons, in its place. A name
+ * that nobody knows is said to be none. Where several runs are and none is named, all are shown.
+ * @param {string} wanted
+ */
+function choose(wanted) {
+  known.missing = "";
+  if (wanted) {
+    if (known.runs.some((one) => one.name === wanted)) return begin(wanted);
+    if (wanted === known.run) return;
+    known.missing = wanted;
+    return begin("");
+  }
+  if (known.runs.length === 1 && (isAddressOfAll() || !known.run)) return known.run ? undefined : begin(known.runs[0].name);
+  if (isAddressOfAll() || !known.run) begin("");
+}
+
+/** Another run than before; empty: none, but all of them. @param {string} run */
 function begin(run) {
+  if (run === known.run) return;
   Object.assign(known, { run, status: null, incidents: [], lineage: [], ledger: null, ledgerMs: -Infinity, seq: -1 });
   events.begin(run);
   curves.begin(run);
@@ -128,6 +144,14 @@ function drawAll() {
   const { run, status, canAct } = known;
   drawRuns(known.runs, run);
   corner.draw(canAct);
+  const isFleet = !run && (known.runs.length > 0 || known.missing !== "");
+  document.body.dataset.view = isFleet ? "fleet" : "run";
+  byId("fleet").hidden = !isFleet;
+  if (isFleet) {
+    drawFleet(known.runs, known.missing);
+    document.title = `${known.runs.some((one) => one.urgency === 0) ? "● " : ""}runs · Sentinel`;
+    return;
+  }
   if (!run && Number.isFinite(known.runsMs)) byId("figures").textContent = "This server knows no run yet.";
   if (!status) return;
   /** @param {string} verb @param {number | null} [incident] */

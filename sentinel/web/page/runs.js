@@ -6,6 +6,12 @@ import { runTone } from "./states.js";
 
 const HASH = "run=";
 
+/** What leads to a run's page. @param {string} name */
+export const addressOf = (name) => `#${HASH}${encodeURIComponent(name)}`;
+
+/** The address asks for the list of all runs. A link to a part of the page does not. */
+export const isAddressOfAll = () => ["", "#", "#runs"].includes(location.hash);
+
 /** The run that the address names; empty: none. A link to an incident in the page names none. */
 export function runOfAddress() {
   const words = location.hash.slice(1);
@@ -24,7 +30,8 @@ export function drawRuns(runs, current) {
   redraw(nav, [runs, current], () => [
     make("details", { class: "runs menu", "data-key": "runs" },
       make("summary", {}, `${countWords(runs.length, "run")} `, open(runs)),
-      make("ul", {}, ...runs.map((run) => row(run, run.name === current)))),
+      make("ul", {}, make("li", {}, make("a", { href: "#runs", "data-key": "all runs" }, make("b", {}, "all runs, worst first"))),
+        ...runs.map((run) => row(run, run.name === current)))),
   ]);
 }
 
@@ -41,7 +48,7 @@ function row(run, isCurrent) {
   const words = ` ${steps} · goodput ${percentWords(run.goodput)}${opened} · supervisor ${run.supervisor}`;
   return make("li", {},
     make("a", {
-      href: `#${HASH}${encodeURIComponent(run.name)}`, "aria-current": isCurrent ? "page" : null, "data-key": run.name,
+      href: addressOf(run.name), "aria-current": isCurrent ? "page" : null, "data-key": run.name,
     },
       make("b", {}, run.name), " ", make("span", { class: `chip small ${runTone(run.state)}` }, run.state),
       run.paged && " ", run.paged && make("span", { class: "chip small bad" }, "paged"),

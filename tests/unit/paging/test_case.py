@@ -190,7 +190,7 @@ def test_links_lead_where_the_policy_says(tmp_path: Path) -> None:
     paging = Paging(runbook_url="https://wiki/runbook", run_url="http://gpu1:9100/")
     links = built(tmp_path / "demo", spiked(), paging=paging).links
     assert links == {
-        "runbook": "https://wiki/runbook#spike", "page": "http://gpu1:9100/", "report": "http://gpu1:9100/runs/demo/incidents/2/report",
+        "runbook": "https://wiki/runbook#spike", "page": "http://gpu1:9100/#run=demo", "report": "http://gpu1:9100/runs/demo/incidents/2/report",
     }  # fmt: skip
     own = raised(spiked(), runbook_url="https://team/spikes#mine")
     assert built(tmp_path / "demo", own, None, paging).links["runbook"] == "https://team/spikes#mine"
@@ -203,7 +203,7 @@ def test_a_page_that_only_this_machine_reaches_is_no_link_and_the_text_says_how_
     for url in ("http://127.0.0.1:9464/", "http://[::1]:9464/", "http://localhost:9464"):
         told = built(run_dir, spiked(), paging=Paging(run_url=url))
         way = f"(on {host} only; from elsewhere: ssh -L 9464:127.0.0.1:9464 {host})"
-        assert f"page:    {url.rstrip('/')}/ {way}" in told.text
+        assert f"page:    {url.rstrip('/')}/#run=demo {way}" in told.text
         assert f"report:  {run_dir}/incidents/0002/report.html" in told.text
         assert web_links(told) == {}
         assert set(told.links) == {"page", "report"}, "for a program on this machine"

@@ -41,17 +41,21 @@ def told_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield site
 
 
-def test_the_runs_are_listed_by_name(told_site: Served) -> None:
+def test_the_runs_are_listed_worst_first(told_site: Served) -> None:
     said = told_site.get("/api/runs").json
     assert said["can_act"] is True
     assert [(run["name"], run["state"], run["step"], run["total_steps"]) for run in said["runs"]] == [
-        ("demo", "finished", 600, 600),
         ("half", "probation", 600, 600),
+        ("demo", "finished", 600, 600),
     ]
-    assert said["runs"][1] | {"goodput": 0} == {
+    worst = said["runs"][0]
+    assert worst | {"goodput": 0, "loss": []} == {
         "name": "half", "state": "probation", "step": 600, "total_steps": 600, "goodput": 0, "open_incidents": 1, "paged": False,
-        "supervisor": "gone",
+        "supervisor": "gone", "urgency": 2, "reason": "", "loss": [],
+        "incident": {"id": worst["incident"]["id"], "kind": "spike", "onset_step": 379, "called": [], "acknowledged_by": ""},
     }  # fmt: skip
+    assert all(isinstance(value, float) for value in worst["loss"])
+    assert len(worst["loss"]) > 10
 
 
 def test_a_run_is_its_status_and_what_only_a_page_asks(told_site: Served) -> None:
@@ -302,7 +306,7 @@ def test_metrics_are_those_of_the_own_run_else_of_all(tmp_path: Path) -> None:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
     with served(tmp_path, own=tmp_path / "two", services=SiteServices(exposition)) as site:
         assert site.get("/metrics").body == b"two 600\n"
-        assert [run["name"] for run in site.get("/api/runs").json["runs"]] == ["two", "one"]
+        assert [run["name"] for run in site.get("/api/runs").json["runs"]] == ["one", "two"]
 
 
 def test_away_from_loopback_everything_about_a_run_takes_the_token(tmp_path: Path) -> None:

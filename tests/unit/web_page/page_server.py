@@ -52,7 +52,8 @@ class PageServer:
         if parts == ["curves"]:
             return {"shown": metrics_shown_on("page")}
         if parts == ["runs"]:
-            return {"runs": [_overview(run) for run in self.runs.values()], "can_act": self.can_act}
+            rows = sorted(map(_overview, self.runs.values()), key=lambda row: (row["urgency"], row["name"]))
+            return {"runs": rows, "can_act": self.can_act}
         run = self.runs.get(parts[1])
         if run is None:
             return None
@@ -85,7 +86,11 @@ def _overview(run: SimulatedRun) -> dict[str, Any]:
     status = run.status()
     keys = ("state", "step", "total_steps", "goodput", "supervisor")
     opened = sum(i["state"] in ("open", "probation") for i in run.incidents)
-    return {"name": run.name, "open_incidents": opened, "paged": bool(status["pages"])} | {key: status[key] for key in keys}
+    incident = next((i for i in reversed(run.incidents) if i["state"] in ("open", "probation")), None)
+    worst = incident and {key: incident[key] for key in ("id", "kind", "onset_step", "acknowledged_by")} | {"called": ["phone"]}
+    row = {"name": run.name, "open_incidents": opened, "paged": bool(status["pages"]), "incident": worst, "reason": ""}
+    loss = [2.0 + step / 100 for step in range(20)]
+    return row | {"urgency": 0 if status["pages"] else 4, "loss": loss} | {key: status[key] for key in keys}
 
 
 def _handler_of(site: PageServer) -> type[BaseHTTPRequestHandler]:

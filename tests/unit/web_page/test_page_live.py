@@ -110,7 +110,7 @@ def test_one_of_several_runs_is_chosen_and_stands_in_the_address(page: Page, ser
     other.advance(80)
     other.break_down(3, "hang", "2 of 8 ranks are silent")
     server.runs[other.name] = other
-    page.open(server.address)
+    page.open(f"{server.address}/#run=demo")
     page.wait_for_text("#runs summary", "2 runs 1 paged")
     page.click_on("#runs summary")
     page.chrome.find_element(By.PARTIAL_LINK_TEXT, "big run/é").click()
@@ -120,9 +120,35 @@ def test_one_of_several_runs_is_chosen_and_stands_in_the_address(page: Page, ser
     page.wait_for_text("#figures", "step 500 of 600")
 
 
+def test_the_root_of_several_runs_lists_them_worst_first(page: Page, server: PageServer) -> None:
+    other = SimulatedRun("night")
+    other.break_down(3, "hang", "2 of 8 ranks are silent")
+    server.runs[other.name] = other
+    page.open(server.address)
+    page.wait_for_text("#fleet", "2 runs")
+    names = "return [...document.querySelectorAll('.fleet b')].map((one) => one.textContent);"
+    assert page.script(names) == ["night", "demo"]
+    assert "incident 3: hang since step 408; called: phone" in page.text("#fleet")
+    assert page.script("return document.querySelectorAll('.fleet svg.spark path').length;") == 2
+    assert not page.script("return document.getElementById('status').offsetParent"), "no run is shown before one is chosen"
+    page.chrome.find_element(By.PARTIAL_LINK_TEXT, "night").click()
+    page.wait_for_text("#run-name", "night")
+    page.click_on("#runs summary")
+    page.chrome.find_element(By.PARTIAL_LINK_TEXT, "all runs").click()
+    page.wait_for_text("#fleet", "2 runs")
+
+
+def test_a_run_that_nobody_knows_is_said_to_be_none(page: Page, server: PageServer) -> None:
+    """Also where there is but one: its buttons must not be taken for the other's."""
+    page.open(f"{server.address}/#run=nosuch")
+    page.wait_for_text("#fleet", "There is no run “nosuch” here")
+    page.chrome.find_element(By.PARTIAL_LINK_TEXT, "demo").click()
+    page.wait_for_text("#run-name", "demo")
+
+
 def test_a_run_that_is_not_listed_any_more_is_not_replaced_by_another(page: Page, server: PageServer) -> None:
     server.runs["other"] = SimulatedRun("other")
-    page.open(server.address)
+    page.open(f"{server.address}/#run=demo")
     page.wait_for_text("#run-name", "demo")
     page.wait_for_text("#runs summary", "2 runs")
     del server.runs["demo"]

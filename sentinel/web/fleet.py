@@ -1,0 +1,75 @@
+"""The list of runs: how each stands in a row, worst first, so that whoever is woken sees first what needs a person."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sentinel.engine.goodput import account
+from sentinel.model.incidents import Incident
+from sentinel.model.state import RunState
+from sentinel.report.following import RunSnapshot
+from sentinel.run_files.stall import run_word, stall_of
+
+CALLED, FAILED, STRUGGLES, WAITS, WELL, OVER = range(6)
+RECENT_ROWS = 120  # of the loss, in a row of the list
+_URGENCY = {
+    "failed": FAILED, "held": FAILED, "stalled": STRUGGLES, "recovering": STRUGGLES, "probation": STRUGGLES, "paused": WAITS,
+    "unobserved": WAITS, "finished": OVER, "stopped": OVER, "suspended": OVER,
+}  # fmt: skip
+
+
+def overview_document(name: str, snapshot: RunSnapshot, recent: Sequence[float]) -> dict[str, Any]:
+    """One row. `recent`: the newest losses, oldest first; what is no number is told as a word."""
+    state = snapshot.state
+    stall = stall_of(state, snapshot.now_s, snapshot.senses)
+    word = run_word(state, stall)
+    incident = _worst(state)
+    return {
+        "name": name,
+        "state": word,
+        "urgency": _urgency(word, state, snapshot.supervisor),
+        "reason": state.end_reason,
+        "step": snapshot.step,
+        "total_steps": snapshot.total_steps,
+        "goodput": round(account(state, snapshot.now_s, stall.since_s if stall else None).goodput_ratio, 4),
+        "open_incidents": len(state.open_incidents),
+        "incident": None if incident is None else _incident_row(incident),
+        "paged": bool(state.open_pages),
+        "supervisor": snapshot.supervisor,
+        "loss": list(recent),
+    }
+
+
+def order(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Worst first, and by name among equals: a row does not jump while nothing about its run changes."""
+    return sorted(rows, key=lambda row: (row["urgency"], row["name"]))
+
+
+def _urgency(word: str, state: RunState, supervisor: str) -> int:
+    """Called: a page is open that nobody has acknowledged. A run that trains on without a supervisor waits for one."""
+    if any(incident.page is not None and not incident.page.is_answered for incident in state.open_pages):
+        return CALLED
+    known = _URGENCY.get(word)
+    if known is not None:
+        return known
+    if state.open_incidents:
+        return STRUGGLES
+    return WELL if supervisor == "alive" else WAITS
+
+
+def _worst(state: RunState) -> Incident | None:
+    """Whose page is open, else the newest that is open."""
+    return next(reversed([*state.open_incidents, *state.open_pages]), None)
+
+
+def _incident_row(incident: Incident) -> dict[str, Any]:
+    page = incident.page
+    called = () if page is None else tuple(status.route for status in page.routes if status.delivered)
+    return {
+        "id": incident.id,
+        "kind": str(incident.kind),
+        "onset_step": incident.onset_step,
+        "called": list(called),
+        "acknowledged_by": incident.acknowledged_by,
+    }
