@@ -208,7 +208,7 @@ def test_a_page_that_only_this_machine_reaches_is_no_link_and_the_text_says_how_
         assert web_links(told) == {}
         assert set(told.links) == {"page", "report"}, "for a program on this machine"
     seen = built(run_dir, spiked(), paging=Paging(run_url="https://runs.example/"))
-    assert "page:    https://runs.example/\n" in f"{seen.text}\n"
+    assert "page:    https://runs.example/#run=demo\n" in f"{seen.text}\n"
     assert "report:  https://runs.example/runs/demo/incidents/2/report" in seen.text
     assert set(web_links(seen)) == {"page", "report"}
 
