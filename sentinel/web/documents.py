@@ -15,6 +15,7 @@ from sentinel.report.events import incident_of
 from sentinel.report.following import RunSnapshot
 from sentinel.run_files.stall import stall_of
 from sentinel.terminal.words import describe
+from sentinel.web.needs import needs_document
 
 EVENTS_MAX = 500
 
@@ -42,6 +43,7 @@ def run_document(snapshot: RunSnapshot, schedule: Mapping[str, Any] | None, trou
         "began_at_s": state.created_s,
         "ended_at_s": _ended_at_s(state),
         "trouble": trouble,
+        "needs": needs_document(snapshot),
         "newest": dict(snapshot.newest),
     }
 

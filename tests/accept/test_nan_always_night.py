@@ -56,8 +56,8 @@ def test_one_case_is_seen_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyP
         run = Supervised(tmp_path / "run", [*TRAINER, *RECIPE], options=[*pages, *with_token(tmp_path)]).start()
         browser.open(f"{Asked(run).url}#/runs/run")
         wait_for("a step on the page", lambda: run.last_step(1) > 20)
-        assert "non_finite" not in browser.text("body")
-        wait_for("the incident, without a reload", lambda: "non_finite" in browser.text("body"), 200)
+        assert "non_finite" not in browser.text("#incident-list"), "the list of detectors names it at all times"
+        wait_for("the incident, without a reload", lambda: "non_finite" in browser.text("#incident-list"), 200)
         browser.picture("live", pictures)
         assert run.wait(400) == 1, run.log
 
@@ -80,7 +80,7 @@ def test_one_case_is_seen_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyP
             browser.picture("afterwards-phone", pictures)
 
         browser.open((run.run_dir / "incidents" / "0001" / "report.html").as_uri())
-        assert "non_finite" in browser.text("body")
+        assert "non_finite" in browser.text("#incident-list")
         assert browser.find("svg"), "its plots are in the file"
         asked_for = [json.loads(entry["message"])["message"] for entry in browser.logs("performance")]
         addresses = [m["params"]["request"]["url"] for m in asked_for if m["method"] == "Network.requestWillBeSent"]

@@ -157,7 +157,8 @@ function drawAll() {
   /** @param {string} verb @param {number | null} [incident] */
   const isBusy = (verb, incident = null) => actions.isBusy(run, verb, incident);
   drawHeader(status, (verb) => void actions.act(run, verb, null), { canAct, isBusy });
-  drawBanner(known.incidents, paged(), (verb, incident) => void actions.act(run, verb, incident), { canAct, isBusy });
+  const answer = (/** @type {string} */ verb, /** @type {any} */ incident) => void actions.act(run, verb, incident);
+  drawBanner(status.needs, known.incidents, paged(), answer, { canAct, isBusy });
   drawIncidents(run, known.incidents, events, paged());
   drawLineage(known.lineage, status.step);
   if (known.ledger) drawLedger(known.ledger);

@@ -7,15 +7,30 @@ import { isOpen, rungWords } from "./states.js";
 /** @typedef {{canAct: boolean, isBusy: (verb: string, incident: number) => boolean}} May */
 
 /**
- * @param {any[]} incidents @param {Set<number>} paged incidents whose page is open
+ * @param {any} needs what a run that is out of repairs needs, if it is @param {any[]} incidents
+ * @param {Set<number>} paged incidents whose page is open
  * @param {(verb: string, incident: any) => void} act @param {May} may
  */
-export function drawBanner(incidents, paged, act, may) {
+export function drawBanner(needs, incidents, paged, act, may) {
   const waiting = incidents.filter((incident) => isOpen(incident) || paged.has(incident.id));
   waiting.sort((a, b) => urgency(b, paged) - urgency(a, paged) || b.id - a.id);
   const key = waiting.map((i) => [i, paged.has(i.id), verbsOf(i, paged).map((verb) => may.isBusy(verb, i.id)), may.canAct]);
-  redraw(byId("banner"), key, () =>
-    waiting.map((incident) => card(incident, paged.has(incident.id), act, may, verbsOf(incident, paged))));
+  redraw(byId("banner"), [needs, key], () => [
+    needs && needsCard(needs),
+    ...waiting.map((incident) => card(incident, paged.has(incident.id), act, may, verbsOf(incident, paged))),
+  ]);
+}
+
+/** The cause, what trains now, what to type: in this order. @param {any} needs */
+function needsCard(needs) {
+  const rows = needs.answers.map((/** @type {any} */ one) =>
+    make("li", {}, make("code", {}, one.command), make("span", { class: "quiet" }, ` ${one.what}`)));
+  return make("section", { class: "card bad", "aria-label": "What this run needs" },
+    make("h2", {}, needs.head),
+    make("p", {}, needs.incident === null ? needs.cause
+      : make("a", { href: `#incident-${needs.incident}` }, needs.cause)),
+    make("p", {}, make("strong", {}, needs.trains)),
+    rows.length > 0 && make("ol", { class: "commands" }, ...rows));
 }
 
 /** @param {any} incident @param {Set<number>} paged */
@@ -44,7 +59,8 @@ function card(incident, isPaged, act, may, verbs) {
     make("h2", {},
       make("a", { href: `#incident-${incident.id}` }, `Incident ${incident.id}: ${incident.kind}`),
       ` ${since}, ${incident.state}`),
-    make("p", {}, incident.verdict || incident.reason),
+    make("p", {}, incident.reason),
+    incident.verdict && make("p", { class: "quiet" }, incident.verdict),
     make("p", {}, make("strong", {}, whoWords(incident, isPaged))),
     incident.awaits_approval !== null && make("p", {}, approvalWords(incident)),
     may.canAct ? buttons(incident, verbs, act, may) : make("p", { class: "quiet" }, commandWords(incident, verbs)));

@@ -120,6 +120,21 @@ def test_one_of_several_runs_is_chosen_and_stands_in_the_address(page: Page, ser
     page.wait_for_text("#figures", "step 500 of 600")
 
 
+def test_a_run_that_failed_says_its_cause_what_trains_and_what_to_type_in_this_order(
+    page: Page, server: PageServer, run: SimulatedRun
+) -> None:
+    run.state, run.supervisor = "failed", "gone"
+    run.break_down(3, "non_finite", "loss is NaN at step 408", state="exhausted", verdict="rung 1 of tell calls a person")
+    answers = [{"command": "sentinel run --run-dir /runs/demo", "what": "go on"}]
+    cause, trains = "non_finite: loss is NaN at step 408", "Nothing of it trains now."
+    run.needs = {"head": "The run has failed", "incident": 3, "cause": cause, "trains": trains, "answers": answers}
+    page.open(server.address)
+    page.wait_for_text("#banner", "The run has failed")
+    told = page.text("#banner section")
+    places = [told.index(words) for words in ("The run has failed", cause, trains, answers[0]["command"])]
+    assert places == sorted(places)
+
+
 def test_the_root_of_several_runs_lists_them_worst_first(page: Page, server: PageServer) -> None:
     other = SimulatedRun("night")
     other.break_down(3, "hang", "2 of 8 ranks are silent")
