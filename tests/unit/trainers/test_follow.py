@@ -65,6 +65,29 @@ def test_a_batch_is_known_by_its_step(tmp_path: Path) -> None:
     assert not receipt["samples_from_steps"], "rows that are missing show what was left out"
 
 
+@pytest.mark.parametrize(
+    ("steps", "reckoned"),
+    [
+        ([[91, 92]], False),
+        ([[61], [92], [93]], False),  # the first two rows are a skip apart
+        ([[70], [100], [110]], True),
+    ],
+)
+def test_what_is_left_out_right_behind_the_resume_point_does_not_move_it(
+    tmp_path: Path, steps: list[list[int]], reckoned: bool
+) -> None:
+    first = steps[0][0]
+    skip = [[60, 90]] if first == 91 else [[61, 91]] if first == 61 else [[72, 95]]
+    receipt, *rows = written(tmp_path, "megatron:root=/x", steps, 60, skip=skip)
+    assert (receipt["resume_step"], receipt["samples_from_steps"]) == (60, reckoned)
+    assert [row["step"] for row in rows] == [step for batch in steps for step in batch]
+
+
+def test_one_that_goes_on_elsewhere_than_it_was_to_is_seen_beside_a_skip_too(tmp_path: Path) -> None:
+    receipt, *_ = written(tmp_path, "megatron:root=/x", [[91, 92]], 60, skip=[[70, 90]])
+    assert receipt["resume_step"] == 90
+
+
 def test_of_every_tenth_step_the_rows_show_nothing_of_what_was_left_out(tmp_path: Path) -> None:
     receipt, *rows = written(tmp_path, "megatron:root=/x", [[10], [20]], skip=[[12, 15]])
     assert receipt["samples_from_steps"]
