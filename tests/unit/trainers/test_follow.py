@@ -123,6 +123,33 @@ def test_files_that_come_later_are_read_and_those_before_are_passed_over(tmp_pat
     assert [(row.step, row.metrics["loss"]) for row in source.finish()] == [(3, 1.5), (4, 1.25)]
 
 
+LINES = {"metrics.csv": "{},{}\n", "metrics.jsonl": '{{"step": {}, "train/loss": {}}}\n'}
+
+
+def rows_of(name: str, *steps: int) -> str:
+    head = "step,train/loss\n" if name.endswith(".csv") else ""
+    return head + "".join(LINES[name].format(step, 2.0 + step / 64) for step in steps)
+
+
+@pytest.mark.parametrize("name", sorted(LINES))
+@pytest.mark.parametrize("is_seen_empty", [True, False])
+def test_a_file_that_a_launch_begins_anew_is_read_from_its_beginning(tmp_path: Path, name: str, is_seen_empty: bool) -> None:
+    """Passed over is only what still stands there: of a file that was cut off or replaced, nothing."""
+    spec = TrainerSpec(load_profile(f"hf-trainer:root=out,metrics={name}"), ("t",), {}, str(tmp_path), None, {}, 4, False)
+    (tmp_path / name).write_text(rows_of(name, *range(1, 7)))
+    (tmp_path / "attempts" / "0002").mkdir(parents=True)
+    write_counts(tmp_path, 2, count_rows(spec))
+    (source,) = open_sources(tmp_path, 2, spec)
+    assert source.poll() == [], "what stood there"
+    if is_seen_empty:
+        (tmp_path / name).write_text("")
+        assert source.poll() == []
+    (tmp_path / name).write_text(rows_of(name, 5, 6, 7))
+    assert [row.step for row in source.poll()] == [5, 6, 7]
+    (again,) = open_sources(tmp_path, 2, spec)
+    assert [(row.step, row.metrics["loss"]) for row in again.finish()] == [(step, 2.0 + step / 64) for step in (5, 6, 7)]
+
+
 def test_the_step_of_a_printed_dictionary_stands_in_the_bar_behind_it() -> None:
     parse = ProgressLines()
     lines = [
