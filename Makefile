@@ -107,7 +107,7 @@ bench-client: $(STAMP) ## each call of an attached loop, supervised and not; the
 bench-watching: $(STAMP) ## the supervisor's processor time beside two ranks at twenty steps a second, in turn with the naive way (five minutes)
 	$(BIN)/python -m pytest -m bench -s tests/bench/test_watching_bench.py
 
-bench-sealing: $(STAMP) ## what two processes that compute lose while a checkpoint of 1 GiB is sealed beside them (four minutes)
+bench-sealing: $(STAMP) ## what two processes that compute lose while a checkpoint of 1 GiB is sealed beside them (ten minutes; on a quiet machine)
 	$(BIN)/python -m pytest -m bench -s tests/bench/test_sealing_bench.py
 
 bench-web: $(STAMP) ## ten viewers of the page of a run of 100,000 steps: what serving them costs

@@ -251,6 +251,6 @@ def test_a_folder_that_cannot_be_written_is_said_in_a_sentence(run_dir: Path, me
         folder.touch()
     else:
         place_path(run_dir, target()).with_suffix(".lock").mkdir(parents=True)
-    with pytest.raises(UsageError, match="cannot be written .*; make it a folder that can be written"):
+    with pytest.raises(UsageError, match=r"cannot be written .*; make it a folder that can be written"):
         command.track(run_dir, "memory", follow=False, until_eof=False, say=print)
     assert not memory.calls
