@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from sentinel.channels import registry as _registry  # noqa: F401 - the channels that a policy may name
@@ -271,9 +272,11 @@ class Bench:
         resume_step: int | None = None,
         history: tuple[StepReading, ...] | None = None,
         reads_back: bool = True,
+        reckoned: bool = False,
         **overrides: Any,
     ) -> Bench:
-        """`reads_back`: the trainer reads skip list and learning rate back, and does not only repeat them."""
+        """`reads_back`: the trainer reads skip list and learning rate back, and does not only repeat them. `reckoned`: the
+        samples of its rows are computed from their steps."""
         attempt = self.state.attempt
         assert attempt is not None
         asked = attempt.resume.step if attempt.resume else 0
@@ -284,7 +287,7 @@ class Bench:
         self.now_s += 1.0
         effective = {"clip_norm": wanted.clip_norm} | (said if reads_back else {})
         found = Receipt(attempt.attempt, self.now_s, step, None, 2, said, effective, past, step * BATCH, capabilities=self.lists)
-        self.says(found)
+        self.says(replace(found, samples_from_steps=reckoned))
         return self
 
     def step(self, step: int, loss: float | None = None, **metrics: float) -> tuple[f.Fact, ...]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sentinel.model.attempts import SampleRange
 from sentinel.model.readings import EndReading, Heartbeat, Phase, StepReading
 from sentinel.plan.holes import Hole, end_before
+from sentinel.plan.proving import Counted
 
 RANKS_KEPT = 65536
 SAVES_KEPT = 64
@@ -19,6 +21,7 @@ class LiveAttempt:
     finished: the stream's end line says finished. end_reason: whatever it says; empty before it.
     samples_end: behind the newest sample that was trained; None before the first step of an attempt whose receipt has no cursor.
     samples_show: whether the samples of a row show what was trained on, and were not computed from what was asked.
+    told: samples that the receipt says are left out. counted: what the newest row said that the trainer counts.
     rates: the last two learning rates of the stream before this attempt, and the factor they ran under; None where not known.
     holes: steps whose numbers were lost, as far as the stream was read.
     unwritten_remarks: what sources had to say beyond what an attempt may write down.
@@ -35,6 +38,8 @@ class LiveAttempt:
         self._newest_step = 0
         self.samples_end: int | None = None
         self.samples_show = True
+        self.told: tuple[SampleRange, ...] = ()
+        self.counted: Counted | None = None
         self.rates: tuple[float, float, float] | None = None
         self.saves_s: dict[int, tuple[float, float]] = {}  # by step: its cost and its time, told before it was seen
         self.hosts: dict[int, str] = {}  # by rank, as its heartbeats tell

@@ -17,8 +17,17 @@ from sentinel.model.findings import Finding
 from sentinel.model.proof import PROVEN, Proof, grade_of
 from sentinel.model.readings import Receipt, StepReading
 from sentinel.model.state import Attempt
-from sentinel.plan.overrides import for_relaunch
-from sentinel.plan.proving import LEARNING_RATE, SKIP, compare_rates, first_met, passed_over
+from sentinel.plan.overrides import for_relaunch, ranges_of
+from sentinel.plan.proving import (
+    LEARNING_RATE,
+    SKIP,
+    compare_counts,
+    compare_rates,
+    counts_of,
+    first_met,
+    passed_over,
+    size_within,
+)
 
 HISTORY_ROWS = 2
 
@@ -27,6 +36,9 @@ def begin_observing(decision: Decision, receipt: Receipt) -> None:
     """Where the attempt goes on, and what the learning rate was before."""
     decision.live.samples_end = receipt.cursor
     decision.live.samples_show = not receipt.samples_from_steps
+    decision.live.told = ranges_of(receipt.overrides.get(SKIP))
+    last = receipt.history[-1] if receipt.history else None
+    decision.live.counted = counts_of(last) if last is not None and last.step == receipt.resume_step else None
     decision.live.rates = _rates_before(decision, receipt.history)
 
 
@@ -52,9 +64,13 @@ def _factor_at(decision: Decision, row: StepReading) -> float | None:
 
 def observe_settings(decision: Decision, attempt: Attempt, reading: StepReading) -> tuple[Finding, ...]:
     """What a new step shows of the settings asked for: an incident where one is not in force. Costs nothing where none is."""
-    skip = _skip_in_force(attempt) if decision.live.samples_show else ()
+    skip = _skip_in_force(attempt)
     found = _observe_rate(decision, attempt, reading)
-    return (*found, *_observe_skip(decision, attempt, reading, skip)) if skip and reading.samples else found
+    if not skip:
+        return found
+    if not decision.live.samples_show:
+        return (*found, *_observe_counts(decision, attempt, reading, skip))
+    return (*found, *_observe_skip(decision, attempt, reading, skip)) if reading.samples else found
 
 
 def _skip_in_force(attempt: Attempt) -> tuple[SampleRange, ...]:
@@ -87,10 +103,32 @@ def _observe_skip(
     if met is not None:
         words = f"step {reading.step} trained on the samples {met.start}..{met.end}, which were to be left out"
         return _contradicted(decision, attempt, SKIP, reading.step, words)
-    if behind is None or not _is_doubtful(attempt, SKIP) or not passed_over(skip, behind, reading.samples):
+    if behind is None or not _is_doubtful(attempt, SKIP) or not passed_over(skip, behind, reading.samples, decision.live.told):
         return ()
     if all(one.end <= reading.samples[-1].end for one in skip):
         reason = f"step {reading.step} passed over them"
+        decision.record(f.SettingObserved(attempt.attempt, Proof(SKIP, "observed"), reading.step, reason))
+    return ()
+
+
+def _observe_counts(
+    decision: Decision, attempt: Attempt, reading: StepReading, skip: tuple[SampleRange, ...]
+) -> tuple[Finding, ...]:
+    """Rows of every tenth step show by what the trainer counts how much of what lies between two of them was left out. Where
+    leaving out costs no step, the samples of a row run ahead of its number, and its counts are of others."""
+    now = counts_of(reading)
+    if now is None or (reading.samples and reading.samples[-1].end > reading.step):
+        return ()
+    before, decision.live.counted = decision.live.counted, now
+    grade = compare_counts(skip, decision.live.told, before, now) if before is not None else None
+    if before is None or grade is None:
+        return ()
+    batches = size_within(skip, before.step, now.step)
+    if grade == "contradicted":
+        words = f"step {now.step}: no sample was left out since step {before.step}, {batches} batches were to be"
+        return _contradicted(decision, attempt, SKIP, reading.step, words)
+    if _is_doubtful(attempt, SKIP) and all(one.end <= now.step for one in skip):
+        reason = f"the trainer counted {now.left_out - before.left_out:.0f} samples left out up to step {now.step}"
         decision.record(f.SettingObserved(attempt.attempt, Proof(SKIP, "observed"), reading.step, reason))
     return ()
 

@@ -148,9 +148,7 @@ def judge_effective(asked: SettingsInForce, effective: Mapping[str, Any]) -> tup
 
 def _judge_skip(asked: SettingsInForce, repeated: Mapping[str, Any], floor: int) -> tuple[str, ...]:
     """A receipt may clamp what lies below its cursor, so only the end of each range is held against it."""
-    raw = repeated.get("skip")
-    pairs = raw if isinstance(raw, list) else []
-    have = merge(found for pair in pairs if (found := _range_of(pair, asked.data_seed)) is not None)
+    have = ranges_of(repeated.get("skip"), asked.data_seed)
     wrong = []
     for want in asked.skip:
         start = max(want.start, floor)
@@ -159,6 +157,12 @@ def _judge_skip(asked: SettingsInForce, repeated: Mapping[str, Any], floor: int)
         if not covers(have, SampleRange(want.end - 1, want.end)) or (floor and not covers(have, SampleRange(start, want.end))):
             wrong.append(f"samples {want.start}..{want.end} are not in the trainer's skip list")
     return tuple(wrong)
+
+
+def ranges_of(said: object, data_seed: int | None = None) -> tuple[SampleRange, ...]:
+    """What a receipt says that it leaves out, merged; of what is no range nothing."""
+    pairs = said if isinstance(said, list) else []
+    return merge(found for pair in pairs if (found := _range_of(pair, data_seed)) is not None)
 
 
 def _range_of(pair: Any, data_seed: int | None) -> SampleRange | None:

@@ -9,12 +9,14 @@ shows the contrary.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sentinel.client.settings import SETTINGS
 from sentinel.model.attempts import SampleRange, SettingsInForce
 from sentinel.model.proof import Grade, Proof
-from sentinel.plan.skip import covers
+from sentinel.model.readings import StepReading
+from sentinel.plan.skip import covers, merge
 
 SKIP, LEARNING_RATE = "skip", "lr_scale"
 STEADY = 0.05  # the schedule itself moves a learning rate by less from row to row, or nothing is concluded from it
@@ -52,14 +54,55 @@ def first_met(skip: Sequence[SampleRange], samples: Sequence[SampleRange]) -> Sa
     return None
 
 
-def passed_over(skip: Sequence[SampleRange], behind: int, samples: Sequence[SampleRange]) -> bool:
+def passed_over(
+    skip: Sequence[SampleRange], behind: int, samples: Sequence[SampleRange], told: Sequence[SampleRange] = ()
+) -> bool:
     """Whether a step left out what it was to, and nothing else: its samples, from `behind` on, where the step before had ended,
-    have a hole within one of the ranges (which are merged). Rows of every tenth step have holes, too, which show nothing."""
+    have a hole within one of the ranges (which are merged). Rows of every tenth step have holes, too, which show nothing.
+    `told`: what the trainer says that it leaves out, where that is more (whole batches); a hole may be as wide."""
+    allowed = merge((*skip, *told)) if told else skip
     for trained in samples:
-        if trained.start > behind and covers(skip, SampleRange(behind, trained.start)):
-            return True
+        if trained.start > behind:
+            hole = SampleRange(behind, trained.start)
+            if covers(allowed, hole) and first_met(skip, (hole,)) is not None:
+                return True
         behind = max(behind, trained.end)
     return False
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What a trainer counts, as of `step`: the samples that it has gone through, those among them that it has left out, and
+    whether it says how many that are. Megatron-LM prints the second number from the first sample left out on."""
+
+    step: int
+    through: float
+    left_out: float
+    says: bool
+
+
+def counts_of(row: StepReading) -> Counted | None:
+    """None where it says not even how many it has gone through."""
+    through, left_out = row.metrics.get("consumed_samples"), row.metrics.get("skipped_samples")
+    return None if through is None else Counted(row.step, through, left_out or 0.0, left_out is not None)
+
+
+def compare_counts(skip: Sequence[SampleRange], told: Sequence[SampleRange], before: Counted, now: Counted) -> Grade | None:
+    """What the counts of two rows show of the batches between them that were to be left out (a sample index is here a batch, and
+    step n takes batch n - 1): as many were, or none. None: nothing was to be left out there, or the counts do not tell."""
+    wanted, most = (size_within(merge(ranges), before.step, now.step) for ranges in (skip, (*skip, *told)))
+    batch = (now.through - before.through) / max(1, now.step - before.step)
+    if not wanted or not now.says or not 0.0 < batch < float("inf"):
+        return None
+    batches = round((now.left_out - before.left_out) / batch, 6)
+    if batches == 0.0 and before.says:
+        return "contradicted"
+    return "observed" if wanted <= batches <= most else None
+
+
+def size_within(ranges: Iterable[SampleRange], start: int, end: int) -> int:
+    """How many samples of merged ranges lie from `start` up to `end`, which is not counted in."""
+    return sum(max(0, min(one.end, end) - max(one.start, start)) for one in ranges)
 
 
 def compare_rates(before: Sequence[float], after: float, factor: float) -> Grade | None:

@@ -24,6 +24,7 @@ PLACES = {
         "train/num_tokens", "train/total_tokens", "train/tokens", "train/num_input_tokens_seen", "throughput/total_tokens",
     ),
     "consumed_samples": ("consumed_train_samples", "samples_seen", "num_samples"),
+    "skipped_samples": ("skipped_train_samples",),
     "time_s": ("time", "timestamp", "wall_time", "_timestamp"),
 }  # fmt: skip
 """Where a row stands in its run. Not judged; other runs are compared by it."""

@@ -93,12 +93,14 @@ def _only_writer(run_dir: Path, target: Target) -> Iterator[None]:
     path = place_path(run_dir, target).with_suffix(".lock")
     try:
         ensure_directory(path.parent)
-        with open(path, "a", opener=closed) as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                who = "another process (a supervisor's, or a second `sentinel track`)"
-                raise UsageError(f"{run_dir}: {who} is writing it to {target.text} already; leave it to that one") from None
-            yield
-    except PermissionError as error:
-        raise UsageError(f"{error.filename}: cannot be written by this user; change its rights") from error
+        lock = open(path, "a", opener=closed)  # noqa: SIM115 - closed below, and what is raised in between is not of this file
+    except OSError as error:
+        remedy = "change its rights" if isinstance(error, PermissionError) else "make it a folder that can be written"
+        raise UsageError(f"{error.filename or path}: cannot be written ({error.strerror}); {remedy}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            who = "another process (a supervisor's, or a second `sentinel track`)"
+            raise UsageError(f"{run_dir}: {who} is writing it to {target.text} already; leave it to that one") from None
+        yield

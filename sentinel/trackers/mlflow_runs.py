@@ -6,6 +6,7 @@ on. Works with every store that MLflow has, by its own client.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import os
 import re
@@ -21,6 +22,7 @@ from sentinel.trackers.contract import AttemptRun, End, TrackerError
 KEY_TAG, PARENT_TAG = "sentinel.key", "mlflow.parentRunId"
 METRICS_PER_CALL = 1000  # MLflow's own limit for a batch
 PARAMS_PER_CALL = 100  # as well
+NAME_CHARS_MAX = 250  # of a metric
 VALUE_CHARS_MAX = 5000  # of a tag; MLflow allows 6,000 for a parameter and 8,000 for a tag
 _NOT_IN_NAMES = re.compile(r"[^\w\-. :]")
 QUIETLY = {  # defaults of this process alone; MLflow's own would retry a server that is away for four minutes without a word
@@ -62,14 +64,18 @@ class MlflowRuns:
                 tags["sentinel.forked_from"] = f"{self._ids.get(run.fork.key) or run.fork.key}?step={run.fork.step}"
             self._open = self._ensure(run.key, run.name, tags)
             self._client.update_run(self._open, status="RUNNING")
-            params = [_param(name, value) for name, value in run.config.items() if value not in (None, "", [], {})]
+            known = self._client.get_run(
+                self._open
+            ).data.params  # MLflow refuses to change one: a command or policy may be another now
+            config = {f"sentinel.{name}": value for name, value in run.config.items() if value not in (None, "", [], {})}
+            params = [_param(name, value) for name, value in config.items() if name not in known]
             for first in range(0, len(params), PARAMS_PER_CALL):
                 self._client.log_batch(self._open, params=params[first : first + PARAMS_PER_CALL])
 
     def log(self, rows: Sequence[StepReading]) -> None:
         entities: Any = importlib.import_module("mlflow.entities")
         found = [
-            entities.Metric(_metric_name(name), value, round(row.time_s * 1000), row.step)
+            entities.Metric(_metric_name(name), value, max(0, round(row.time_s * 1000)), row.step)
             for row in rows
             for name, value in row.metrics.items()
         ]
@@ -146,16 +152,23 @@ class _Sentences:
 
 
 def _metric_name(name: str) -> str:
-    """MLflow's store of files has a file for each metric, so `grad_norm` and `grad_norm/embed` cannot both be in it.
+    """MLflow's store of files has a file for each metric, so `grad_norm` and `grad_norm/embed` cannot both be in it. A name that
+    is none there, or too long for it, would be refused with its whole batch, for ever.
 
-    >>> _metric_name("grad_norm/block-03")
-    'grad_norm.block-03'
+    >>> _metric_name("grad_norm/block-03"), _metric_name(""), _metric_name(".."), len(_metric_name("x" * 300))
+    ('grad_norm.block-03', '_', '__', 250)
     """
-    return _NOT_IN_NAMES.sub("_", name.replace("/", "."))
+    known = _NOT_IN_NAMES.sub("_", name.replace("/", ".")) or "_"
+    if not known.strip("."):
+        known = "_" * len(known)
+    if len(known) <= NAME_CHARS_MAX:
+        return known
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{known[: NAME_CHARS_MAX - 9]}-{digest}"
 
 
 def _param(name: str, value: Any) -> Any:
-    return importlib.import_module("mlflow.entities").Param(f"sentinel.{name}", _text(value))
+    return importlib.import_module("mlflow.entities").Param(name, _text(value))
 
 
 def _text(value: Any) -> str:

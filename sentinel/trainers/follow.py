@@ -9,6 +9,7 @@ it goes on at the step before the first row, less the distance of two rows. It e
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import time
@@ -17,7 +18,10 @@ from pathlib import Path
 
 from sentinel.client.run_layout import stream_path
 from sentinel.client.stream import Stream
+from sentinel.model.attempts import SampleRange
 from sentinel.model.readings import StepReading
+from sentinel.plan.overrides import ranges_of
+from sentinel.plan.proving import size_within
 from sentinel.run_files.stream import read_receipt
 from sentinel.telemetry.lineage import read_own
 from sentinel.trainers.life import Life
@@ -66,7 +70,7 @@ class Writer:
             self.since_s = now_s
         self.waiting += rows
         steps = sorted({row.step for row in self.waiting})
-        if len(steps) >= 2 or (steps and now_s - self.since_s > FIRST_ROW_ALONE_S):
+        if self._distance(steps) is not None or (steps and now_s - self.since_s > FIRST_ROW_ALONE_S):
             self.begin()
 
     def begin(self) -> None:
@@ -75,10 +79,10 @@ class Writer:
         if not steps or self.resume_step is not None:
             return
         first = steps[0]
-        every = steps[1] - first if len(steps) > 1 else 1
-        self._every = max(1, every)
+        self._every = self._distance(steps) or (steps[1] - first if len(steps) > 1 else 1)
         asked = self.spec.resume_step or 0
-        self.resume_step = asked if first - self._every <= asked < max(first, 1) else max(0, first - self._every)
+        trained = first - asked - size_within(self._costing, asked, first - 1)
+        self.resume_step = asked if asked < max(first, 1) and trained <= self._every else max(0, first - self._every)
         self.stream.start(
             resume_step=self.resume_step,
             resume_digest=None,
@@ -94,6 +98,17 @@ class Writer:
         )
         waiting, self.waiting = self.waiting, []
         self._write(waiting)
+
+    def _distance(self, steps: list[int]) -> int | None:
+        """Of two rows between which nothing was to be left out; None where there are none such yet."""
+        pairs = itertools.pairwise(steps)
+        return next((b - a for a, b in pairs if not size_within(self._costing, a, b - 1)), None)
+
+    @property
+    def _costing(self) -> tuple[SampleRange, ...]:
+        """Batches that take their step with them when they are left out: step n has batch n - 1."""
+        skip = self.spec.profile.spec.skip
+        return ranges_of(self.spec.asserted.get("skip")) if skip is not None and skip.spends_steps else ()
 
     @property
     def _is_reckoned(self) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from sentinel.client.regular_file import read_regular
 from sentinel.trainers.profile import PATTERN_STEP, Checkpoints
+from sentinel.trainers.whole import look
 
 SETTLED_S = 2.0  # a checkpoint without files that tell is complete when nothing of it changed for so long
 DEPTH_MAX = 6
@@ -46,13 +47,14 @@ class Found:
         return max((changed for _, _, changed in self.signature), default=0) / 1e9
 
     def is_complete(self, places: Checkpoints, wall_s: float) -> bool:
-        """Whether its trainer is done with it."""
+        """Whether its trainer is done with it. Raises OSError."""
         if self.missing or not self.signature or not any(size for _, size, _ in self.signature):
             return False
         # A file of torch.save shows its step only when its end is written, and a tracker names none that is not whole.
         if places.complete or places.tracker is not None or places.whole_at_once or places.step_key is not None:
             return True
-        return wall_s - self.newest_change_s >= SETTLED_S
+        shown = look(self.path, (name for name, _, _ in self.signature))
+        return shown == "whole" or (shown == "nothing" and wall_s - self.newest_change_s >= SETTLED_S)
 
 
 def find_checkpoints(places: Checkpoints, root: Path) -> list[Found]:

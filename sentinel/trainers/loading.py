@@ -118,7 +118,10 @@ def _lay(document: Any, options: Mapping[str, str]) -> Any:
             part |= {place[1]: value} | ({"root": []} if option == "root" else {})
             spec[place[0]] = part
     if "metrics" in options:
-        spec["metrics"] = {**(spec.get("metrics") or {}), **_metrics(options["metrics"])}
+        asked, own = _metrics(options["metrics"]), dict(spec.get("metrics") or {})
+        if asked["from"] != own.get("from", "output"):  # the profile's format is that of its own source
+            own = {key: value for key, value in own.items() if key not in ("format", "path")}
+        spec["metrics"] = {**own, **asked}
     return {**document, "spec": spec}
 
 

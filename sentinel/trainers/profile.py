@@ -87,7 +87,8 @@ class Checkpoints(Model):
     step_key: Name | None = None
     """For such a file of torch.save: the key under which it holds its step."""
     complete: tuple[FileName, ...] = ()
-    """Files that a complete one has, below it. One without any is complete when it has not changed for two seconds."""
+    """Files that a complete one has, below it. One without any is complete when its files show it (a single file of torch.save
+    or safetensors, a folder of torch.distributed.checkpoint), else when it has not changed for two seconds."""
     files: Literal["replaced", "rewritten"] = "replaced"
     """replaced: a file is written under a new name or in a new folder. rewritten: over itself, and a link would change, too."""
     tracker: Tracker | None = None

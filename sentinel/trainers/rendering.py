@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from sentinel.client.settings import SETTINGS
 from sentinel.errors import UsageError
 from sentinel.model.attempts import ResumePoint, SampleRange, SettingsInForce
+from sentinel.plan.skip import merge
 from sentinel.trainers.profile import PLACEHOLDER, Skip, Spec, Stop, TrainerProfile
 
 ARGUMENTS_VARIABLE = "SENTINEL_ARGS"
@@ -21,8 +22,9 @@ BATCHES_MAX = 20_000  # as arguments of one command
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """`added`: the arguments behind the user's own. `asserted`: settings a flag was passed for, with their values, and `skip`.
-    `root`: the folder of the trainer's checkpoints, absolute; None where there is none to know of."""
+    """`added`: the arguments behind the user's own. `asserted`: settings a flag was passed for, with their values, and `skip`
+    with the batches that its arguments can mean. `root`: the folder of the trainer's checkpoints, absolute; None where there is
+    none to know of."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
@@ -62,7 +64,7 @@ def render(
             asserted[key] = value
     if spec.skip is not None and overrides.skip:
         added += _skipping(spec.skip, overrides.skip)
-        asserted["skip"] = [[span.start, span.end] for span in overrides.skip]
+        asserted["skip"] = [[span.start, span.end] for span in passed_to(spec.skip, overrides.skip)]
     environment = {ARGUMENTS_VARIABLE: shlex.join(added), "PYTHONUNBUFFERED": "1", **spec.environment}
     argv = tuple(command) if spec.arguments == "environment" else (*command, *added)
     return Rendered(argv, environment, added, asserted, root)
@@ -141,6 +143,13 @@ def _fill(spec: Spec, command: Sequence[str], words: Sequence[str], values: Mapp
 
 def _text(value: object) -> str:
     return f"{value:.10g}" if isinstance(value, float) else str(value)
+
+
+def passed_to(skip: Skip, spans: Sequence[SampleRange]) -> tuple[SampleRange, ...]:
+    """Which batches the arguments can mean: of a trainer whose first number is not known, one more on each side."""
+    if skip.counts_from != "either":
+        return tuple(spans)
+    return merge(SampleRange(max(0, span.start - 1), span.end + 1) for span in spans)
 
 
 def _skipping(skip: Skip, spans: Sequence[SampleRange]) -> tuple[str, ...]:

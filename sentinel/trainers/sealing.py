@@ -54,10 +54,17 @@ def seal_new(
     """Seal every complete checkpoint of those that are there and not sealed yet, in their order. What is still being written, or
     is written anew meanwhile, is left for the next call. `others`: keys of checkpoints of other runs. Raises OSError."""
     for found in there:
-        if found.key not in others and found.is_complete(places, wall_s()) and not is_sealed(run_dir, found):
+        if found.key not in others and not is_sealed(run_dir, found) and _is_complete(found, places, wall_s()):
             sealed = _seal(run_dir, places, found, attempt)
             if sealed is not None:
                 yield sealed
+
+
+def _is_complete(found: Found, places: Checkpoints, wall_s: float) -> bool:
+    try:
+        return found.is_complete(places, wall_s)
+    except FileNotFoundError:
+        return False  # the trainer is deleting it
 
 
 def is_sealed(run_dir: Path, found: Found) -> bool:

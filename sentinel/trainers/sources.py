@@ -3,35 +3,63 @@
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
-from sentinel.client.regular_file import read_regular
+from sentinel.client.regular_file import read_regular, regular
 from sentinel.client.run_layout import attempt_folder
 from sentinel.client.strict_json import dumps, loads
 from sentinel.model.readings import StepReading
 from sentinel.telemetry.log_formats import UnreadableLog, open_log
-from sentinel.telemetry.log_reader import LogReader
+from sentinel.telemetry.log_reader import LineLog, LogReader
 from sentinel.trainers.found import find_checkpoints
 from sentinel.trainers.spec import TrainerSpec
 
 FIND_EVERY_S = 1.0
 MATCHES_MAX = 1000
+MARK_BYTES = 4096
 RUNS_OF = {"wandb": "*run-*/run-*.wandb", "mlflow": "*/*"}
 """Below the folder of a logger: what each launch of a trainer begins anew."""
 DEFAULT_FOLDERS = {"wandb": "wandb", "mlflow": "mlruns"}
 COUNTS_NAME = "rows_before.json"  # of files that were there before the attempt
 
 
-class Source:
-    """One place where rows may appear: opened when there is something in it. `passes`: rows that stood there before."""
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What stood in a file before the attempt: so many rows. Of a file of lines also its bytes and a digest of its end: by these
+    it is seen whether the trainer goes on behind them or begins the file anew."""
 
-    def __init__(self, path: Path, format: str, passes: int = 0) -> None:
+    rows: int = 0
+    size: int = 0
+    mark: str = ""
+
+    def stands(self, path: Path) -> bool:
+        """Whether it is still there. Raises OSError."""
+        return not self.mark or _mark(path, self.size) == self.mark
+
+
+NOTHING_BEFORE = Before()
+
+
+def _mark(path: Path, size: int) -> str:
+    """Of the last bytes up to `size`. Raises OSError."""
+    with open(path, "rb", opener=regular) as file:
+        file.seek(max(0, size - MARK_BYTES))
+        return hashlib.sha256(file.read(min(size, MARK_BYTES))).hexdigest()
+
+
+class Source:
+    """One place where rows may appear: opened when there is something in it."""
+
+    def __init__(self, path: Path, format: str, before: Before = NOTHING_BEFORE) -> None:
         self.path = path
-        self._passes = passes
+        self._before = before
+        self._passes = before.rows
         self._format = format
         self._reader: LogReader | None = None
         self._seen: tuple[int, int] | None = None
@@ -42,6 +70,8 @@ class Source:
             if self._reader is None and not self._open():
                 return []
             assert self._reader is not None
+            if self._passes and not self._before.stands(self.path):
+                self._passes = 0  # the trainer began it anew
             rows = self._reader.poll(time.monotonic())
             while self._reader.has_more:
                 rows += self._reader.poll(time.monotonic())
@@ -52,6 +82,17 @@ class Source:
     def finish(self) -> list[StepReading]:
         rows = self.poll()
         return rows if self._reader is None else rows + self._new(self._reader.finish())
+
+    def count(self) -> Before:
+        """What stands in it now, to be passed over later."""
+        rows = len(self.finish())
+        if not isinstance(self._reader, LineLog):  # a document is written anew with all its rows, or is a folder
+            return Before(rows)
+        try:
+            size = os.stat(self.path).st_size
+            return Before(rows, size, _mark(self.path, size))
+        except OSError:
+            return Before(rows)
 
     def _new(self, rows: list[StepReading]) -> list[StepReading]:
         passed = min(self._passes, len(rows))
@@ -73,7 +114,7 @@ class Source:
 class Matching:
     """Files that match a pattern, which may come later: a logger makes a new folder at each launch."""
 
-    def __init__(self, pattern: str, format: str, before: Mapping[str, int]) -> None:
+    def __init__(self, pattern: str, format: str, before: Mapping[str, Before]) -> None:
         self._pattern, self._format, self._before = pattern, format, before
         self._sources: dict[str, Source] = {}
         self._looked_s = float("-inf")
@@ -85,7 +126,7 @@ class Matching:
         if time.monotonic() - self._looked_s >= FIND_EVERY_S:
             self._looked_s = time.monotonic()
             for path in self._found():
-                self._sources.setdefault(path, Source(Path(path), self._format, self._before.get(path, 0)))
+                self._sources.setdefault(path, Source(Path(path), self._format, self._before.get(path, NOTHING_BEFORE)))
         return [row for source in self._sources.values() for row in source.poll()]
 
     def finish(self) -> list[StepReading]:
@@ -136,28 +177,30 @@ def open_sources(run_dir: Path, attempt: int, spec: TrainerSpec) -> list[Source 
         if _is_pattern(place):
             found.append(Matching(place, metrics.format, before))
         else:
-            found.append(Source(Path(place), metrics.format, before.get(place, 0)))
+            found.append(Source(Path(place), metrics.format, before.get(place, NOTHING_BEFORE)))
     return found
 
 
-def count_rows(spec: TrainerSpec) -> dict[str, int]:
-    """Of each file that the profile names, the rows that stand in it. Asked before the trainer starts."""
+def count_rows(spec: TrainerSpec) -> dict[str, Before]:
+    """Of each file that the profile names, what stands in it. Asked before the trainer starts."""
     metrics = spec.profile.spec.metrics
     if metrics.from_ in ("output", "trainer_state", "none"):
         return {}
     files = {path for place in _places(spec) for path in (glob.glob(place, recursive=True) if _is_pattern(place) else [place])}
-    return {path: len(Source(Path(path), metrics.format).finish()) for path in sorted(files)[:MATCHES_MAX]}
+    return {path: Source(Path(path), metrics.format).count() for path in sorted(files)[:MATCHES_MAX]}
 
 
-def write_counts(run_dir: Path, attempt: int, counts: Mapping[str, int]) -> None:
+def write_counts(run_dir: Path, attempt: int, counts: Mapping[str, Before]) -> None:
     """Raises OSError."""
-    write_atomically(attempt_folder(run_dir, attempt) / COUNTS_NAME, dumps(dict(counts)).encode())
+    plain = {path: asdict(before) for path, before in counts.items()}
+    write_atomically(attempt_folder(run_dir, attempt) / COUNTS_NAME, dumps(plain).encode())
 
 
-def read_counts(run_dir: Path, attempt: int) -> dict[str, int]:
+def read_counts(run_dir: Path, attempt: int) -> dict[str, Before]:
     try:
-        return dict(loads(read_regular(attempt_folder(run_dir, attempt) / COUNTS_NAME)))
-    except (OSError, ValueError, TypeError):
+        plain = loads(read_regular(attempt_folder(run_dir, attempt) / COUNTS_NAME))
+        return {path: Before(**before) for path, before in plain.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
         return {}
 
 

@@ -1,6 +1,8 @@
-"""A loop that prints nothing: its numbers go to the logger named first, wandb or mlflow. It knows nothing of Sentinel.
+"""A loop that prints nothing: its numbers go to the logger named first. It knows nothing of Sentinel.
 
-    python logged_loop.py wandb|mlflow --out DIR [--resume CHECKPOINT]
+    python logged_loop.py wandb|mlflow|csv|jsonl --out DIR [--anew] [--resume CHECKPOINT]
+
+csv and jsonl write DIR/metrics.csv and DIR/metrics.jsonl, behind what stands there, or `--anew`.
 """
 
 from __future__ import annotations
@@ -16,7 +18,22 @@ from pathlib import Path
 STEPS, EVERY = 1200, 100
 
 
-def open_logger(name: str) -> Callable[[int, dict[str, float]], None]:
+def open_file(path: Path, anew: bool) -> Callable[[int, dict[str, float]], None]:
+    file = open(path, "w" if anew else "a", buffering=1)  # noqa: SIM115 - until the program ends
+    is_table = path.suffix == ".csv"
+    if is_table and file.tell() == 0:
+        file.write("step,train/loss,train/grad_norm,train/lr\n")
+
+    def log(step: int, values: dict[str, float]) -> None:
+        row = ",".join(map(str, (step, *values.values()))) if is_table else json.dumps({"step": step, **values})
+        file.write(f"{row}\n")
+
+    return log
+
+
+def open_logger(name: str, options: argparse.Namespace) -> Callable[[int, dict[str, float]], None]:
+    if name in ("csv", "jsonl"):
+        return open_file(options.out / f"metrics.{name}", options.anew)
     if name == "wandb":
         import wandb
 
@@ -34,11 +51,12 @@ def main() -> None:
     parser.add_argument("logger")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--resume", type=Path)
+    parser.add_argument("--anew", action="store_true")
     parser.add_argument("--step-s", type=float, default=0.005)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     faults, struck = json.loads(os.environ.get("FAULTS", "{}")), options.out / ".struck"
-    log = open_logger(options.logger)
+    log = open_logger(options.logger, options)
     start = json.loads((options.resume / "state.json").read_text())["step"] if options.resume else 0
     for step in range(start + 1, STEPS + 1):
         if step == faults.get("kill") and not struck.exists():

@@ -29,6 +29,7 @@ def main() -> int:
     parser.add_argument("--clip-grad", type=float, default=1.0)
     parser.add_argument("--override-opt_param-scheduler", action="store_true")
     parser.add_argument("--iterations-to-skip", type=int, nargs="+", default=[])
+    parser.add_argument("--log-interval", type=int, default=1)
     parser.add_argument("--exit-signal-handler", action="store_true")
     parser.add_argument("--seed", type=int, default=1234)
     parser.add_argument("--step-s", type=float, default=0.01)
@@ -40,7 +41,7 @@ def main() -> int:
     if os.environ.get("RANK", "0") == "0":
         with open(save / "commands.jsonl", "a") as file:
             file.write(json.dumps(sys.argv[1:]) + "\n")
-    iteration, damage = load(args)
+    iteration, damage, left_out = load(args)
     rank, ranks = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     meet = meeting(ranks)
     asked: list[int] = []
@@ -49,6 +50,7 @@ def main() -> int:
     while iteration < args.train_iters:
         iteration += 1
         if iteration in args.iterations_to_skip:
+            left_out += 8
             continue
         time.sleep(args.step_s)
         if rank == faults.get("rank", 0):
@@ -63,6 +65,7 @@ def main() -> int:
         parts = [
             f" [2026-01-02 03:04:05.678901] iteration {iteration:8d}/{args.train_iters:8d}",
             f"consumed samples: {iteration * 8:12d}",
+            *([f"skipped samples: {left_out:12d}"] if left_out else []),
             f"elapsed time per iteration (ms): {args.step_s * 1e3:.1f}",
             f"learning rate: {args.lr:.6E}",
             f"global batch size: {8:5d}",
@@ -72,14 +75,14 @@ def main() -> int:
             f"number of skipped iterations: {0:3d}",
             f"number of nan iterations: {0 if loss >= 0 else 1:3d} |",
         ]
-        if rank == ranks - 1:
+        if rank == ranks - 1 and iteration % args.log_interval == 0:
             print(" | ".join(parts), flush=True)
         if iteration % args.save_interval == 0 and rank == 0:
-            commit(save, iteration, damage)
+            commit(save, iteration, damage, left_out)
         if asked:  # Megatron's own save takes its time, too
             time.sleep(args.save_s)
             if rank == 0:
-                commit(save, iteration, damage)
+                commit(save, iteration, damage, left_out)
             print("exiting program after receiving SIGTERM.", flush=True)
             return 0
     return 0
@@ -95,22 +98,22 @@ def meeting(ranks: int) -> Callable[[], object]:
     return torch.distributed.barrier
 
 
-def load(args: argparse.Namespace) -> tuple[int, float]:
+def load(args: argparse.Namespace) -> tuple[int, float, int]:
     if args.load is None:
-        return 0, 0.0
+        return 0, 0.0, 0
     tracker = Path(args.load) / "latest_checkpointed_iteration.txt"
     if not tracker.exists() and args.ckpt_step is None:
-        return 0, 0.0
+        return 0, 0.0, 0
     iteration = args.ckpt_step or int(tracker.read_text())
     state = json.loads((Path(args.load) / f"iter_{iteration:07d}" / "state.json").read_text())
     print(f"  successfully loaded checkpoint from {args.load} [ t 1/1, p 1/1 ] at iteration {iteration}", flush=True)
-    return iteration, float(state["damage"])
+    return iteration, float(state["damage"]), int(state["left_out"])
 
 
-def commit(save: Path, iteration: int, damage: float) -> None:
+def commit(save: Path, iteration: int, damage: float, left_out: int) -> None:
     folder = save / f"iter_{iteration:07d}"
     folder.mkdir(exist_ok=True)
-    (folder / "state.json").write_text(json.dumps({"iteration": iteration, "damage": damage}))
+    (folder / "state.json").write_text(json.dumps({"iteration": iteration, "damage": damage, "left_out": left_out}))
     (save / "latest_checkpointed_iteration.txt").write_text(str(iteration))
 
 

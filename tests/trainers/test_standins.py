@@ -89,15 +89,19 @@ def test_a_megatron_that_became_nan_is_rolled_back_before_that(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_a_poisoned_window_is_skipped_by_its_own_flag(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("interval", "iterations"), [(1, 800), (10, 1600)])
+def test_a_poisoned_window_is_skipped_by_its_own_flag_and_that_is_seen(tmp_path: Path, interval: int, iterations: int) -> None:
+    """Of a line for every iteration by its number, of one for every tenth by the samples that it counts as skipped."""
     out = tmp_path / "out"
-    run = supervise(tmp_path / "run", "megatron", megatron(out, 800, poison=[350, 380]))
+    command = [*megatron(out, iterations, poison=[350, 380]), "--log-interval", str(interval)]
+    run = supervise(tmp_path / "run", "megatron", command)
     assert all(incident["state"] == "recovered" for incident in run.incidents())
     arguments = told(out)[-1]
     skipped = {int(word) for word in arguments[arguments.index("--iterations-to-skip") + 1 :] if word.isdigit()}
     assert skipped >= set(range(350, 380)), "as printed"
-    assert not skipped & run.surviving().keys()
-    assert [proofs(incident).get("skip") for incident in run.incidents()][-1] in ("asserted", "observed")
+    resumed = run.incidents()[-1]["remedies"][-1]["rollback_to_step"]
+    assert not {step for step in skipped if step > resumed} & run.surviving().keys()
+    assert [proofs(incident).get("skip") for incident in run.incidents()][-1] == "observed"
 
 
 @pytest.mark.slow

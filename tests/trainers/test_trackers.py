@@ -10,6 +10,8 @@ import pytest
 from sentinel.model.readings import StepReading
 from sentinel.report.reading import read_lineage
 from sentinel.telemetry.wandb_log import FIRST, LAST, WHOLE, WandbLog
+from sentinel.trackers.contract import AttemptRun
+from sentinel.trackers.mlflow_runs import MlflowRuns, MlflowSettings
 from tests.integration.supervised import Supervised
 from tests.trainers.kit import hurt
 
@@ -85,3 +87,22 @@ def test_attempts_are_runs_of_one_group_and_a_rollback_is_a_fork(tmp_path: Path,
     assert children[0].data.tags["sentinel.survives_to"] == str(resumed)
     told = {one.step: one.value for one in client.get_metric_history(children[1].info.run_id, "loss")}
     assert told == pytest.approx(second)
+
+
+def test_mlflow_takes_what_it_would_refuse_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names that are none of its, a clock before 1970, and a configuration that is another when a later process goes on."""
+    mlflow = pytest.importorskip("mlflow")
+    for name in ("MLFLOW_ALLOW_FILE_STORE", "MLFLOW_DISABLE_TELEMETRY"):
+        monkeypatch.setenv(name, "true")
+    store = f"file://{tmp_path}/mlruns"
+    metrics = {"": 1.0, ".": 2.0, "..": 3.0, "x" * 300: 4.0, "x" * 299 + "y": 5.0, "loss": float("nan")}
+    for policy, step in (("demo", 1), ("other", 2)):
+        runs = MlflowRuns(MlflowSettings(uri=store), tmp_path)
+        runs.open(AttemptRun("key-1", "key", "a run", 1, {"policy": policy, f"from_step_{step}": "x"}, is_known=step > 1))
+        runs.log([StepReading(1, step, -5.0, (), metrics)])
+        runs.close("going on")
+    client = mlflow.MlflowClient(store)
+    (run,) = client.search_runs([client.get_experiment_by_name("sentinel").experiment_id], "tags.`sentinel.key` = 'key-1'")
+    assert run.data.params == {"sentinel.policy": "demo", "sentinel.from_step_1": "x", "sentinel.from_step_2": "x"}
+    assert len(run.data.metrics) == 5, "one dot and none are the same name"
+    assert [one.step for one in client.get_metric_history(run.info.run_id, "__")] == [1, 2]

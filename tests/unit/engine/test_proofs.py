@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sentinel.model import facts as f
+from sentinel.model.attempts import SampleRange
 from sentinel.model.incidents import IncidentState
+from sentinel.model.readings import StepReading
 from sentinel.paging.case_words import tried
 from sentinel.report.documents import incident_document
 from tests.builders import BATCH, Bench, build_policy, read_step
@@ -75,6 +77,51 @@ def test_a_stream_that_jumps_over_the_samples_shows_what_was_only_said() -> None
     (seen,) = bench.of(f.SettingObserved)
     assert seen.step == bench.state.overrides.skip[0].start // BATCH + 1
     assert bench.state.incidents[0].tries[-1].is_proven("skip"), "and the try has it"
+
+
+def test_what_is_left_out_right_behind_the_resume_point_is_counted_from_the_row_at_it() -> None:
+    bench = relaunched()
+    (skip,) = bench.state.overrides.skip
+    row = StepReading(1, 50, 0.0, (), {"loss": 2.0, "consumed_samples": 50 * 8.0, "skipped_samples": 80.0})
+    bench.receipt(reads_back=False, reckoned=True, history=(row,))
+    counts = {"consumed_samples": (skip.end + 9) * 8.0, "skipped_samples": 80.0 + (skip.end - skip.start) * 8.0}
+    bench.says(StepReading(bench.number, skip.end + 9, 0.0, (), {"loss": 2.0, **counts}))
+    assert grades(bench) == {"skip": "observed"}
+
+
+def told(bench: Bench, reckoned: bool = False) -> tuple[int, int, int]:
+    """The one range that is to be left out, after a receipt that names one more on each side; and the step it begins from."""
+    (skip,) = bench.state.overrides.skip
+    bench.receipt(reads_back=False, reckoned=reckoned, skip=[[skip.start - 1, skip.end + 1]])
+    return skip.start, skip.end, skip.start // BATCH
+
+
+@pytest.mark.parametrize(("more_before", "more_behind", "grade"), [(1, 0, "observed"), (0, 1, "observed"), (2, 0, "asserted")])
+def test_a_trainer_whose_arguments_mean_a_batch_more_may_leave_out_a_batch_more(
+    more_before: int, more_behind: int, grade: str
+) -> None:
+    bench = relaunched()
+    start, end, step = told(bench)
+    for number, span in enumerate([(start - 8, start - more_before), (end + more_behind, end + 8)], start=step):
+        bench.says(StepReading(bench.number, number, 0.0, (SampleRange(*span),), {"loss": 2.0}))
+    assert grades(bench) == {"skip": grade}
+
+
+@pytest.mark.parametrize(
+    ("before", "more", "grade"),
+    [(None, 1.0, "observed"), (40.0, 1.0, "observed"), (40.0, 0.0, "contradicted"), (None, None, "asserted")],
+)
+def test_rows_of_every_tenth_step_show_by_counts_what_was_left_out(before: float | None, more: float | None, grade: str) -> None:
+    """`before`: samples that it has left out, by the row in front of the range. `more`: the share of the range behind it."""
+    bench = relaunched()
+    start, end, _ = told(bench, reckoned=True)
+    behind = None if more is None else (before or 0.0) + more * (end - start) * 8.0
+    for step, count in ((start - 6, before), (end + 4, behind)):  # a sample index is a batch, and step n trains batch n - 1
+        counted = {} if count is None else {"skipped_samples": count}
+        bench.says(StepReading(bench.number, step, 0.0, (), {"loss": 2.0, "consumed_samples": step * 8.0, **counted}))
+    assert grades(bench) == {"skip": grade}
+    found = [fact.finding.kind for fact in bench.of(f.FindingRecorded)]
+    assert ("override_mismatch" in found) is (grade == "contradicted")
 
 
 def test_rows_without_samples_show_nothing() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from sentinel.model.attempts import SampleRange, SettingsInForce
 from sentinel.model.proof import Proof, merge_proofs
-from sentinel.plan.proving import compare_rates, first_met, grade_settings, passed_over
+from sentinel.plan.proving import Counted, compare_counts, compare_rates, first_met, grade_settings, passed_over
 
 ASKED = SettingsInForce(lr_scale=0.5, clip_norm=0.3, skip=(SampleRange(464, 644),))
 SKIP = [[464, 644]]
@@ -67,6 +67,37 @@ def test_samples_that_were_to_be_left_out_are_met() -> None:
 )
 def test_a_hole_that_the_ranges_fill_was_passed_over(behind: int, samples: tuple[tuple[int, int], ...], over: bool) -> None:
     assert passed_over(spans((100, 120), (464, 644)), behind, spans(*samples)) is over
+
+
+def test_a_hole_may_be_as_wide_as_the_trainer_says_that_it_leaves_out() -> None:
+    skip, told = spans((464, 644)), spans((463, 645))
+    assert passed_over(skip, 463, spans((644, 645)), told)
+    assert passed_over(skip, 464, spans((645, 646)), told)
+    assert not passed_over(skip, 462, spans((645, 646)), told)
+    assert not passed_over(skip, 463, spans((464, 465)), told), "nothing that was to be left out lies in it"
+
+
+def counted(step: int, left_out: float | None, batch: float = 8.0) -> Counted:
+    return Counted(step, step * batch, left_out or 0.0, left_out is not None)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "grade"),
+    [
+        (counted(70, None), counted(100, 20 * 8), "observed"),
+        (counted(70, 80), counted(100, 80 + 21 * 8), "observed"),  # one more, as its arguments can mean
+        (counted(70, 80), counted(100, 80), "contradicted"),
+        (counted(70, None), counted(100, None), None),  # it counts nothing
+        (counted(70, 80), counted(100, 80 + 12 * 8), None),
+        (counted(70, 80), counted(100, 80 + 30 * 8), None),
+        (counted(100, 160), counted(110, 160), None),  # nothing was to be left out there
+        (Counted(70, 560.0, 0.0, True), Counted(100, 560.0, 0.0, True), None),
+    ],
+)
+def test_what_a_trainer_counts_shows_what_rows_of_every_tenth_step_do_not(
+    before: Counted, now: Counted, grade: str | None
+) -> None:
+    assert compare_counts(spans((75, 95)), spans((74, 96)), before, now) == grade
 
 
 @pytest.mark.parametrize(

@@ -255,3 +255,15 @@ def test_two_runs_of_one_name_have_keys_of_their_own(run_dir: Path, tmp_path: Pa
     before = set(memory.runs)
     write(tmp_path / "copy").close()
     assert set(memory.runs) == before  # a copy is the same run
+
+
+@pytest.mark.parametrize("kind", ["file", "lock"])
+def test_a_folder_that_cannot_be_written_is_said_in_a_sentence(run_dir: Path, memory: Remembering, kind: str) -> None:
+    folder = place_path(run_dir, target()).parent
+    if kind == "file":
+        folder.touch()
+    else:
+        place_path(run_dir, target()).with_suffix(".lock").mkdir(parents=True)
+    with pytest.raises(UsageError, match=r"cannot be written .*; make it a folder that can be written"):
+        command.track(run_dir, "memory", follow=False, until_eof=False, say=print)
+    assert not memory.calls

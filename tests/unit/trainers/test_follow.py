@@ -65,6 +65,29 @@ def test_a_batch_is_known_by_its_step(tmp_path: Path) -> None:
     assert not receipt["samples_from_steps"], "rows that are missing show what was left out"
 
 
+@pytest.mark.parametrize(
+    ("steps", "reckoned"),
+    [
+        ([[91, 92]], False),
+        ([[61], [92], [93]], False),  # the first two rows are a skip apart
+        ([[70], [100], [110]], True),
+    ],
+)
+def test_what_is_left_out_right_behind_the_resume_point_does_not_move_it(
+    tmp_path: Path, steps: list[list[int]], reckoned: bool
+) -> None:
+    first = steps[0][0]
+    skip = [[60, 90]] if first == 91 else [[61, 91]] if first == 61 else [[72, 95]]
+    receipt, *rows = written(tmp_path, "megatron:root=/x", steps, 60, skip=skip)
+    assert (receipt["resume_step"], receipt["samples_from_steps"]) == (60, reckoned)
+    assert [row["step"] for row in rows] == [step for batch in steps for step in batch]
+
+
+def test_one_that_goes_on_elsewhere_than_it_was_to_is_seen_beside_a_skip_too(tmp_path: Path) -> None:
+    receipt, *_ = written(tmp_path, "megatron:root=/x", [[91, 92]], 60, skip=[[70, 90]])
+    assert receipt["resume_step"] == 90
+
+
 def test_of_every_tenth_step_the_rows_show_nothing_of_what_was_left_out(tmp_path: Path) -> None:
     receipt, *rows = written(tmp_path, "megatron:root=/x", [[10], [20]], skip=[[12, 15]])
     assert receipt["samples_from_steps"]
@@ -98,6 +121,33 @@ def test_files_that_come_later_are_read_and_those_before_are_passed_over(tmp_pat
     (tmp_path / "version_1").mkdir()
     (tmp_path / "version_1" / "metrics.csv").write_text("step,train_loss\n3,1.5\n4,1.25\n")
     assert [(row.step, row.metrics["loss"]) for row in source.finish()] == [(3, 1.5), (4, 1.25)]
+
+
+LINES = {"metrics.csv": "{},{}\n", "metrics.jsonl": '{{"step": {}, "train/loss": {}}}\n'}
+
+
+def rows_of(name: str, *steps: int) -> str:
+    head = "step,train/loss\n" if name.endswith(".csv") else ""
+    return head + "".join(LINES[name].format(step, 2.0 + step / 64) for step in steps)
+
+
+@pytest.mark.parametrize("name", sorted(LINES))
+@pytest.mark.parametrize("is_seen_empty", [True, False])
+def test_a_file_that_a_launch_begins_anew_is_read_from_its_beginning(tmp_path: Path, name: str, is_seen_empty: bool) -> None:
+    """Passed over is only what still stands there: of a file that was cut off or replaced, nothing."""
+    spec = TrainerSpec(load_profile(f"hf-trainer:root=out,metrics={name}"), ("t",), {}, str(tmp_path), None, {}, 4, False)
+    (tmp_path / name).write_text(rows_of(name, *range(1, 7)))
+    (tmp_path / "attempts" / "0002").mkdir(parents=True)
+    write_counts(tmp_path, 2, count_rows(spec))
+    (source,) = open_sources(tmp_path, 2, spec)
+    assert source.poll() == [], "what stood there"
+    if is_seen_empty:
+        (tmp_path / name).write_text("")
+        assert source.poll() == []
+    (tmp_path / name).write_text(rows_of(name, 5, 6, 7))
+    assert [row.step for row in source.poll()] == [5, 6, 7]
+    (again,) = open_sources(tmp_path, 2, spec)
+    assert [(row.step, row.metrics["loss"]) for row in again.finish()] == [(step, 2.0 + step / 64) for step in (5, 6, 7)]
 
 
 def test_the_step_of_a_printed_dictionary_stands_in_the_bar_behind_it() -> None:

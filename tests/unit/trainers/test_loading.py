@@ -38,6 +38,20 @@ def test_every_profile_takes_the_folder_and_the_place_of_its_numbers() -> None:
 
 
 @pytest.mark.parametrize(
+    ("asked", "format"),
+    [
+        ("hf-trainer:metrics=m.csv", "auto"),
+        ("megatron:metrics=tb/", "auto"),
+        ("megatron:metrics=wandb", "auto"),
+        ("megatron:metrics=output", "megatron"),
+        ("megatron", "megatron"),
+    ],
+)
+def test_the_format_of_what_is_printed_is_not_that_of_another_source(asked: str, format: str) -> None:
+    assert load_profile(asked).spec.metrics.format == format
+
+
+@pytest.mark.parametrize(
     ("asked", "words"),
     [
         ("megatorn", "neither a shipped profile nor a file; did you mean 'megatron'?"),

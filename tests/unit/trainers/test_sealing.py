@@ -7,7 +7,10 @@ import pickle
 import zipfile
 from pathlib import Path
 
+import numpy
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from sentinel.checkpoints.files import list_checkpoints
 from sentinel.checkpoints.verification import verify_checkpoint
@@ -96,6 +99,54 @@ def test_without_a_file_that_tells_it_must_have_settled(run_dir: Path, root: Pat
     (deep / "last.ckpt").symlink_to("epoch=0-step=40.ckpt")
     assert seal(run_dir, places, root, 1001.0) == []
     assert [step for step, _ in seal(run_dir, places, root, 1003.0)] == [40], "and an empty file is no checkpoint"
+
+
+ONE_FILE = Checkpoints(pattern="model-{step}*", path="out")
+
+
+def saved(path: Path, end: int | None = None) -> None:
+    """A checkpoint of that name as its library writes it; `end`: cut off there."""
+    if path.suffix == ".safetensors":
+        save_file({"w": torch.ones(100), "b": torch.zeros(3)}, path)
+    else:
+        torch.save({"w": torch.ones(100)}, path)
+    data = path.read_bytes()
+    path.write_bytes(data[:end])
+    os.utime(path, (1000.0, 1000.0))
+
+
+@pytest.mark.parametrize("name", ["model-40.pt", "model-40.safetensors"])
+def test_a_file_whose_form_shows_that_it_is_whole_need_not_settle_and_one_cut_off_never_does(
+    run_dir: Path, root: Path, name: str
+) -> None:
+    for end in (-1, -30, 200, 10):
+        saved(root / name, end)
+        assert seal(run_dir, ONE_FILE, root) == [], end
+    saved(root / name)
+    assert seal(run_dir, ONE_FILE, root, 1000.5) == [(40, "link")]
+
+
+def test_a_zip_of_another_kind_and_an_older_file_of_torch_must_settle(run_dir: Path, root: Path) -> None:
+    numpy.savez_compressed(root / "model-40.npz", w=numpy.zeros(1000))
+    torch.save({"w": torch.ones(100)}, root / "model-60.pt", _use_new_zipfile_serialization=False)
+    for path in root.iterdir():
+        os.utime(path, (1000.0, 1000.0))
+    assert seal(run_dir, ONE_FILE, root, 1000.5) == []
+    assert [step for step, _ in seal(run_dir, ONE_FILE, root, 1003.0)] == [40, 60]
+
+
+def test_a_folder_of_distributed_checkpoint_is_whole_with_its_metadata_and_others_are_not_known(
+    run_dir: Path, root: Path
+) -> None:
+    places = Checkpoints(pattern="step-{step}", path="out")
+    for step, names in ((10, ("__0_0.distcp",)), (20, ("__0_0.distcp", ".metadata")), (30, (".metadata", "extra.json"))):
+        (root / f"step-{step}").mkdir()
+        for name in names:
+            (root / f"step-{step}" / name).write_text("x")
+            os.utime(root / f"step-{step}" / name, (1000.0, 1000.0))
+    assert seal(run_dir, places, root, 1000.5) == [(20, "link")]
+    saved(root / "step-30" / "optimizer.pt", 300)
+    assert [step for step, _ in seal(run_dir, places, root)] == [10], "a file of the other is cut off"
 
 
 def test_one_that_is_deleted_comes_back_as_it_was(run_dir: Path, root: Path) -> None:

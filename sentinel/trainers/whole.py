@@ -1,0 +1,53 @@
+"""What the form of a checkpoint's files says of whether its trainer is done with it: no file is loaded, and few bytes are read.
+
+A zip of torch.save ends with its directory, which is written last. A safetensors file begins with the place of its last byte.
+torch.distributed.checkpoint writes `.metadata` behind all else. Other forms say nothing, and neither does a folder of several
+files that are whole each: the next one may not be begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+from sentinel.checkpoints.tensors.archives import COMMENT_BYTES_MAX, END, END_BYTES, MAGIC, Window, read_entries
+from sentinel.checkpoints.tensors.safetensors_file import read_safetensors
+from sentinel.checkpoints.tensors.stretches import Unreadable
+from sentinel.client.regular_file import regular
+
+Shown = Literal["whole", "torn", "nothing"]
+SHARDED_MARK, SHARDED_ENDING = ".metadata", ".distcp"
+
+
+def look(path: Path, names: Iterable[str]) -> Shown:
+    """Of a checkpoint with these files below its path; of a single file the only name is empty. Raises OSError."""
+    files = list(names)
+    if files == [""]:
+        return _look_at(path)
+    if any(_look_at(path / name) == "torn" for name in files):
+        return "torn"
+    is_sharded = SHARDED_MARK in files and all(name == SHARDED_MARK or name.endswith(SHARDED_ENDING) for name in files)
+    return "whole" if is_sharded else "nothing"
+
+
+def _look_at(path: Path) -> Shown:
+    with open(path, "rb", opener=regular) as file:
+        size = file.seek(0, 2)
+        file.seek(0)
+        is_zip = file.read(len(MAGIC)) == MAGIC
+        try:
+            if path.suffix == ".safetensors":
+                read_safetensors(file, size)
+                return "whole"
+            if is_zip:
+                read_entries(Window(file, 0, size))
+                return "whole"
+        except Unreadable:
+            if not is_zip:
+                return "torn"  # nobody could load it
+            file.seek(max(0, size - END_BYTES - COMMENT_BYTES_MAX))
+            tail = file.read()
+            is_ended = 0 <= tail.rfind(END) <= len(tail) - END_BYTES
+            return "nothing" if is_ended else "torn"  # a zip of another kind says nothing here
+    return "nothing"
