@@ -51,6 +51,7 @@ class Journal:
         self._folded = read_only
         self._file = path.stat()
         self._last_s = -math.inf
+        self._written: Chain | None = None  # what stood there when this one wrote last
         self.path = path
         self.adopted = adopted  # the entries that stood there, where they became a chain just now
 
@@ -113,11 +114,16 @@ class Journal:
                 raise Fenced(f"{self.path}: supervisor epoch {stored} took this run over from epoch {epoch}, which must leave")
             assert stored == epoch, f"epoch {epoch} was never claimed, the journal stands at {stored}"
             chain = self._end()
+            if self._written is not None and self._written != chain:  # nobody else writes: an old copy was put over the file
+                raise JournalError(
+                    f"{self.path}: ends with entry {chain.seq} now, and ended with entry {self._written.seq}: somebody changed it "
+                    f"while it was in use. `sentinel journal verify {self.path.parent}` says what is whole"
+                )
             first = chain.seq + 1
             for seq, row in enumerate(rows, first):
                 chain = chain.with_row((seq, *row))
                 connection.execute(_INSERT, (seq, *row, chain.digest))
-        self._folded, self._last_s = False, at_s
+        self._folded, self._last_s, self._written = False, at_s, chain
         with suppress(OSError):  # the disk refuses: the head lags until the next entry, and that is no loss
             write_head(self.path.parent, chain)
         return tuple(Entry(seq, at_s, epoch, fact) for seq, fact in enumerate(facts, first))
