@@ -101,8 +101,10 @@ def rebuild(run_dir: Path, best: Whole, lost: int | None, epoch: int) -> Path:
     """
     kept = _new_folder(run_dir)
     for name in (JOURNAL_NAME, f"{JOURNAL_NAME}-wal", HEAD_NAME, LEASE_NAME):
-        if (run_dir / name).exists():
+        if (run_dir / name).is_file():
             shutil.copy2(run_dir / name, kept / name)
+        elif (run_dir / name).exists():  # a FIFO, a folder: it holds nothing that could be read, and stands in the way
+            os.replace(run_dir / name, kept / name)
     second = second_head_path(run_dir)
     if second is not None and second.exists():
         os.replace(second, kept / f"{HEAD_NAME}-of-attempt")  # it counts what is lost, and the next entry lays another
