@@ -119,8 +119,8 @@ class Journal:
             chain = self._end()
             if self._written is not None and self._written != chain:  # nobody else writes: an old copy was put over the file
                 raise JournalError(
-                    f"{self.path}: ends with entry {chain.seq} now, and ended with entry {self._written.seq}: somebody changed it "
-                    f"while it was in use. `sentinel journal verify {self.path.parent}` says what is whole"
+                    f"{self.path}: ends with entry {chain.seq} now, and ended with entry {self._written.seq}: somebody "
+                    f"changed it while it was in use. `sentinel journal verify {self.path.parent}` says what is whole"
                 )
             first = chain.seq + 1
             for seq, row in enumerate(rows, first):
@@ -315,8 +315,8 @@ def _refuse_what_never_answers(path: Path) -> None:
             continue
         if not stat.S_ISREG(mode):
             raise JournalError(
-                f"{beside}: is {kind_of_file(mode)}, not a regular file, and nobody knows what was there; move it away and put the "
-                f"journal back from a copy: sentinel journal salvage {path.parent} --from COPY"
+                f"{beside}: is {kind_of_file(mode)}, not a regular file, and nobody knows what was there; move it away and put "
+                f"the journal back from a copy: sentinel journal salvage {path.parent} --from COPY"
             )
 
 
