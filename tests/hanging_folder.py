@@ -19,7 +19,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-LOOKUP, FORGET, GETATTR, OPEN, READ, STATFS, RELEASE, INIT = 1, 2, 3, 14, 15, 17, 18, 26
+LOOKUP, FORGET, GETATTR, OPEN, READ, STATFS, RELEASE, FLUSH, INIT = 1, 2, 3, 14, 15, 17, 18, 25, 26
 OPENDIR, READDIR, RELEASEDIR, INTERRUPT, DESTROY, BATCH_FORGET = 27, 28, 29, 36, 38, 42
 UNANSWERED = (FORGET, BATCH_FORGET, INTERRUPT)
 ROOT = 1
@@ -122,7 +122,7 @@ class HangingFolder:
                 return self._entries(struct.unpack_from("=QQI", body)[1])
             case _ if code == STATFS:
                 return struct.pack("=5Q10I", 1000, 500, 500, 1000, 500, 4096, 255, 4096, 0, *[0] * 6)
-            case _ if code in (RELEASE, RELEASEDIR, DESTROY):
+            case _ if code in (RELEASE, FLUSH, RELEASEDIR, DESTROY):
                 return b""
         return errno.ENOSYS
 

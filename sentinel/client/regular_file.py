@@ -29,7 +29,13 @@ def regular(path: str, flags: int) -> int:
     os.close(handle)
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    raise NotRegular(0, f"is {'a FIFO' if stat.S_ISFIFO(mode) else 'a device'}, not a regular file", path)
+    raise NotRegular(0, f"is {kind_of_file(mode)}, not a regular file", path)
+
+
+def kind_of_file(mode: int) -> str:
+    """In words, by `st_mode`."""
+    kinds = ((stat.S_ISREG, "a file"), (stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"))
+    return next((words for is_kind, words in kinds if is_kind(mode)), "a device")
 
 
 def read_regular(path: str | os.PathLike[str], bytes_max: int = READ_BYTES_MAX) -> bytes:

@@ -57,7 +57,6 @@ def account(state: RunState, now_s: float, stalled_since_s: float | None = None)
     return Ledger(seconds, archived_s + at_s - attempts[0].launched_s)
 
 
-
 def surviving_steps(attempts: tuple[Attempt, ...]) -> tuple[float, ...]:
     """Per attempt, the last step of it that survives: the lowest step any later attempt resumed from."""
     floor = inf
@@ -103,13 +102,13 @@ def _spend_attempt(
         return next_s
     spend("waiting" if is_first else "recovery", attempt.receipt_s)
     began_s = at_s
-    last_s = attempt.last_step_s if attempt.is_over else next_s if stalled_s is None else stalled_s
+    last_s = attempt.last_step_s if attempt.is_over else _lives_until(attempt, next_s, stalled_s)
     spend("training", _cut(attempt, keep, last_s))
     saves = min(at_s - began_s, sum(m.save_s for m in attempt.marks if m.step <= keep and m.at_s <= at_s))
     seconds["training"] -= saves
     seconds["checkpointing"] += saves
     spend("replay", last_s)
-    if attempt.is_over:
+    if attempt.is_over or attempt.stopping_s is not None:
         _spend_end(attempt, next_s, spend)
     elif stalled_s is not None:
         spend("detection", next_s)
@@ -119,11 +118,17 @@ def _spend_attempt(
 
 def _spend_end(attempt: Attempt, next_s: float, spend: Callable[[str, float | None], None]) -> None:
     """From the last step on: a failure is noticed and repaired; a wanted end is the last checkpoint."""
-    if attempt.is_interrupted:
+    if attempt.is_interrupted or not (attempt.is_over or attempt.stopped_by):
         spend("detection", attempt.stopping_s if attempt.stopping_s is not None else attempt.ended_s)
         spend("recovery", attempt.idle_s if attempt.idle_s is not None else next_s)
     else:
-        spend("checkpointing", attempt.ended_s)
+        spend("checkpointing", attempt.ended_s if attempt.is_over else next_s)
+
+
+def _lives_until(attempt: Attempt, next_s: float, stalled_s: float | None) -> float:
+    """Until when an attempt that is not over counts as training: its end may be decided and not come for as long as a process
+    survives SIGKILL."""
+    return min(one for one in (next_s, stalled_s, attempt.stopping_s) if one is not None)
 
 
 def _cut(attempt: Attempt, keep: float, last_s: float | None) -> float | None:

@@ -9,14 +9,13 @@ Each may lag the journal, and none may lead it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from sentinel.client.run_layout import HEAD_NAME, JOURNAL_NAME, RUN_FILE_NAME, attempts_folder
+from sentinel.client.run_layout import HEAD_NAME, JOURNAL_NAME, RUN_FILE_NAME
 from sentinel.errors import LostHistory
 from sentinel.journal.codec import decode_fact
-from sentinel.journal.head import Chain, read_head
+from sentinel.journal.head import Chain, newest_attempt_folder, read_head, read_second_head, second_head_path
 from sentinel.journal.lease import read_lease
 from sentinel.journal.store import Journal
 from sentinel.model.facts import AttemptLaunched, Fact, InspectionLaunched, JournalSalvaged, RunRestored
@@ -50,8 +49,12 @@ def find_missing(run_dir: Path, journal: Journal | None) -> list[str]:
     """By what it is seen that the run has gone on beyond its journal. Without reading every entry; right beside a living writer,
     too: what may only lag is read first."""
     lease, head, begun = read_lease(run_dir), read_head(run_dir), newest_attempt_folder(run_dir)
+    second, place = read_second_head(run_dir), second_head_path(run_dir)
     epoch = lease.epoch if lease is not None else 0
-    return [*_beyond_epoch(epoch, journal), *_beyond_head(head, journal), *_beyond_attempts(begun, journal)]
+    missing = [*_beyond_epoch(epoch, journal), *_beyond_head(head, journal)]
+    if second is not None and place is not None:
+        missing += _beyond(second, str(place.relative_to(run_dir)), journal)
+    return [*missing, *_beyond_attempts(begun, journal)]
 
 
 def describe_missing(run_dir: Path) -> str:
@@ -80,14 +83,19 @@ def _beyond_epoch(epoch: int, journal: Journal | None) -> list[str]:
 
 
 def _beyond_head(head: Chain | None, journal: Journal | None) -> list[str]:
-    known = journal.end().seq if journal else 0
     if head is None:
+        known = journal.end().seq if journal else 0
         is_lost = known > 0 and journal is not None and journal.is_chained
         return [f"{HEAD_NAME} is gone, which says how many entries there were; the journal holds {known}"] if is_lost else []
+    return _beyond(head, HEAD_NAME, journal)
+
+
+def _beyond(head: Chain, name: str, journal: Journal | None) -> list[str]:
+    known = journal.end().seq if journal else 0
     if known < head.seq:
-        return [f"{HEAD_NAME} counts {head.seq} entries, and the journal holds {known or 'none'}"]
+        return [f"{name} counts {head.seq} entries, and the journal holds {known or 'none'}"]
     if journal is not None and journal.digest_of(head.seq) != head.digest:
-        return [f"its entries up to number {head.seq} are others than those that {HEAD_NAME} was written for"]
+        return [f"its entries up to number {head.seq} are others than those that {name} was written for"]
     return []
 
 
@@ -111,12 +119,3 @@ def _used_up(fact: Fact) -> int:
     if isinstance(fact, AttemptLaunched | InspectionLaunched):
         return fact.attempt
     return fact.newest_attempt if isinstance(fact, JournalSalvaged | RunRestored) else 0
-
-
-def newest_attempt_folder(run_dir: Path) -> int:
-    """The highest number that a folder under attempts/ has, 0 without one."""
-    try:
-        names = os.listdir(attempts_folder(run_dir))
-    except OSError:
-        return 0
-    return max((int(name) for name in names if name.isascii() and name.isdigit()), default=0)

@@ -11,8 +11,8 @@ from sentinel.client.atomic_file import fsync_directory
 from sentinel.client.closed_files import make_folder
 from sentinel.client.run_layout import HEAD_NAME, JOURNAL_NAME, LEASE_NAME
 from sentinel.errors import JournalEmpty, JournalError, LostHistory
-from sentinel.journal.head import Chain, Row, read_head
-from sentinel.journal.lost_history import find_changed, find_missing, newest_attempt_folder
+from sentinel.journal.head import Chain, Row, newest_attempt_folder, read_head, second_head_path
+from sentinel.journal.lost_history import find_changed, find_missing
 from sentinel.journal.store import Journal
 from sentinel.model.facts import JournalSalvaged
 
@@ -101,8 +101,13 @@ def rebuild(run_dir: Path, best: Whole, lost: int | None, epoch: int) -> Path:
     """
     kept = _new_folder(run_dir)
     for name in (JOURNAL_NAME, f"{JOURNAL_NAME}-wal", HEAD_NAME, LEASE_NAME):
-        if (run_dir / name).exists():
+        if (run_dir / name).is_file():
             shutil.copy2(run_dir / name, kept / name)
+        elif (run_dir / name).exists():  # a FIFO, a folder: it holds nothing that could be read, and stands in the way
+            os.replace(run_dir / name, kept / name)
+    second = second_head_path(run_dir)
+    if second is not None and second.exists():
+        os.replace(second, kept / f"{HEAD_NAME}-of-attempt")  # it counts what is lost, and the next entry lays another
     fresh = kept / "new"
     make_folder(fresh)
     fact = JournalSalvaged(lost, kept.name, newest_attempt_folder(run_dir))

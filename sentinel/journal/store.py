@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Literal
 
 from sentinel.client.atomic_file import fsync_directory
 from sentinel.client.closed_files import open_closed
+from sentinel.client.regular_file import kind_of_file
 from sentinel.errors import Fenced, JournalEmpty, JournalError
 from sentinel.filesystem import is_local
 from sentinel.journal.codec import decode_fact, encode_fact
@@ -51,6 +53,7 @@ class Journal:
         self._folded = read_only
         self._file = path.stat()
         self._last_s = -math.inf
+        self._written: Chain | None = None  # what stood there when this one wrote last
         self.path = path
         self.adopted = adopted  # the entries that stood there, where they became a chain just now
 
@@ -68,6 +71,7 @@ class Journal:
 
         `read_only` is for looking at a live run: it blocks no writer, is blocked by none, and needs no right to write.
         """
+        _refuse_what_never_answers(path)
         if read_only:
             return cls(_connect_reader(path, busy_s, migrations), path, True)
         mode = mode or ("wal" if is_local(path.parent) else "delete")
@@ -113,11 +117,16 @@ class Journal:
                 raise Fenced(f"{self.path}: supervisor epoch {stored} took this run over from epoch {epoch}, which must leave")
             assert stored == epoch, f"epoch {epoch} was never claimed, the journal stands at {stored}"
             chain = self._end()
+            if self._written is not None and self._written != chain:  # nobody else writes: an old copy was put over the file
+                raise JournalError(
+                    f"{self.path}: ends with entry {chain.seq} now, and ended with entry {self._written.seq}: somebody "
+                    f"changed it while it was in use. `sentinel journal verify {self.path.parent}` says what is whole"
+                )
             first = chain.seq + 1
             for seq, row in enumerate(rows, first):
                 chain = chain.with_row((seq, *row))
                 connection.execute(_INSERT, (seq, *row, chain.digest))
-        self._folded, self._last_s = False, at_s
+        self._folded, self._last_s, self._written = False, at_s, chain
         with suppress(OSError):  # the disk refuses: the head lags until the next entry, and that is no loss
             write_head(self.path.parent, chain)
         return tuple(Entry(seq, at_s, epoch, fact) for seq, fact in enumerate(facts, first))
@@ -294,6 +303,21 @@ def _lay_first_head(connection: sqlite3.Connection, path: Path, version: int) ->
     if read_head(path.parent) is None:
         write_head(path.parent, chain)
     return chain
+
+
+def _refuse_what_never_answers(path: Path) -> None:
+    """SQLite opens whatever has one of its names, and waits for ever for a FIFO. Raises JournalError."""
+    for name in (path.name, *(f"{path.name}-{what}" for what in ("wal", "shm", "journal"))):
+        beside = path.with_name(name)
+        try:
+            mode = beside.stat().st_mode
+        except OSError:  # what is not there is made; what cannot be looked at, SQLite explains
+            continue
+        if not stat.S_ISREG(mode):
+            raise JournalError(
+                f"{beside}: is {kind_of_file(mode)}, not a regular file, and nobody knows what was there; move it away and put "
+                f"the journal back from a copy: sentinel journal salvage {path.parent} --from COPY"
+            )
 
 
 def _connect_reader(path: Path, busy_s: float, migrations: tuple[Migration, ...]) -> sqlite3.Connection:

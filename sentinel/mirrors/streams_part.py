@@ -21,7 +21,6 @@ from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import (
     ANSWERING_NAME,
     CHECKPOINTS,
-    HEAD_NAME,
     INBOX,
     JOURNAL_NAME,
     LEASE_NAME,
@@ -42,11 +41,11 @@ BUNDLES_MAX = 128  # then everything is sent anew
 
 # Of the run directory's own folder: what has a part of its own, is made anew, or belongs to the processes of this machine.
 NOT_FILES = {
-    JOURNAL_NAME, f"{JOURNAL_NAME}-wal", f"{JOURNAL_NAME}-shm", f"{JOURNAL_NAME}-journal", HEAD_NAME, LEASE_NAME, LOCK_NAME,
+    JOURNAL_NAME, f"{JOURNAL_NAME}-wal", f"{JOURNAL_NAME}-shm", f"{JOURNAL_NAME}-journal", LEASE_NAME, LOCK_NAME,
     LOST_NAME, ANSWERING_NAME, STANDINGS_NAME,
 }  # fmt: skip
 NOT_FOLDERS = {CHECKPOINTS, TENSORBOARD, INBOX, "quarantine", "mirror"}
-_NOT_ANYWHERE = re.compile(r"\..*|.*\.(?:lock|tmp|part|sock|pid)|keeper\.json|heartbeats|journal-damaged-\d+")
+_NOT_ANYWHERE = re.compile(r"\..*|.*\.(?:lock|tmp|part|sock|pid)|keeper\.json|journal\.head|heartbeats|journal-damaged-\d+")
 _NUMBERED = re.compile(r"(?:list-)?(\d{8,12})\.(?:bin|json)")
 _GROWS = re.compile(r".*\.jsonl|(?:.*/)?logs/[^/]*")
 

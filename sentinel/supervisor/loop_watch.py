@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
+from sentinel.channels.opening import open_channel
 from sentinel.launcher.process_tree import read_kernel_place
 from sentinel.policy.schema_paging import Paging
 from sentinel.supervisor.own_pages import OwnPage, Say, Stage, send_own_page
@@ -84,6 +85,9 @@ def page_about_loop(run_dir: Path, run: str, paging: Paging, wall_s: Callable[[]
     """What a `LoopWatch` sends with: every route, one after the other."""
     title, answers = f"{run}: the supervisor stands still", (f"sentinel status {run_dir}",)
     page = OwnPage("supervisor_stuck", "its supervisor", title, answers, topic="stuck")
+
+    for route in paging.routes:
+        open_channel(route, run_dir)  # now, while every filesystem answers: a channel may need a process of its own
 
     def send(stage: Stage, text: str) -> None:
         for route in paging.routes:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import hashlib
 import os
 import pickletools
 import re
+import stat
 import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sentinel.client.regular_file import read_regular
+from sentinel.client.regular_file import NotRegular, kind_of_file, read_regular
 from sentinel.trainers.profile import PATTERN_STEP, Checkpoints
 from sentinel.trainers.whole import look
 
@@ -30,12 +32,14 @@ Signature = tuple[tuple[str, int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`path`: absolute, of a folder or of one file. `missing`: of the files that tell it complete."""
+    """`path`: absolute, of a folder or of one file. `missing`: of the files that tell it complete. `trouble`: why it cannot be
+    looked at; then it is not complete, and the others are what they are."""
 
     step: int
     path: Path
     signature: Signature
     missing: tuple[str, ...]
+    trouble: str = ""
 
     @property
     def key(self) -> str:
@@ -69,7 +73,12 @@ def find_checkpoints(places: Checkpoints, root: Path) -> list[Found]:
             missing = _missing(places, path)
             if places.tracker is not None and step > tracked:
                 missing += (places.tracker.file,)  # it is written when all else is, and does not name this one yet
-            found = Found(step, path, read_signature(path), missing)
+            try:
+                found = Found(step, path, read_signature(path), missing)
+            except (FileNotFoundError, NotADirectoryError):
+                raise
+            except OSError as error:
+                found = Found(step, path, (), missing, f"{path}: cannot be looked at, so it is not sealed: {error}")
             known = newest.get(step)
             if known is None or (bool(known.missing), -known.newest_change_s) > (bool(found.missing), -found.newest_change_s):
                 newest[step] = found
@@ -105,10 +114,12 @@ def read_signature(path: Path) -> Signature:
         place = path / name if name else path
         try:
             status = os.stat(place)
-        except FileNotFoundError:
-            if place.is_symlink():  # it leads nowhere, and holds nothing
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ELOOP) and place.is_symlink():  # it leads nowhere, and holds nothing
                 continue
             raise
+        if not stat.S_ISREG(status.st_mode):
+            raise NotRegular(0, f"is {kind_of_file(status.st_mode)}, not a regular file", str(place))
         out.append((name, status.st_size, status.st_mtime_ns))
     return tuple(out)
 

@@ -52,12 +52,20 @@ def seal_new(
     wall_s: Callable[[], float] = time.time,
 ) -> Iterator[Sealed]:
     """Seal every complete checkpoint of those that are there and not sealed yet, in their order. What is still being written, or
-    is written anew meanwhile, is left for the next call. `others`: keys of checkpoints of other runs. Raises OSError."""
+    is written anew meanwhile, is left for the next call. `others`: keys of checkpoints of other runs. Raises the OSError of the
+    first that could not be sealed, when the others are."""
+    failed: OSError | None = None
     for found in there:
         if found.key not in others and not is_sealed(run_dir, found) and _is_complete(found, places, wall_s()):
-            sealed = _seal(run_dir, places, found, attempt)
+            try:
+                sealed = _seal(run_dir, places, found, attempt)
+            except OSError as error:
+                failed = failed or error
+                continue
             if sealed is not None:
                 yield sealed
+    if failed is not None:
+        raise failed
 
 
 def _is_complete(found: Found, places: Checkpoints, wall_s: float) -> bool:

@@ -89,7 +89,8 @@ FOR_TRAINERS = ("sentinel.client.torch", "sentinel.integrations")  # they alone 
 MAY_IMPORT_TIME = ("sentinel/clock.py", "sentinel/launcher/", "sentinel/client/", "sentinel/trainers/")
 # The NVML helper is a process because a call to the driver of a sick GPU may never return; the page route `command` is one.
 MAY_START_PROCESSES = (
-    "sentinel/launcher/", "sentinel/replay/many_logs.py", "sentinel/telemetry/helper_process.py", "sentinel/channels/command.py",
+    "sentinel/launcher/", "sentinel/replay/many_logs.py", "sentinel/telemetry/helper_process.py",
+    "sentinel/channels/program_starter.py",
 )  # fmt: skip
 
 

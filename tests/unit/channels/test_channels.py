@@ -21,10 +21,12 @@ from sentinel.channels.command import Command, CommandRoute
 from sentinel.channels.http_call import host_of
 from sentinel.channels.opening import Guarded, open_channel
 from sentinel.channels.pagerduty import build_event
+from sentinel.channels.program_starter import SHARED
 from sentinel.channels.registry import Route
 from sentinel.channels.slack import build_message
 from sentinel.channels.terminal import Terminal
 from sentinel.errors import GiveUp, RetryLater
+from tests.hanging_folder import HangingFolder, why_not
 from tests.loopback import HttpServer, Received, Reply
 from tests.unit.channels.notices import AT_S, TEXT, notice
 
@@ -222,6 +224,26 @@ def test_a_command_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> N
     assert os.read(reader, 9) == b"x\n", "it had begun"
     assert os.read(reader, 9) == b"", "nobody of it is left"
     os.close(reader)
+
+
+@pytest.mark.skipif(bool(why_not()), reason=why_not())
+def test_a_command_is_started_while_a_file_that_is_open_here_hangs(tmp_path: Path) -> None:
+    """A started program closes the files of whoever started it, and waits with them."""
+    command = Command(CommandRoute(run=("true",)), 20)
+    with HangingFolder(tmp_path / "nfs", {"sentinel.db": b""}) as folder, open(folder.path / "sentinel.db", "rb"):
+        folder.hang()
+        try:
+            assert command.deliver(notice()) == "true took it"
+        finally:
+            folder.go_on()
+
+
+def test_a_starter_that_was_killed_is_started_anew() -> None:
+    command = Command(CommandRoute(run=("true",)), 20)
+    assert SHARED._process is not None
+    SHARED._process.kill()
+    SHARED._process.wait()
+    assert command.deliver(notice()) == "true took it"
 
 
 def test_a_command_that_writes_without_end_fills_nothing() -> None:

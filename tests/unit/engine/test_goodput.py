@@ -61,6 +61,13 @@ FIRST = ((0.0, launch(1)), (10.0, f.ReceiptSeen(1, 0, 2)))
              (83.0, launch(2)), (90.0, f.ReceiptSeen(2, 0, 2))), 95.0,
             {"waiting": 10, "training": 5, "replay": 50, "detection": 20, "recovery": 10},
         ),
+        (  # its end was decided at 80, and a process survives SIGKILL: that is no training
+            (*FIRST, (80.0, f.AttemptStopping(1, "hang"))), 500.0, {"waiting": 10, "training": 70, "recovery": 420},
+        ),
+        (  # a person's stop, decided at 60, is still being carried out
+            (*FIRST, (60.0, f.StopAsked("SIGTERM")), (60.0, f.AttemptStopping(1, "stopped by SIGTERM"))), 70.0,
+            {"waiting": 10, "training": 50, "checkpointing": 10},
+        ),
         (  # stopped by a person at 60: what follows its last step is its checkpoint, and the night is waiting
             (*FIRST, (60.0, f.StopAsked("SIGTERM")), (60.0, f.AttemptStopping(1, "stopped by SIGTERM")),
              (70.0, f.AttemptEnded(1, "stopped", "x", 80, 62.0)),
@@ -90,6 +97,12 @@ def test_each_second_has_its_account(told: tuple[tuple[float, f.Fact], ...], now
     ledger = account(fold(*told), now_s)
     assert dict(ledger.seconds) == pytest.approx(dict.fromkeys(ACCOUNTS, 0.0) | wanted)
     assert ledger.total_s == pytest.approx(sum(wanted.values()))
+
+
+def test_before_an_end_that_does_not_come_the_last_step_ends_training() -> None:
+    """It hung at 50, which was believed at 80."""
+    seconds = account(fold(*FIRST, (80.0, f.AttemptStopping(1, "hang"))), 500.0, 50.0).seconds
+    assert dict(seconds) == dict.fromkeys(ACCOUNTS, 0.0) | {"waiting": 10, "training": 40, "detection": 30, "recovery": 420}
 
 
 def test_goodput_is_training_over_the_whole_and_nothing_before_anything_was_trained() -> None:

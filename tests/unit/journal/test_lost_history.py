@@ -78,6 +78,49 @@ def test_what_was_lost_is_said(tmp_path: Path) -> None:
         assert part in str(told.value)
 
 
+def test_old_copies_of_all_three_files_within_one_attempt_are_refused(tmp_path: Path) -> None:
+    """They agree with each other: what was asked since is forgotten, and only the attempt's own copy of the head tells."""
+    run_dir, old = tmp_path / "run", tmp_path / "old"
+    run_dir.mkdir()
+    old.mkdir()
+    with take_run(run_dir) as session:
+        session.journal.append(1.0, [AttemptLaunched(1, None, SettingsInForce(), "first start")], session.epoch)
+        attempt_folder(run_dir, 1).mkdir(parents=True)
+        session.journal.append(2.0, [Held("before")], session.epoch)
+        for name in (JOURNAL_NAME, WAL, HEAD_NAME, LEASE_NAME):
+            shutil.copy(run_dir / name, old)
+        session.journal.append(3.0, [Held("a person asked for something")], session.epoch)
+    for file in old.iterdir():
+        shutil.copy(file, run_dir)
+    with pytest.raises(LostHistory, match=r"attempts/0001/journal\.head counts 3 entries, and the journal holds 2"):
+        take_run(run_dir)
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", b"\xff", None])
+def test_the_attempts_own_copy_of_the_head_may_be_lost_and_may_lag(tmp_path: Path, text: bytes | None) -> None:
+    run_dir = copied_live(tmp_path / "run", tmp_path / "copy")
+    second = attempt_folder(run_dir, 1) / HEAD_NAME
+    with take_run(run_dir) as session:
+        before = second.read_bytes()
+        session.journal.append(100.0, [Held("on")], session.epoch)
+        assert second.read_bytes() == (run_dir / HEAD_NAME).read_bytes() != before
+    second.unlink() if text is None else second.write_bytes(text)
+    take_run(run_dir).close()
+    second.write_bytes(before)
+    take_run(run_dir).close()
+
+
+def test_an_old_copy_put_over_the_file_in_use_ends_the_writing(tmp_path: Path) -> None:
+    with take_run(tmp_path) as session:
+        session.journal.append(1.0, [Held("a")], session.epoch)
+        session.journal.append(2.0, [Held("b")], session.epoch)
+        with sqlite3.connect(tmp_path / JOURNAL_NAME, isolation_level=None) as other:
+            other.execute("DELETE FROM facts WHERE seq = 2")
+        with pytest.raises(JournalError, match="ends with entry 1 now, and ended with entry 2: somebody changed it"):
+            session.journal.append(3.0, [Held("c")], session.epoch)
+        other.close()
+
+
 @given(where=st.floats(0, 1, exclude_max=True), mask=st.integers(1, 255))
 def test_a_flipped_byte_loses_nothing_without_a_word(tmp_path_factory: pytest.TempPathFactory, where: float, mask: int) -> None:
     tmp_path = tmp_path_factory.mktemp("flip")

@@ -55,6 +55,16 @@ def drop_rights(folder: Path) -> None:
         os.seteuid(65534)
 
 
+@pytest.mark.parametrize("name", ["sentinel.db", "sentinel.db-wal", "sentinel.db-shm", "sentinel.db-journal"])
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_fifo_under_one_of_its_names_is_refused_and_not_waited_for(path: Path, name: str, read_only: bool) -> None:
+    Journal.open(path).close()
+    path.with_name(name).unlink(missing_ok=True)
+    os.mkfifo(path.with_name(name))
+    with pytest.raises(JournalError, match=rf"{name}: is a FIFO, not a regular file.* sentinel journal salvage"):
+        Journal.open(path, read_only=read_only)
+
+
 def test_a_closed_journal_can_be_read_without_the_right_to_write() -> None:
     with without_rights() as folder:
         with Journal.open(folder / "sentinel.db") as journal:

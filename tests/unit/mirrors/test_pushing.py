@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -70,6 +71,8 @@ def test_what_was_pushed_comes_back_and_goes_on_under_the_next_epoch(run: SmallR
     assert not verify_journal(back).wrong
     found = contents(back / "attempts") | contents(back / "checkpoints")
     assert b"restored from its mirror" in found.pop("0001/exit.json")
+    head, newer = (json.loads(files.pop("0001/journal.head")) for files in (kept, found))
+    assert newer["seq"] == head["seq"] + 1, "that it was restored is a fact"
     assert found == kept
     assert stat.S_IMODE(back.stat().st_mode) == 0o700
     with take_run(back) as session:

@@ -93,6 +93,18 @@ def test_a_head_that_is_gone_leaves_unknown_how_much_is_lost(run_dir: Path) -> N
     take_run(run_dir).close()
 
 
+def test_what_stands_in_the_place_of_the_journal_is_moved_aside(run_dir: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "backup"
+    shutil.copytree(run_dir, copy)
+    for name in (JOURNAL_NAME, WAL):
+        (run_dir / name).unlink()
+    os.mkfifo(run_dir / JOURNAL_NAME)
+    (run_dir / WAL).mkdir()
+    assert "is a FIFO" in verify(run_dir)[1]
+    assert salvage(run_dir, copy, accept_loss=True).entries == 21
+    assert verify(run_dir)[0] == 0
+
+
 def test_what_salvage_refuses(run_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = copied_live(tmp_path / "run2", tmp_path / "copy2")
     with take_run(tmp_path / "run"), pytest.raises(AlreadySupervised):

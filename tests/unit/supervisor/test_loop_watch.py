@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -102,3 +104,31 @@ def test_a_loop_in_a_read_that_hangs_is_paged_with_the_place(tmp_path: Path, mon
     assert {page["dedup_key"] for page in pages} == {"sentinel/gpt-7/0/stuck"}
     assert " in regular (client/regular_file.py:" in pages[0]["text"]
     assert "kernel: " in pages[0]["text"]
+
+
+STARTS_A_PROGRAM = """
+import sys, threading
+from pathlib import Path
+from sentinel.supervisor.loop_watch import LoopWatch
+from sentinel.telemetry.helper_process import HelperProcess
+from tests.hanging_folder import HangingFolder
+
+with LoopWatch(None), HangingFolder(Path(sys.argv[1]), {"sentinel.db": b""}) as folder:
+    with open(folder.path / "sentinel.db", "rb"):
+        folder.hang()
+        starts = threading.Thread(target=HelperProcess, args=(["true"], {}))
+        starts.start()
+        starts.join(0.5)  # not for its end: until it waits
+        print("held up" if starts.is_alive() else "nothing hung", flush=True)
+        folder.go_on()
+        starts.join()
+"""
+
+
+@pytest.mark.skipif(bool(why_not()), reason=f"no filesystem that hangs: {why_not()}")
+def test_a_thread_that_starts_a_program_while_a_file_hangs_holds_up_no_other(tmp_path: Path) -> None:
+    """The closing of the file does wait. In a process of its own, which is ended where all of it stands still."""
+    done = subprocess.run(
+        [sys.executable, "-c", STARTS_A_PROGRAM, tmp_path / "nfs"], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "held up\n", done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import zipfile
@@ -57,6 +58,42 @@ def test_what_is_complete_is_sealed_once_with_a_digest_of_every_byte(run_dir: Pa
     assert [found.step for found in list_checkpoints(run_dir)] == [20, 100]
     assert verify_checkpoint(sealed_path(run_dir, 100)).ok
     assert os.stat(root / "checkpoint-100" / "model.bin").st_nlink == 2, "nothing was copied"
+
+
+def test_a_link_that_leads_in_a_circle_holds_nothing(run_dir: Path, root: Path) -> None:
+    (write(root, 20) / "loop").symlink_to("loop")
+    write(root, 40)
+    assert seal(run_dir, FOLDERS, root) == [(20, "link"), (40, "link")]
+    assert verify_checkpoint(sealed_path(run_dir, 20)).ok
+
+
+def test_a_checkpoint_that_cannot_be_looked_at_keeps_no_other_from_being_sealed(run_dir: Path, root: Path) -> None:
+    os.mkfifo(write(root, 20) / "pipe")
+    write(root, 40)
+    assert seal(run_dir, FOLDERS, root) == [(40, "link")]
+    first, second = find_checkpoints(FOLDERS, root)
+    assert f"{first.path}: cannot be looked at, so it is not sealed: " in first.trouble
+    assert "is a FIFO, not a regular file" in first.trouble
+    assert not first.is_complete(FOLDERS, FAR_S)
+    assert (second.step, second.trouble) == (40, "")
+
+
+def test_one_that_cannot_be_sealed_is_told_when_the_others_are(
+    run_dir: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(source: Path, target: Path, **_: object) -> None:
+        if "checkpoint-20" in str(source):
+            raise OSError(errno.EIO, "Input/output error", str(source))
+        os_link(source, target)
+
+    os_link = os.link
+    monkeypatch.setattr("sentinel.trainers.sealing.os.link", link)
+    for step in (20, 40):
+        write(root, step)
+    sealing = seal_new(run_dir, FOLDERS, find_checkpoints(FOLDERS, root), 1, wall_s=lambda: FAR_S)
+    assert next(sealing).step == 40
+    with pytest.raises(OSError, match="checkpoint-20"):
+        next(sealing)
 
 
 def test_a_file_that_is_written_over_is_copied_and_stays_what_it_was(run_dir: Path, root: Path) -> None:
