@@ -1,5 +1,7 @@
 """Whether every byte of a checkpoint is as its manifest says, read once, several files at a time.
 
+With a `Recall` that remembers, what was read before and has not been written to since is read in samples, or not at all.
+
 sha256 runs at about 1.5 GB/s on one core: eleven minutes for a terabyte. hashlib lets go of the interpreter while it computes, so
 threads are enough to use more cores. They are daemons: a read that a dead filesystem never answers must not keep the process.
 
@@ -12,6 +14,7 @@ import hashlib
 import os
 import queue
 import threading
+import zlib
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -19,6 +22,8 @@ from typing import BinaryIO, NamedTuple
 
 from sentinel.checkpoints.files import NAME_CHARS_MAX, is_damage, shown, step_of_name
 from sentinel.checkpoints.manifest import MANIFEST, NotACheckpoint, listed_files, read_manifest
+from sentinel.checkpoints.memory import STRETCH_BYTES, FileMemory, Stamp, draw_stretches
+from sentinel.checkpoints.recall import Recall
 from sentinel.checkpoints.tensors.counting import Counting
 from sentinel.checkpoints.tensors.stretches import Count
 from sentinel.client.checkpoint_files import leads_out
@@ -46,10 +51,14 @@ class ListedFile(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """One file, read. `problem`: what is wrong with it, empty where nothing is. `values`: counted, where they are."""
+    """One file, looked at. `problem`: what is wrong with it, empty where nothing is. `values`: counted, where they are. `was`: what
+    was remembered of it, where that was enough; `now`: what is to be remembered of one that was read whole."""
 
     problem: str
-    values: Count | None
+    values: Count | None = None
+    read_bytes: int = 0
+    was: FileMemory | None = None
+    now: FileMemory | None = None
 
 
 def verify_checkpoint(
@@ -57,6 +66,7 @@ def verify_checkpoint(
     counting: Counting | None = None,
     progressed: Callable[[], None] = lambda: None,
     readers: int | None = None,
+    recall: Recall | None = None,
 ) -> Verification:
     """Compare size and sha256 of every file with the manifest. Reads all of it, once: seconds per gigabyte.
 
@@ -64,6 +74,7 @@ def verify_checkpoint(
         counting: Sees every byte on the way, and counts the values that are not finite.
         progressed: Called in this thread while blocks are read. What it raises ends the check.
         readers: Files that are read at a time; by default half of the cores that this process may use, READERS_MAX at most.
+        recall: What is remembered of it, and how much of that is believed. Without one every byte is read.
 
     Raises OSError for what cannot be read now (a stale handle, an I/O error, no rights, too many open files): that says
     nothing about the checkpoint. A file that is absent, of another size, or of another digest is damage, and so are a link that
@@ -89,24 +100,37 @@ def verify_checkpoint(
     if counting is not None:
         counting.expect(file.name for file in listed)
     readers = min(READERS_MAX, len(os.sched_getaffinity(0)) // 2) if readers is None else readers
-    reading = _Reading(path, listed, counting)
+    recall = recall or Recall(path.parent.parent, path.name)
+    recall.begin(digest)
+    reading = _Reading(path, listed, counting, recall)
     is_single = min(readers, len(listed)) <= 1
     with closing(reading.in_turn(progressed) if is_single else reading.at_a_time(readers, progressed)) as checks:
-        for file, (problem, values) in zip(listed, checks, strict=True):
-            if problem:
-                return Verification(False, problem, digest)
-            if counting is not None and values is not None:
-                counting.end(file.name, values)
+        for file, checked in zip(listed, checks, strict=True):
+            if checked.problem:
+                return Verification(False, checked.problem, digest)
+            _note(recall, file, checked, counting)
     return Verification(True, f"{len(listed)} files, {sum(file.size for file in listed)} bytes match their digests", digest)
+
+
+def _note(recall: Recall, file: ListedFile, checked: Checked, counting: Counting | None) -> None:
+    """A file that holds: its values are counted with the others, and it is remembered."""
+    now, is_sure = checked.now, True
+    if counting is not None and checked.was is not None and checked.was.values is not None:
+        counting.add(checked.was.values)
+    elif counting is not None and checked.values is not None:
+        now = recall.with_values(now, counting.end(file.name, checked.values))
+        is_sure = counting.is_sure(file.name)
+    recall.note(file.name, file.size, checked.read_bytes, checked.was, now if is_sure else None)
 
 
 class _Reading:
     """The files of one checkpoint as they are read. What it yields is in their order, one `Checked` for each."""
 
-    def __init__(self, path: Path, listed: Sequence[ListedFile], counting: Counting | None) -> None:
+    def __init__(self, path: Path, listed: Sequence[ListedFile], counting: Counting | None, recall: Recall) -> None:
         self._path = path
         self._listed = listed
         self._counting = counting
+        self._recall = recall
         self._taken = iter(range(len(listed)))
         self._turn = threading.Lock()  # of taking the next file
         self._blocks = 0
@@ -176,33 +200,61 @@ class _Reading:
         place = f"{self._path}/{name if name.isprintable() and len(name) <= NAME_CHARS_MAX else shown(name)}"
         try:
             if target := leads_out(self._path, name):
-                return Checked(f"{place}: is a link out of the checkpoint, to {shown(target)}", None)
+                return Checked(f"{place}: is a link out of the checkpoint, to {shown(target)}")
             with open(self._path / name, "rb", opener=regular) as opened:
-                actual = os.fstat(opened.fileno()).st_size
-                if actual != file.size:
-                    return Checked(f"{place}: {actual} bytes, the manifest says {file.size}", None)
-                digest, count = self._digest(opened, file, progressed)
+                stamp, began_s = Stamp.of(os.fstat(opened.fileno())), self._recall.looks_at_s()
+                if stamp.size != file.size:
+                    return Checked(f"{place}: {stamp.size} bytes, the manifest says {file.size}")
+                was = self._recall.known(name, file.sha256, stamp, with_values=self._counting is not None)
+                if was is not None and self._recall.how == "remembered":
+                    return Checked("", was=was)
+                if was is not None and (sampled := self._sample(opened, name, was, progressed)) is not None:
+                    return Checked("", read_bytes=sampled, was=was)
+                digest, count, crcs = self._digest(opened, file, progressed)
+                is_same = Stamp.of(os.fstat(opened.fileno())) == stamp
         except ValueError:  # a surrogate, or a NUL: no call was made
-            return Checked(f"{place}: is no name of a file", None)
+            return Checked(f"{place}: is no name of a file")
         except OSError as error:
             if not is_damage(error):
                 raise
-            return Checked(f"{place}: cannot be read ({error.strerror})", None)
+            return Checked(f"{place}: cannot be read ({error.strerror})")
         if digest != file.sha256.lower():
-            return Checked(f"{place}: sha256 is {digest[:12]}…, the manifest says {file.sha256[:12]}…", None)
-        return Checked("", count)
+            return Checked(f"{place}: sha256 is {digest[:12]}…, the manifest says {file.sha256[:12]}…")
+        return Checked("", count, file.size, now=self._recall.fresh(stamp, digest, crcs, began_s) if is_same else None)
 
-    def _digest(self, opened: BinaryIO, file: ListedFile, progressed: Callable[[], None]) -> tuple[str, Count | None]:
-        """The digest of an open file, whose values are counted as they are read."""
+    def _sample(self, opened: BinaryIO, name: str, was: FileMemory, progressed: Callable[[], None]) -> int | None:
+        """Bytes of the drawn stretches, all of which are as they were; None where one is not: then it has to be read whole."""
+        read = 0
+        for number in draw_stretches(was.stamp.size, f"{self._recall.seed} {name}"):
+            opened.seek(number * STRETCH_BYTES)
+            crc, left = 0, STRETCH_BYTES
+            while left and (block := opened.read(min(BLOCK_BYTES, left))):
+                progressed()
+                crc, left = zlib.crc32(block, crc), left - len(block)
+            read += STRETCH_BYTES - left
+            if crc != was.crcs[number]:
+                opened.seek(0)
+                return None
+        return read
+
+    def _digest(
+        self, opened: BinaryIO, file: ListedFile, progressed: Callable[[], None]
+    ) -> tuple[str, Count | None, tuple[int, ...]]:
+        """The digest of an open file, whose values are counted as they are read, and the CRC of each stretch where it is to be
+        remembered."""
         count = None if self._counting is None else self._counting.begin(file.name, file.size)
-        digest, offset = hashlib.sha256(), 0
+        digest, offset, crcs = hashlib.sha256(), 0, list[int]()
         while block := opened.read(BLOCK_BYTES):
             progressed()
             digest.update(block)
             if count is not None:
                 count.feed(offset, block)
+            if self._recall.remembers:
+                if offset % STRETCH_BYTES == 0:
+                    crcs.append(0)
+                crcs[-1] = zlib.crc32(block, crcs[-1])
             offset += len(block)
-        return digest.hexdigest(), count
+        return digest.hexdigest(), count, tuple(crcs)
 
 
 class _Over(Exception):

@@ -85,9 +85,39 @@ class SavedValues:
     unread: tuple[str, ...] = ()
 
 
+How = Literal["full", "sampled", "remembered"]
+"""How much of a checkpoint is read again before a resume. `full`: every byte. `sampled`: parts of the files that are remembered,
+and the others whole. `remembered`: the others alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBack:
+    """How a checkpoint was verified, in numbers. Every file counts once: as read whole, as sampled, or as remembered.
+
+    Attributes:
+        how: what was asked for.
+        files, bytes: of the whole checkpoint.
+        read_files: read whole now. sampled_files: drawn parts of them were read and compared with what they were.
+        remembered_files: not read now. read_bytes: of all that was read now.
+        since_s: wall time at which the oldest file that was not read whole now was; None where every one was.
+        seconds: the whole check took so long. seed: what the samples were drawn by; empty where none were.
+    """
+
+    how: How
+    files: int
+    bytes: int
+    read_files: int
+    read_bytes: int
+    sampled_files: int = 0
+    remembered_files: int = 0
+    since_s: float | None = None
+    seconds: float = 0.0
+    seed: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class SavedNumbers:
-    """A checkpoint whose every byte is as its manifest says.
+    """A checkpoint whose every byte is as its manifest says, or was when it was last read (`read`).
 
     Attributes:
         digest: sha256 of its manifest.
@@ -95,6 +125,7 @@ class SavedNumbers:
         numbers: the manifest's `metrics` by name, NaN and infinities among them; empty where it has none.
         norm: its own norm beside the recorded one; older: that of the next older checkpoint. None where there is no such number.
         values: what its files hold; None where nobody looked.
+        read: how it was verified; None where nobody says.
     """
 
     digest: str
@@ -103,6 +134,7 @@ class SavedNumbers:
     norm: SavedNorm | None = None
     older: SavedNorm | None = None
     values: SavedValues | None = None
+    read: ReadBack | None = None
 
 
 @dataclass(frozen=True, slots=True)
