@@ -15,7 +15,8 @@ from sentinel.filesystem import may_pass
 from sentinel.model.actions import Action, PruneCheckpoint, SendPage
 from sentinel.model.environment import Environment
 from sentinel.model.events import ActionDone, ActionFailed
-from sentinel.model.records import Attribution, Comparison, FoundCheckpoints, SavedNumbers
+from sentinel.model.records import Attribution, Comparison, FoundCheckpoints
+from sentinel.model.saved import SavedNumbers
 
 Found = str | Comparison | FoundCheckpoints | SavedNumbers | Attribution | tuple[str, Environment]
 Handler = Callable[[Action], Found]

@@ -1,8 +1,8 @@
 """What is remembered of a checkpoint's files that were read whole: RUN_DIR/verified/step-00001000.json, one for each checkpoint.
 
-A file that was read once need not be read again while nothing wrote to it. Nothing did if its size, its inode, its device and both
-of its times are the same: whoever writes moves the time of change (ctime), and no call sets that back, as `touch` and `os.utime`
-do with the time of modification. A disk that rots moves no time: only reading finds that.
+A file that was read once need not be read again while nothing wrote to it. Nothing did if its size, its inode, its device and
+both of its times are the same: whoever writes moves the time of change (ctime), and no call sets that back, as `touch` and
+`os.utime` do with the time of modification. A disk that rots moves no time: only reading finds that.
 
 So a memory holds for exactly those files of exactly that manifest. Any other (damaged, of another machine, of a copy of the run
 directory, of an older layout) is none, and the files are read.
@@ -24,11 +24,10 @@ from sentinel.client.atomic_file import write_atomically
 from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import REMEMBERED
 from sentinel.client.strict_json import dumps, loads
-from sentinel.model.records import BadTensor, SavedValues
+from sentinel.model.saved import SAMPLE_SHARE, BadTensor, SavedValues
 
 VERSION = 1
 STRETCH_BYTES = 16 << 20
-SHARE = 16  # of the stretches between the first and the last one in so many is drawn
 YOUNG_S = 2.0  # a filesystem's clock is coarse: what changed so shortly before may change again under the same time
 MEMORY_BYTES_MAX = 64 << 20
 
@@ -117,7 +116,7 @@ def draw_stretches(size: int, seed: str) -> list[int]:
     """The first, the last, and a drawn share of those between; the same ones for the same seed."""
     count = count_stretches(size)
     between = range(1, count - 1)
-    drawn = random.Random(seed).sample(between, math.ceil(len(between) / SHARE)) if between else []
+    drawn = random.Random(seed).sample(between, math.ceil(len(between) / SAMPLE_SHARE)) if between else []
     return sorted({*range(min(count, 1)), *drawn, *range(max(count - 1, 0), count)})
 
 

@@ -1,4 +1,4 @@
-"""One check of a checkpoint beside what is remembered of it: which files need not be read whole, and what is remembered from now on.
+"""One check of a checkpoint beside what is remembered of it: which files need not be read whole, and what is kept of this one.
 
     recall = Recall(run_dir, "step-00001000", "sampled", seed="verify/7/1000")
     verified = verify_checkpoint(path, counting, recall=recall)
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sentinel.checkpoints.memory import FileMemory, Memory, Stamp, memory_path, read_memory, write_memory
 from sentinel.clock import Clock, SystemClock
-from sentinel.model.records import How, ReadBack, SavedValues
+from sentinel.model.saved import How, ReadBack, SavedValues
 
 KEEP_EVERY_S = 5.0
 
@@ -63,7 +63,7 @@ class Recall:
         return None if not self.remembers or stamp.is_young(began_s) else FileMemory(stamp, sha256, crcs, began_s)
 
     def note(self, name: str, size: int, read_bytes: int, was: FileMemory | None, now: FileMemory | None) -> None:
-        """How a file that holds was looked at: `was` where what is remembered was enough, `now` what is remembered from here on."""
+        """How a file that holds was looked at: `was` where what is remembered was enough, `now` what is from here on."""
         self._files += 1
         self._bytes += size
         self._read_bytes += read_bytes

@@ -51,8 +51,8 @@ class ListedFile(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """One file, looked at. `problem`: what is wrong with it, empty where nothing is. `values`: counted, where they are. `was`: what
-    was remembered of it, where that was enough; `now`: what is to be remembered of one that was read whole."""
+    """One file, looked at. `problem`: what is wrong with it, empty where nothing is. `values`: counted, where they are. `was`:
+    what was remembered of it, where that was enough; `now`: what is to be remembered of one that was read whole."""
 
     problem: str
     values: Count | None = None

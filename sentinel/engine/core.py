@@ -18,6 +18,7 @@ from sentinel.detectors.reference import Reference
 from sentinel.engine import (
     action_results,
     attempts,
+    condemning,
     disk_room,
     ladder,
     lapsing,
@@ -57,6 +58,7 @@ from sentinel.model.facts import Entry, Fact
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import Incident
 from sentinel.model.readings import (
+    CheckpointRead,
     CheckpointReading,
     EndReading,
     FlightRecords,
@@ -162,6 +164,8 @@ class Engine:
             case CheckpointReading():
                 detectors.checkpoint(event, now_s)
                 attempts.on_checkpoint(decision, event)
+            case CheckpointRead():
+                condemning.on_read_behind(decision, event)
             case LauncherReading():
                 attempts.on_view(decision, event.view)
             case LogTail():

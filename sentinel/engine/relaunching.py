@@ -13,6 +13,7 @@ from sentinel.model.attempts import ResumePoint, SettingsInForce
 from sentinel.plan.build import build_relaunch
 from sentinel.plan.overrides import done_once_at
 from sentinel.plan.remedy import InspectionPlan
+from sentinel.plan.verifying import build_verification, vouch
 
 
 def relaunch(
@@ -46,6 +47,7 @@ def relaunch(
             exclude_nodes=excluded,
         )
         number += 1
+    how = decision.policy.spec.checkpoints.verify
     named = done_once_at(replace(overrides, id=f"ov-{number}"), resume.step if resume else 0)
     actions = build_relaunch(
         incident=incident_id,
@@ -60,6 +62,7 @@ def relaunch(
         exclude_nodes=excluded,
         more=more,
         finds=decision.state.may_lack_checkpoints and not asked,
+        verify=None if resume is None else build_verification(decision.state, number, resume, how),
     )
     if decision.is_alive and attempt is not None:
         decision.record(f.AttemptStopping(attempt.attempt, reason))
@@ -78,7 +81,8 @@ def proceed(decision: Decision) -> None:
             return
         _count_lost(decision, plan.incident, action)
         _see_ended(decision, action)
-        decision.launch(action, plan.reason or "launch")
+        word = vouch(decision.state, decision.now_s, action.attempt, action.resume)
+        decision.launch(replace(action, vouched=word), plan.reason or "launch")
     elif isinstance(action, InspectSamples):
         decision.record(f.InspectionLaunched(action.incident, action.attempt))
         decision.decide(action)

@@ -19,7 +19,6 @@ from sentinel.client.regular_file import read_regular
 from sentinel.client.strict_json import dumps, loads
 from sentinel.clock import SystemClock
 from sentinel.errors import JournalError, UsageError
-from sentinel.model.amounts import size_words
 from sentinel.mirrors.checkpoints_part import CheckpointsPart, Interrupted, Unfit, drop_old_checkpoints, kept_after
 from sentinel.mirrors.journal_part import JournalPart, drop_old_journals, refuse_other_past
 from sentinel.mirrors.opening import open_store
@@ -28,6 +27,7 @@ from sentinel.mirrors.settings import MirrorSettings
 from sentinel.mirrors.stores import MirrorError, Refused, Store
 from sentinel.mirrors.streams_part import StreamsPart, drop_old_streams
 from sentinel.mirrors.stretches import read_list
+from sentinel.model.amounts import size_words
 from sentinel.model.state import RIGHTLY_ENDED, RunState
 from sentinel.report.journal_fold import JournalFold
 from sentinel.run_files.mirror_standing import Part, PartStanding, mirror_folder

@@ -20,7 +20,8 @@ from sentinel.model.environment import Environment
 from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.model.readings import StepReading
 from sentinel.model.recorded import recorded_name
-from sentinel.model.records import Attribution, Comparison, SavedNorm, SavedNumbers
+from sentinel.model.records import Attribution, Comparison
+from sentinel.model.saved import SavedNorm, SavedNumbers
 from sentinel.plan.diagnosis import compare
 from sentinel.sim.faults import Fault
 from sentinel.sim.inspection import sample_source

@@ -14,7 +14,7 @@ from sentinel.checkpoints.verification import verify_checkpoint
 from sentinel.clock import SystemClock
 from sentinel.errors import GiveUp
 from sentinel.model.amounts import size_words
-from sentinel.model.records import How, ReadBack, SavedNorm, SavedNumbers
+from sentinel.model.saved import How, ReadBack, SavedNorm, SavedNumbers
 from sentinel.telemetry.lineage import read_history, read_own
 
 NORM = "param_norm"

@@ -27,7 +27,7 @@ from sentinel.checkpoints.tensors.sharded import Layout, read_layout, read_shard
 from sentinel.checkpoints.tensors.stretches import Count, Stretch, Tally, Unreadable, begin_count, shown
 from sentinel.checkpoints.tensors.torch_zip import read_torch_zip
 from sentinel.client.regular_file import regular
-from sentinel.model.records import BadTensor, SavedValues
+from sentinel.model.saved import BadTensor, SavedValues
 
 METADATA = ".metadata"
 BEFORE_1_6 = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."  # torch's legacy magic number, pickled

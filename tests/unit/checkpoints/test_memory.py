@@ -1,4 +1,4 @@
-"""What is remembered of a checkpoint that was read whole holds for exactly those bytes, and is never believed against the manifest."""
+"""What is remembered of a checkpoint that was read whole holds for exactly those bytes, and never speaks against the manifest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from safetensors.torch import save_file
 
 from sentinel.checkpoints import recall as recall_module
 from sentinel.checkpoints.memory import (
-    SHARE,
     STRETCH_BYTES,
     count_stretches,
     draw_stretches,
@@ -26,7 +25,7 @@ from sentinel.checkpoints.memory import (
 )
 from sentinel.checkpoints.recall import Recall
 from sentinel.errors import GiveUp
-from sentinel.model.records import How, ReadBack, SavedNumbers
+from sentinel.model.saved import SAMPLE_SHARE, How, ReadBack, SavedNumbers
 from sentinel.telemetry.saved_numbers import check_bytes, verify_saved
 from tests.unit.checkpoints.counted import commit
 
@@ -103,7 +102,8 @@ def digest_of(folder: Path) -> str:
 
 def test_what_was_read_once_is_not_read_again(folder: Path) -> None:
     first, again = look(folder, "remembered"), look(folder, "remembered")
-    assert first.read is not None and again.read is not None
+    assert first.read is not None
+    assert again.read is not None
     assert counts(first.read) == (3, 0, 0)
     assert counts(again.read) == (0, 0, 3)
     assert again.read.read_bytes == 0
@@ -138,7 +138,7 @@ def test_samples_are_the_same_for_the_same_seed_and_others_for_another(stretches
     drawn = draw_stretches(stretches * STRETCH_BYTES, "a")
     assert drawn == draw_stretches(stretches * STRETCH_BYTES, "a")
     assert count_stretches(stretches * STRETCH_BYTES) == stretches
-    between = -(-max(0, stretches - 2) // SHARE)
+    between = -(-max(0, stretches - 2) // SAMPLE_SHARE)
     assert len(drawn) == min(stretches, 2) + between
     assert stretches < 1000 or drawn != draw_stretches(stretches * STRETCH_BYTES, "b")
 
