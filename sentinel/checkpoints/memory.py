@@ -122,13 +122,8 @@ def draw_stretches(size: int, seed: str) -> list[int]:
 
 def _told(one: FileMemory) -> dict[str, Any]:
     values = one.values
-    told: dict[str, Any] = {"stamp": one.stamp, "sha256": one.sha256, "crcs": one.crcs, "at_s": one.at_s, "values": None}
-    if values is not None:
-        bad = [[b.file, b.name, b.values, b.nan, b.infinite, b.has_number] for b in values.bad]
-        nonfinite = sum(b.nan + b.infinite for b in values.bad)
-        told["values"] = {"files": values.files, "counted": values.values, "nonfinite": nonfinite, "bad": bad}
-        told["values"] |= {"more_bad": values.more_bad, "unread": values.unread}
-    return told
+    told: dict[str, Any] = {"stamp": one.stamp, "sha256": one.sha256, "crcs": one.crcs, "at_s": one.at_s}
+    return told | {"values": None if values is None else values_to_json(values)}
 
 
 def _file(told: Mapping[str, Any]) -> FileMemory:
@@ -136,12 +131,19 @@ def _file(told: Mapping[str, Any]) -> FileMemory:
     stamp, crcs = Stamp(*map(_whole, told["stamp"])), tuple(map(_whole, told["crcs"]))
     if len(crcs) != count_stretches(stamp.size):
         raise ValueError("a file has as many stretches as its size makes")
-    return FileMemory(stamp, str(told["sha256"]), crcs, float(told["at_s"]), _values(told["values"]))
+    values = None if told["values"] is None else values_from_json(told["values"])
+    return FileMemory(stamp, str(told["sha256"]), crcs, float(told["at_s"]), values)
 
 
-def _values(told: Mapping[str, Any] | None) -> SavedValues | None:
-    if told is None:
-        return None
+def values_to_json(values: SavedValues) -> dict[str, Any]:
+    bad = [[b.file, b.name, b.values, b.nan, b.infinite, b.has_number] for b in values.bad]
+    nonfinite = sum(b.nan + b.infinite for b in values.bad)
+    told = {"files": values.files, "counted": values.values, "nonfinite": nonfinite, "bad": bad}
+    return told | {"more_bad": values.more_bad, "unread": values.unread}
+
+
+def values_from_json(told: Mapping[str, Any]) -> SavedValues:
+    """Raises ValueError, KeyError, TypeError for what is no such thing."""
     bad = tuple(
         BadTensor(str(file), str(name), _whole(values), _whole(nan), _whole(infinite), bool(has_number))
         for file, name, values, nan, infinite, has_number in told["bad"]
