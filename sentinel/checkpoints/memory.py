@@ -128,7 +128,8 @@ def _told(one: FileMemory) -> dict[str, Any]:
 
 def _file(told: Mapping[str, Any]) -> FileMemory:
     """Raises ValueError, KeyError, TypeError for what is no such thing."""
-    stamp, crcs = Stamp(*map(_whole, told["stamp"])), tuple(map(_whole, told["crcs"]))
+    size, mtime_ns, ctime_ns, inode, device = map(_whole, told["stamp"])
+    stamp, crcs = Stamp(size, mtime_ns, ctime_ns, inode, device), tuple(map(_whole, told["crcs"]))
     if len(crcs) != count_stretches(stamp.size):
         raise ValueError("a file has as many stretches as its size makes")
     values = None if told["values"] is None else values_from_json(told["values"])

@@ -175,12 +175,7 @@ class Engine:
             case MirrorReading() | SourceReading():
                 on_source(decision, event)
             case ActionDone():
-                action = decision.state.pending.get(event.key)
-                if isinstance(action, StartAttempt):
-                    self._begin(action.attempt, now_s)
-                action_results.on_done(decision, event)
-                if isinstance(action, StartAttempt) and isinstance(event.found, Environment):
-                    on_launched(decision, action.attempt, event.found)
+                self._done(decision, event)
             case ActionFailed():
                 action_results.on_failed(decision, event)
             case ActionDelayed():
@@ -197,6 +192,14 @@ class Engine:
                 raise AssertionError("these have their own way")
             case _:
                 assert_never(event)
+
+    def _done(self, decision: Decision, event: ActionDone) -> None:
+        action = decision.state.pending.get(event.key)
+        if isinstance(action, StartAttempt):
+            self._begin(action.attempt, decision.now_s)
+        action_results.on_done(decision, event)
+        if isinstance(action, StartAttempt) and isinstance(event.found, Environment):
+            on_launched(decision, action.attempt, event.found)
 
     def _begin(self, attempt: int, now_s: float) -> None:
         """The attempt lives (or is adopted): its streams will be read from their first line."""

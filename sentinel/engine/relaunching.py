@@ -28,8 +28,7 @@ def relaunch(
     asked: bool = False,
 ) -> None:
     """Adopt the plan that ends in a new attempt, and decide its first action. `inspection`: of samples, before the launch.
-    `more`: what the rung adds to the plan. `asked`: a person chose where to resume; else it is chosen anew where checkpoints are
-    found that nobody knew of."""
+    `more`: what the rung adds. `asked`: a person chose where to resume; else it is chosen anew where more are found."""
     attempt, number = decision.attempt, decision.state.next_attempt
     excluded = tuple(one.node for one in decision.state.excluded)
     inspect = None
@@ -47,7 +46,6 @@ def relaunch(
             exclude_nodes=excluded,
         )
         number += 1
-    how = decision.policy.spec.checkpoints.verify
     named = done_once_at(replace(overrides, id=f"ov-{number}"), resume.step if resume else 0)
     actions = build_relaunch(
         incident=incident_id,
@@ -62,7 +60,7 @@ def relaunch(
         exclude_nodes=excluded,
         more=more,
         finds=decision.state.may_lack_checkpoints and not asked,
-        verify=None if resume is None else build_verification(decision.state, number, resume, how),
+        verify=build_verification(decision.state, number, resume, decision.policy.spec.checkpoints.verify),
     )
     if decision.is_alive and attempt is not None:
         decision.record(f.AttemptStopping(attempt.attempt, reason))

@@ -20,8 +20,10 @@ def verify_key(attempt: int, step: int) -> str:
     return f"verify/{attempt}/{step}"
 
 
-def build_verification(state: RunState, attempt: int, resume: ResumePoint, how: How) -> VerifyCheckpoint:
-    """The action for the launch of `attempt`."""
+def build_verification(state: RunState, attempt: int, resume: ResumePoint | None, how: How) -> VerifyCheckpoint | None:
+    """The action for the launch of `attempt`; None where that begins from scratch."""
+    if resume is None:
+        return None
     known = next((c for c in state.checkpoints if c.step == resume.step), None)
     read_bytes = 0 if known is None else _expected_bytes(known, how)
     bytes_s = state.read_bytes_s or state.behind_bytes_s

@@ -179,8 +179,7 @@ def _watch(
             closing(wake), closing(telemetry), closing(hardware), closing(disks), closing(boards), closing(reports),
             closing(behind), closing(trackers), closing(mirror), closing(desk), last_act(runner.close),
         ):  # fmt: skip
-            leaves = any(isinstance(event, StopWanted) for event in outage.stops.events)
-            daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request, deadline, leaves, trained))
+            daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request, deadline, outage, trained))
             outage.begin(clock.wall_s())
             show()
             outage.systemd.ready()
@@ -228,7 +227,7 @@ def _started(
     policy: Policy,
     request: RunRequest,
     deadline: Deadline | None,
-    leaves: bool,
+    outage: JournalOutage,
     trained: Trained | None,
 ) -> SupervisorStarted:
     return SupervisorStarted(
@@ -243,7 +242,7 @@ def _started(
         observe_only=request.observe_only or policy.spec.mode == "observe",
         capabilities=run.capabilities or (),
         deadline=deadline,
-        leaves=leaves,
+        leaves=any(isinstance(event, StopWanted) for event in outage.stops.events),
         settable=None if trained is None else trained.profile.settable,
         stop_answer_s=None if trained is None else trained.stop_answer_s,
         command_digest=run.command_digest,

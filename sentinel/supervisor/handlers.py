@@ -75,9 +75,6 @@ def build_handlers(
         launch = _admit(run_dir, lease, action.attempt)
         return inspect_samples(launcher, source, action, run.command, run.cwd, launch)
 
-    def tell(action: a.SignalRanks) -> str:
-        return f"SIGTERM sent to {launcher.signal_ranks(action.attempt, signal.SIGTERM)} ranks"
-
     def save_evidence(action: a.Capture) -> str:
         pids = view.pids if isinstance(view := launcher.observe(action.attempt), (Alive, Orphaned)) else ()
         return capture(run_dir, action.incident, action.attempt, pids, masking or Masking())
@@ -85,7 +82,7 @@ def build_handlers(
     handlers: dict[type[a.Action], Callable[[Any], Found]] = {
         a.StartAttempt: start,
         a.KillAttempt: lambda action: recorded_name(type(launcher.ensure_stopped(action.attempt))).lower(),
-        a.SignalRanks: tell,
+        a.SignalRanks: lambda action: f"SIGTERM sent to {launcher.signal_ranks(action.attempt, signal.SIGTERM)} ranks",
         a.RequestStop: lambda action: _ask_to_stop(run_dir, launcher, trained, action),
         a.WriteOverrides: lambda action: write_overrides(run_dir, action),
         a.FindCheckpoints: lambda _: _find(run_dir, trained),

@@ -52,9 +52,9 @@ class Later:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkpoint of one large file and two with tensors; stretches are small, so that it has many."""
     monkeypatch.setattr(recall_module, "SystemClock", Later)
-    for module in ("memory", "verification"):
+    for module in ("memory", "file_check"):
         monkeypatch.setattr(f"sentinel.checkpoints.{module}.STRETCH_BYTES", SMALL_STRETCH)
-    monkeypatch.setattr("sentinel.checkpoints.verification.BLOCK_BYTES", SMALL_STRETCH)
+    monkeypatch.setattr("sentinel.checkpoints.file_check.BLOCK_BYTES", SMALL_STRETCH)
     made = tmp_path / "checkpoints" / NAME
     made.mkdir(parents=True)
     (made / "shard").write_bytes(random.Random(7).randbytes(SHARD))
