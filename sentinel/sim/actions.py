@@ -27,6 +27,7 @@ from sentinel.sim.faults import Fault
 from sentinel.sim.inspection import sample_source
 from sentinel.sim.launcher import SimLauncher
 from sentinel.sim.machine import ScheduledEvent
+from sentinel.sim.store import CHECKPOINT_BYTES
 from sentinel.sim.world import World, WorldChange
 
 SIGTERM = 15
@@ -35,7 +36,6 @@ TAKES_S: dict[type[a.Action], float] = {
     a.PruneCheckpoint: 1.0,
 }  # fmt: skip
 QUICK_S = 0.05
-BYTES = 1 << 30  # of a checkpoint
 HANGS_S, AGAIN_S = 20.0, 5.0  # of a route that hangs: a try ends, and the next begins
 ROWS = 20
 
@@ -176,7 +176,7 @@ class SimRunner:
         committed = self._world.store.committed
         older = max((step for step in committed if step < action.step), default=None)
         numbers, norm = committed[action.step].numbers, self._norm(action.step)
-        read = ReadBack(action.how, 1, BYTES, 1, BYTES, seconds=TAKES_S[a.VerifyCheckpoint])
+        read = ReadBack(action.how, 1, CHECKPOINT_BYTES, 1, CHECKPOINT_BYTES, seconds=TAKES_S[a.VerifyCheckpoint])
         return SavedNumbers(detail, numbers=numbers, norm=norm, older=None if older is None else self._norm(older), read=read)
 
     def _norm(self, step: int) -> SavedNorm:

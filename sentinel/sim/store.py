@@ -15,6 +15,7 @@ from sentinel.model.readings import CheckpointReading
 from sentinel.sim.data_order import Orders
 from sentinel.sim.learning import Weights, param_norm
 
+CHECKPOINT_BYTES = 1 << 30
 LOST_SHARD = 0.9  # of a norm: what is left of it where a fifth of the parameters was not saved
 KILLED_BY_LOAD = "UnpicklingError: invalid load key"
 NONE_TO_TRUST = "DataError: no checkpoint under checkpoints can be trusted"
