@@ -173,7 +173,7 @@ def _watch(
         behind = VerifiedBehind(run_dir, "full" if request.stop_at_once else engine.policy.spec.checkpoints.verify)
         telemetry = RunTelemetry(run_dir, launcher, hardware, boards, trackers, mirror, desk, disks, behind, wake)
         acts = build_handlers(run_dir, launcher, session.lease, run_file, desk.courier.send, withheld, trained, engine.masking)
-        runner = ThreadRunner(acts, wake.event)
+        runner = ThreadRunner(acts, wake.event, request.start_thread)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
         with (
             closing(wake), closing(telemetry), closing(hardware), closing(disks), closing(boards), closing(reports),
