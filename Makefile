@@ -6,7 +6,7 @@ TEST_WORKERS ?= 4 # on two cores: what waits for a process or a browser leaves i
 # The tests start sentinel and the trainer hundreds of times. Without bytecode each start compiles every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install install-locked lock sbom demo test lint types contracts kernels unit accept drills drills-real chaos soak trainers-test bench bench-client bench-detect bench-policy bench-replay bench-recovery bench-long-life bench-telemetry bench-sealing bench-watching bench-web bench-kernels gpu leave-one-out clean
+.PHONY: help install install-locked lock sbom demo test lint types contracts kernels unit accept drills drills-real chaos soak trainers-test bench bench-client bench-detect bench-policy bench-replay bench-recovery bench-long-life bench-telemetry bench-sealing bench-verify bench-watching bench-web bench-kernels gpu leave-one-out clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 14
 
@@ -103,6 +103,9 @@ bench-telemetry: $(STAMP) ## the same training with all telemetry, with none, an
 
 bench-client: $(STAMP) ## each call of an attached loop, supervised and not; the digest of a save behind training
 	$(BIN)/python -m pytest -m bench -s tests/bench/test_client_bench.py
+
+bench-verify: $(STAMP) ## a checkpoint of 4 GiB verified by each word of the policy, beside sha256sum on all cores (GIB=8 DIR=/big for others)
+	GIB=$(or $(GIB),4) $(if $(DIR),DIR=$(DIR)) $(BIN)/python -m pytest -m bench -s tests/bench/test_verify_bench.py
 
 bench-watching: $(STAMP) ## the supervisor's processor time beside two ranks at twenty steps a second, in turn with the naive way (five minutes)
 	$(BIN)/python -m pytest -m bench -s tests/bench/test_watching_bench.py

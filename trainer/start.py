@@ -57,6 +57,7 @@ def begin(run: Run) -> None:
         tokens_per_step=run.schedule.tokens_per_step,
         effective=effective(run),
         resume_asked=asdict(requested) if requested is not None else None,
+        resume_verified=None if found is None else "supervisor" if found.is_vouched else "trainer",
         passed_over=passed_over,
         skip_clamped=late,
         preset=run.launch.recipe,

@@ -15,10 +15,12 @@ from sentinel.filesystem import may_pass
 from sentinel.model.actions import Action, PruneCheckpoint, SendPage
 from sentinel.model.environment import Environment
 from sentinel.model.events import ActionDone, ActionFailed
-from sentinel.model.records import Attribution, Comparison, FoundCheckpoints, SavedNumbers
+from sentinel.model.records import Attribution, Comparison, FoundCheckpoints
+from sentinel.model.saved import SavedNumbers
 
 Found = str | Comparison | FoundCheckpoints | SavedNumbers | Attribution | tuple[str, Environment]
 Handler = Callable[[Action], Found]
+StartThread = Callable[[Callable[[], None], str], threading.Thread]  # what it runs, and its name; RuntimeError where none is left
 OS_RETRY_S = 5.0  # the operating system said no, and it may pass: a full disk, no processes left
 
 
@@ -59,17 +61,21 @@ def lane_of(action: Action) -> str:
 class ThreadRunner:
     """`handlers` maps an action's type to the function that carries it out and returns a detail, what it found, or both."""
 
-    def __init__(self, handlers: Mapping[type[Action], Handler], wake: threading.Event) -> None:
+    def __init__(
+        self, handlers: Mapping[type[Action], Handler], wake: threading.Event, start: StartThread | None = None
+    ) -> None:
+        """`start`: starts the lanes' threads, from which everything that an action starts inherits its priority."""
         self._handlers = handlers
         self._wake = wake
+        self._start = start or start_daemon
         self._outcomes: queue.SimpleQueue[ActionDone | ActionFailed] = queue.SimpleQueue()
-        self._lanes = {name: _Lane(name, self._carry_out) for name in (ACTS, PAGES, "deletions")}
+        self._lanes = {name: _Lane(name, self._carry_out, self._start) for name in (ACTS, PAGES, "deletions")}
 
     def submit(self, action: Action) -> None:
         name = lane_of(action)
         if name not in self._lanes and len(self._lanes) < LANES_MAX:  # a route's first page
             with suppress(RuntimeError):  # no processes left: a page that waits for another beats a loop that ends
-                self._lanes[name] = _Lane(name, self._carry_out)
+                self._lanes[name] = _Lane(name, self._carry_out, self._start)
         self._lanes.get(name, self._lanes[PAGES]).put(action)
 
     def outcomes(self) -> Sequence[ActionDone | ActionFailed]:
@@ -124,11 +130,19 @@ def carry_out(handlers: Mapping[type[Action], Handler], action: Action) -> Actio
         return ActionFailed(action.key, f"internal error: {type(bug).__name__}: {bug}", None)
 
 
+def start_daemon(run: Callable[[], None], name: str) -> threading.Thread:
+    """From the thread that asks for it."""
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
 class _Lane:
     """Does one thing after the other in a daemon thread, until it is closed."""
 
-    def __init__(self, name: str, work: Callable[[Action], None]) -> None:
+    def __init__(self, name: str, work: Callable[[Action], None], start: StartThread) -> None:
         self._name = name
+        self._start = start
         self._queue: queue.SimpleQueue[Action | None] = queue.SimpleQueue()
         self._work = work
         self._is_closed = threading.Event()
@@ -161,9 +175,7 @@ class _Lane:
         return not self._thread.is_alive()
 
     def _begin(self) -> None:
-        thread = threading.Thread(target=self._run, name=f"sentinel-{self._name}", daemon=True)
-        thread.start()
-        self._thread = thread
+        self._thread = self._start(self._run, f"sentinel-{self._name}")
 
     def _run(self) -> None:
         while (action := self._queue.get()) is not None and not self._is_closed.is_set():

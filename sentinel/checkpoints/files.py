@@ -32,13 +32,15 @@ _NAME = re.compile(r"step-(\d{1,15})")
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFound:
-    """A checkpoint with a readable manifest; `path` is relative to the run directory, `digest` the manifest's sha256."""
+    """A checkpoint with a readable manifest; `path` is relative to the run directory, `digest` the manifest's sha256,
+    `bytes` of all its files, 0 where the manifest does not tell."""
 
     step: int
     path: str
     attempt: int
     samples_end: int
     digest: str
+    bytes: int = 0
 
 
 def list_checkpoints(run_dir: Path) -> list[CheckpointFound]:
@@ -84,7 +86,10 @@ def read_committed(run_dir: Path, name: str) -> CheckpointFound:
     step, named = whole(manifest.get("step")), step_of_name(name)
     if step is None or step != named:
         raise NotACheckpoint(f"{path / MANIFEST}: is of step {shown(manifest.get('step'))}, and the directory of step {named}")
-    return CheckpointFound(step, f"{CHECKPOINTS}/{name}", whole(manifest.get("attempt")) or 0, cursor_of(manifest), digest)
+    attempt, size = whole(manifest.get("attempt")) or 0, 0
+    with suppress(ValueError):
+        size = sum(size for _, size, _ in listed_files(manifest))
+    return CheckpointFound(step, f"{CHECKPOINTS}/{name}", attempt, cursor_of(manifest), digest, size)
 
 
 def is_damage(error: OSError) -> bool:

@@ -1,5 +1,7 @@
 """Whether every byte of a checkpoint is as its manifest says, read once, several files at a time.
 
+With a `Recall` that remembers, what was read before and has not been written to since is read in samples, or not at all.
+
 sha256 runs at about 1.5 GB/s on one core: eleven minutes for a terabyte. hashlib lets go of the interpreter while it computes, so
 threads are enough to use more cores. They are daemons: a read that a dead filesystem never answers must not keep the process.
 
@@ -8,23 +10,20 @@ threads are enough to use more cores. They are daemons: a read that a dead files
 
 from __future__ import annotations
 
-import hashlib
 import os
 import queue
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
-from sentinel.checkpoints.files import NAME_CHARS_MAX, is_damage, shown, step_of_name
+from sentinel.checkpoints.file_check import Checked, FileCheck, ListedFile
+from sentinel.checkpoints.files import is_damage, shown, step_of_name
 from sentinel.checkpoints.manifest import MANIFEST, NotACheckpoint, listed_files, read_manifest
+from sentinel.checkpoints.recall import Recall
 from sentinel.checkpoints.tensors.counting import Counting
-from sentinel.checkpoints.tensors.stretches import Count
-from sentinel.client.checkpoint_files import leads_out
-from sentinel.client.regular_file import regular
 
-BLOCK_BYTES = 1 << 20
 READERS_MAX = 4  # the count of values holds the interpreter: eight make the loop of the same process wait 50 ms a turn
 PROGRESS_EVERY_S = 0.5
 
@@ -37,26 +36,12 @@ class Verification(NamedTuple):
     digest: str | None
 
 
-class ListedFile(NamedTuple):
-    """A file as the manifest lists it."""
-
-    name: str
-    size: int
-    sha256: str
-
-
-class Checked(NamedTuple):
-    """One file, read. `problem`: what is wrong with it, empty where nothing is. `values`: counted, where they are."""
-
-    problem: str
-    values: Count | None
-
-
 def verify_checkpoint(
     path: Path,
     counting: Counting | None = None,
     progressed: Callable[[], None] = lambda: None,
     readers: int | None = None,
+    recall: Recall | None = None,
 ) -> Verification:
     """Compare size and sha256 of every file with the manifest. Reads all of it, once: seconds per gigabyte.
 
@@ -64,6 +49,7 @@ def verify_checkpoint(
         counting: Sees every byte on the way, and counts the values that are not finite.
         progressed: Called in this thread while blocks are read. What it raises ends the check.
         readers: Files that are read at a time; by default half of the cores that this process may use, READERS_MAX at most.
+        recall: What is remembered of it, and how much of that is believed. Without one every byte is read.
 
     Raises OSError for what cannot be read now (a stale handle, an I/O error, no rights, too many open files): that says
     nothing about the checkpoint. A file that is absent, of another size, or of another digest is damage, and so are a link that
@@ -89,24 +75,35 @@ def verify_checkpoint(
     if counting is not None:
         counting.expect(file.name for file in listed)
     readers = min(READERS_MAX, len(os.sched_getaffinity(0)) // 2) if readers is None else readers
-    reading = _Reading(path, listed, counting)
+    recall = recall or Recall(path.parent.parent, path.name)
+    recall.begin(digest)
+    reading = _Reading(path, listed, counting, recall)
     is_single = min(readers, len(listed)) <= 1
     with closing(reading.in_turn(progressed) if is_single else reading.at_a_time(readers, progressed)) as checks:
-        for file, (problem, values) in zip(listed, checks, strict=True):
-            if problem:
-                return Verification(False, problem, digest)
-            if counting is not None and values is not None:
-                counting.end(file.name, values)
+        for file, checked in zip(listed, checks, strict=True):
+            if checked.problem:
+                return Verification(False, checked.problem, digest)
+            _note(recall, file, checked, counting)
     return Verification(True, f"{len(listed)} files, {sum(file.size for file in listed)} bytes match their digests", digest)
+
+
+def _note(recall: Recall, file: ListedFile, checked: Checked, counting: Counting | None) -> None:
+    """A file that holds: its values are counted with the others, and it is remembered."""
+    now, is_sure = checked.now, True
+    if counting is not None and checked.was is not None and checked.was.values is not None:
+        counting.add(checked.was.values)
+    elif counting is not None and checked.values is not None:
+        now = recall.with_values(now, counting.end(file.name, checked.values))
+        is_sure = counting.is_sure(file.name)
+    recall.note(file.name, file.size, checked.read_bytes, checked.was, now if is_sure else None)
 
 
 class _Reading:
     """The files of one checkpoint as they are read. What it yields is in their order, one `Checked` for each."""
 
-    def __init__(self, path: Path, listed: Sequence[ListedFile], counting: Counting | None) -> None:
-        self._path = path
+    def __init__(self, path: Path, listed: Sequence[ListedFile], counting: Counting | None, recall: Recall) -> None:
+        self._file = FileCheck(path, counting, recall)
         self._listed = listed
-        self._counting = counting
         self._taken = iter(range(len(listed)))
         self._turn = threading.Lock()  # of taking the next file
         self._blocks = 0
@@ -114,7 +111,7 @@ class _Reading:
 
     def in_turn(self, progressed: Callable[[], None]) -> Generator[Checked]:
         for file in self._listed:
-            yield self._check(file, progressed)
+            yield self._file.check(file, progressed)
 
     def at_a_time(self, readers: int, progressed: Callable[[], None]) -> Generator[Checked]:
         """By so many threads, or by fewer where the system gives no more. A file that was read before its turn waits for those
@@ -158,7 +155,7 @@ class _Reading:
             if place is None:
                 return
             try:
-                results.put((place, self._check(self._listed[place], self._note_block)))
+                results.put((place, self._file.check(self._listed[place], self._note_block)))
             except _Over:
                 return
             except BaseException as error:  # noqa: BLE001 - raised again where the file's turn is waited for
@@ -168,41 +165,6 @@ class _Reading:
         self._blocks += 1  # two threads may count one: it only has to change
         if self._is_over:
             raise _Over
-
-    def _check(self, file: ListedFile, progressed: Callable[[], None]) -> Checked:
-        """What is wrong with one file. Its name is a trainer's, or what a sick disk made of it: no terminal takes a command from
-        it. Raises OSError for what says nothing about it."""
-        name = file.name
-        place = f"{self._path}/{name if name.isprintable() and len(name) <= NAME_CHARS_MAX else shown(name)}"
-        try:
-            if target := leads_out(self._path, name):
-                return Checked(f"{place}: is a link out of the checkpoint, to {shown(target)}", None)
-            with open(self._path / name, "rb", opener=regular) as opened:
-                actual = os.fstat(opened.fileno()).st_size
-                if actual != file.size:
-                    return Checked(f"{place}: {actual} bytes, the manifest says {file.size}", None)
-                digest, count = self._digest(opened, file, progressed)
-        except ValueError:  # a surrogate, or a NUL: no call was made
-            return Checked(f"{place}: is no name of a file", None)
-        except OSError as error:
-            if not is_damage(error):
-                raise
-            return Checked(f"{place}: cannot be read ({error.strerror})", None)
-        if digest != file.sha256.lower():
-            return Checked(f"{place}: sha256 is {digest[:12]}…, the manifest says {file.sha256[:12]}…", None)
-        return Checked("", count)
-
-    def _digest(self, opened: BinaryIO, file: ListedFile, progressed: Callable[[], None]) -> tuple[str, Count | None]:
-        """The digest of an open file, whose values are counted as they are read."""
-        count = None if self._counting is None else self._counting.begin(file.name, file.size)
-        digest, offset = hashlib.sha256(), 0
-        while block := opened.read(BLOCK_BYTES):
-            progressed()
-            digest.update(block)
-            if count is not None:
-                count.feed(offset, block)
-            offset += len(block)
-        return digest.hexdigest(), count
 
 
 class _Over(Exception):

@@ -44,6 +44,19 @@ def verify(
     raise typer.Exit(0 if all(document["ok"] for document in documents) else 1)
 
 
+@checkpoints_app.command(hidden=True)
+def remember(run_dir: RunDir) -> None:
+    """As a supervisor's helper: read each new checkpoint once, behind training, until nobody holds the standard input."""
+    import threading
+
+    from sentinel.telemetry.lasting_helper import stop_at_eof
+    from sentinel.telemetry.reading_behind import BehindReader, run_behind
+
+    run_behind()
+    stop_at_eof(stop := threading.Event())
+    BehindReader(run_dir.absolute(), lambda line: print(line, flush=True), stop).follow()
+
+
 @checkpoints_app.command()
 def prune(
     run_dir: RunDir,

@@ -58,6 +58,10 @@ Config = Annotated[
 ShareWith = Annotated[
     str | None, typer.Option(help="Let this group read the run directory; else it is yours alone.", metavar="GROUP")
 ]
+Nice = Annotated[
+    int | None, typer.Option(help="How far Sentinel stands back behind the ranks, 0 to 19; by default 5.", metavar="N")
+]
+Pin = Annotated[str | None, typer.Option(help="Processors that Sentinel keeps to, as in 0,2-5; ranks do not.", metavar="CPUS")]
 ChangedCommand = Annotated[
     bool, typer.Option("--changed-command", help="Go on with the run in --run-dir, under another command than before.")
 ]
@@ -86,6 +90,8 @@ def run(
     changed_command: ChangedCommand = False,
     trainer: Trainer = None,
     share_with: ShareWith = None,
+    nice: Nice = None,
+    pin: Pin = None,
     config: Config = None,
     page: Pages = None,
     listen: Listening = None,
@@ -102,6 +108,7 @@ def run(
     from sentinel.supervisor.app import supervise
     from sentinel.supervisor.config_file import default_run_dir, find_config
     from sentinel.supervisor.deadline import parse_time_limit
+    from sentinel.supervisor.priority import standing_back
     from sentinel.supervisor.run_request import RunRequest, question_about
     from sentinel.terminal.choose import choose_narrator
     from sentinel.web.opening import Listen
@@ -110,14 +117,10 @@ def run(
     lacks, more = (tuple(word.strip() for word in names.split(",") if word.strip()) for names in (without, with_))
     asked = RunRequest(
         run_dir=run_dir or default_run_dir(words), policy=policy, command=words, cwd=os.getcwd(),
-        observe_only=observe_only,
-        without=lacks,
-        more=more,
+        observe_only=observe_only, without=lacks, more=more, tensorboard=tensorboard, share_with=share_with, nice=nice, pin=pin,
         code=tuple(code or ()),
-        tensorboard=tensorboard,
         track=tuple(track or ()),
         mirror=parse_mirror("--mirror", mirror),
-        share_with=share_with,
         pages=tuple(page or ()),
         listen=Listen(listen, token_file),
         launcher=launcher,
@@ -127,8 +130,8 @@ def run(
     )  # fmt: skip
     asked = asked if file is None else file.lay_under(asked, gave_run_dir=run_dir is not None)
     asked = replace(asked, changed_command=changed_command or _says_yes(question_about(asked.run_dir, asked.command)))
-    with closing(choose_narrator(asked.run_dir)) as narrator:
-        raise typer.Exit(supervise(asked, narrator))
+    with standing_back(asked.nice, asked.pin) as threads, closing(choose_narrator(asked.run_dir)) as narrator:
+        raise typer.Exit(supervise(replace(asked, start_thread=threads.start), narrator))
 
 
 def _says_yes(question: str) -> bool:

@@ -18,6 +18,7 @@ STANDINGS_NAME = "senses.json"  # how every detector stands
 OVERRIDES_NAME = "overrides.json"  # the settings a living trainer is asked to take
 INBOX = "inbox"  # what people and other programs ask for
 CHECKPOINTS = "checkpoints"
+REMEMBERED = "verified"  # what was found of checkpoints that were read whole: one file for each
 STREAM_NAME = "metrics.jsonl"  # in an attempt's folder; in the directory of a run that nobody supervises
 TENSORBOARD = "tensorboard"
 REPORT_NAME = "report.md"

@@ -16,11 +16,13 @@ class SpecError(ValueError):
 
 @dataclass(frozen=True)
 class Resume:
-    """The checkpoint to continue from. `digest` is the sha256 of its manifest.json; None means: whatever stands there."""
+    """The checkpoint to continue from. `digest` is the sha256 of its manifest.json; None means: whatever stands there.
+    `verified`: how the supervisor has verified the files of that very manifest for this launch; empty where it does not say."""
 
     step: int
     path: str  # relative to the run directory
     digest: str | None = None
+    verified: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,14 +62,15 @@ def read_spec(path: Path) -> Spec:
         attempt=attempt,
         argv=tuple(str(word) for word in raw.get("argv") or ()),
         env={str(key): str(value) for key, value in (raw.get("env") or {}).items()},
-        resume=_read_resume(raw.get("resume"), path),
+        resume=_read_resume(raw.get("resume"), raw.get("verified"), path),
         overrides=overrides,
         inspect=_read_inspect(raw.get("inspect"), path),
         launch=launch if isinstance(launch := raw.get("launch"), str) else None,
     )
 
 
-def _read_resume(raw: object, path: Path) -> Resume | None:
+def _read_resume(raw: object, word: object, path: Path) -> Resume | None:
+    """`word`: `verified` of the file. One that is not of this checkpoint only means that it is verified again."""
     if raw is None:
         return None
     if not isinstance(raw, dict):
@@ -77,7 +80,9 @@ def _read_resume(raw: object, path: Path) -> Resume | None:
         raise SpecError(f"{path}: resume: {raw!r} needs a whole number 'step' and a string 'path'")
     if digest is not None and not isinstance(digest, str):
         raise SpecError(f"{path}: resume.digest: {digest!r} is neither null nor a string")
-    return Resume(step, where, digest)
+    is_meant = isinstance(word, dict) and digest is not None and (word.get("step"), word.get("digest")) == (step, digest)
+    how = word.get("how") if is_meant and isinstance(word, dict) else None
+    return Resume(step, where, digest, how if isinstance(how, str) else "")
 
 
 def _read_inspect(raw: object, path: Path) -> tuple[tuple[int, int], ...] | None:

@@ -31,7 +31,8 @@ from sentinel.model.actions import (
 )
 from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.model.incidents import IncidentState, Outcome
-from sentinel.model.records import Attribution, Comparison, FoundCheckpoints, SavedNumbers
+from sentinel.model.records import Attribution, Comparison, FoundCheckpoints
+from sentinel.model.saved import SavedNumbers
 from sentinel.plan.checkpoint_validation import judge_numbers
 
 NOT_OVER_UNSEEN = "nothing is started over what cannot be seen: mend the directory and start the run again"
@@ -51,6 +52,8 @@ def on_done(decision: Decision, done: ActionDone) -> None:
         if verdict.evidence:
             decision.record(f.ActionAbandoned(done.key, verdict.reason))
             return pass_over(decision, action, verdict.reason, verdict.evidence)
+        if done.found.read is not None:
+            decision.record(f.CheckpointVerified(action.step, done.found.digest, done.found.read, done.key))
     if isinstance(done.found, FoundCheckpoints):
         for reading in done.found.checkpoints:
             on_checkpoint(decision, reading)

@@ -109,7 +109,9 @@ def on_checkpoint(decision: Decision, reading: CheckpointReading) -> None:
     own = maker == attempt.attempt and reading.step > attempt.resumed_step
     if own or reading.step <= attempt.resumed_step:
         save_s, took_s = decision.live.saves_s.get(reading.step, (0.0, 0.0)) if own else (0.0, 0.0)
-        seen = f.CheckpointCommitted(maker, reading.step, reading.path, reading.samples_end, reading.digest, save_s, took_s)
+        seen = f.CheckpointCommitted(
+            maker, reading.step, reading.path, reading.samples_end, reading.digest, save_s, took_s, reading.bytes
+        )
         decision.record(seen)
         given_up = [i for i in decision.state.incidents if i.is_numeric and i.state is IncidentState.EXHAUSTED]
         onset = max(given_up, key=lambda i: i.closed_s or 0.0).onset_step if given_up else None  # the one it is ended for

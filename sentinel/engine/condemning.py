@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
-from sentinel.model.readings import TrainerNote
+from sentinel.model.readings import CheckpointRead, TrainerNote
 from sentinel.plan.checkpoint_blame import judge_blame
+from sentinel.plan.checkpoint_validation import judge_numbers
 
 
 def pass_over_failing(decision: Decision) -> bool:
@@ -20,6 +21,21 @@ def pass_over_failing(decision: Decision) -> bool:
         return False
     decision.record(f.CheckpointCondemned(verdict.checkpoint.step, verdict.reason, evidence="failures"))
     return True
+
+
+def on_read_behind(decision: Decision, reading: CheckpointRead) -> None:
+    """A checkpoint that was read behind training: it is condemned as it would be at a resume, or on record as whole, once."""
+    known = next((c for c in decision.state.checkpoints if c.step == reading.step and c.digest == reading.digest), None)
+    if known is None or known.condemned:
+        return
+    if reading.saved is None:
+        decision.record(f.CheckpointCondemned(known.step, reading.damage, damaged=True, evidence="bytes"))
+        return
+    verdict = judge_numbers(reading.saved)
+    if verdict.evidence:
+        decision.record(f.CheckpointCondemned(known.step, verdict.reason, damaged=True, evidence=verdict.evidence))
+    elif reading.saved.read is not None and not known.is_remembered:
+        decision.record(f.CheckpointVerified(known.step, reading.digest, reading.saved.read))
 
 
 def condemn_refused(decision: Decision, note: TrainerNote) -> None:

@@ -18,6 +18,7 @@ from sentinel.detectors.reference import Reference
 from sentinel.engine import (
     action_results,
     attempts,
+    condemning,
     disk_room,
     ladder,
     lapsing,
@@ -57,6 +58,7 @@ from sentinel.model.facts import Entry, Fact
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import Incident
 from sentinel.model.readings import (
+    CheckpointRead,
     CheckpointReading,
     EndReading,
     FlightRecords,
@@ -162,6 +164,8 @@ class Engine:
             case CheckpointReading():
                 detectors.checkpoint(event, now_s)
                 attempts.on_checkpoint(decision, event)
+            case CheckpointRead():
+                condemning.on_read_behind(decision, event)
             case LauncherReading():
                 attempts.on_view(decision, event.view)
             case LogTail():
@@ -171,12 +175,7 @@ class Engine:
             case MirrorReading() | SourceReading():
                 on_source(decision, event)
             case ActionDone():
-                action = decision.state.pending.get(event.key)
-                if isinstance(action, StartAttempt):
-                    self._begin(action.attempt, now_s)
-                action_results.on_done(decision, event)
-                if isinstance(action, StartAttempt) and isinstance(event.found, Environment):
-                    on_launched(decision, action.attempt, event.found)
+                self._done(decision, event)
             case ActionFailed():
                 action_results.on_failed(decision, event)
             case ActionDelayed():
@@ -193,6 +192,14 @@ class Engine:
                 raise AssertionError("these have their own way")
             case _:
                 assert_never(event)
+
+    def _done(self, decision: Decision, event: ActionDone) -> None:
+        action = decision.state.pending.get(event.key)
+        if isinstance(action, StartAttempt):
+            self._begin(action.attempt, decision.now_s)
+        action_results.on_done(decision, event)
+        if isinstance(action, StartAttempt) and isinstance(event.found, Environment):
+            on_launched(decision, action.attempt, event.found)
 
     def _begin(self, attempt: int, now_s: float) -> None:
         """The attempt lives (or is adopted): its streams will be read from their first line."""

@@ -13,6 +13,7 @@ from sentinel.model.attempts import ResumePoint, SettingsInForce
 from sentinel.plan.build import build_relaunch
 from sentinel.plan.overrides import done_once_at
 from sentinel.plan.remedy import InspectionPlan
+from sentinel.plan.verifying import build_verification, vouch
 
 
 def relaunch(
@@ -27,8 +28,7 @@ def relaunch(
     asked: bool = False,
 ) -> None:
     """Adopt the plan that ends in a new attempt, and decide its first action. `inspection`: of samples, before the launch.
-    `more`: what the rung adds to the plan. `asked`: a person chose where to resume; else it is chosen anew where checkpoints are
-    found that nobody knew of."""
+    `more`: what the rung adds. `asked`: a person chose where to resume; else it is chosen anew where more are found."""
     attempt, number = decision.attempt, decision.state.next_attempt
     excluded = tuple(one.node for one in decision.state.excluded)
     inspect = None
@@ -60,6 +60,7 @@ def relaunch(
         exclude_nodes=excluded,
         more=more,
         finds=decision.state.may_lack_checkpoints and not asked,
+        verify=build_verification(decision.state, number, resume, decision.policy.spec.checkpoints.verify),
     )
     if decision.is_alive and attempt is not None:
         decision.record(f.AttemptStopping(attempt.attempt, reason))
@@ -78,7 +79,8 @@ def proceed(decision: Decision) -> None:
             return
         _count_lost(decision, plan.incident, action)
         _see_ended(decision, action)
-        decision.launch(action, plan.reason or "launch")
+        word = vouch(decision.state, decision.now_s, action.attempt, action.resume)
+        decision.launch(replace(action, vouched=word), plan.reason or "launch")
     elif isinstance(action, InspectSamples):
         decision.record(f.InspectionLaunched(action.incident, action.attempt))
         decision.decide(action)

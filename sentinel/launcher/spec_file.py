@@ -13,7 +13,7 @@ from sentinel.client.settings import settings_to_json
 from sentinel.client.strict_json import dumps
 from sentinel.launcher.environment import environment_to_json
 from sentinel.launcher.exit_report import read_object
-from sentinel.model.attempts import AttemptSpec, ResumePoint, SampleRange, SettingsInForce
+from sentinel.model.attempts import AttemptSpec, ResumePoint, SampleRange, SettingsInForce, Vouched
 from sentinel.run_files.attempt_files import EXCLUDE_VARIABLE, LAUNCH_VARIABLE, AttemptFiles
 
 
@@ -30,6 +30,7 @@ def write_spec(files: AttemptFiles, spec: AttemptSpec) -> None:
         "cwd": os.path.abspath(spec.cwd),
         "env": files.environment | launch_variables(spec),
         "resume": None if spec.resume is None else resume_to_json(spec.resume),
+        "verified": None if spec.vouched is None else vouched_to_json(spec.vouched),
         "overrides": overrides_to_json(spec.overrides, spec.attempt),
         "inspect": None if spec.inspect is None else {"samples": [[span.start, span.end] for span in spec.inspect]},
         "exclude_nodes": list(spec.exclude_nodes),
@@ -53,6 +54,10 @@ def read_launch(files: AttemptFiles) -> str | None:
 
 def resume_to_json(resume: ResumePoint) -> dict[str, Any]:
     return {"step": resume.step, "path": resume.path, "digest": resume.digest}
+
+
+def vouched_to_json(word: Vouched) -> dict[str, Any]:
+    return {"step": word.step, "digest": word.digest, "how": word.how}
 
 
 def overrides_to_json(overrides: SettingsInForce, attempt: int) -> dict[str, Any]:

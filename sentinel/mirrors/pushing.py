@@ -27,6 +27,7 @@ from sentinel.mirrors.settings import MirrorSettings
 from sentinel.mirrors.stores import MirrorError, Refused, Store
 from sentinel.mirrors.streams_part import StreamsPart, drop_old_streams
 from sentinel.mirrors.stretches import read_list
+from sentinel.model.amounts import size_words
 from sentinel.model.state import RIGHTLY_ENDED, RunState
 from sentinel.report.journal_fold import JournalFold
 from sentinel.run_files.mirror_standing import Part, PartStanding, mirror_folder
@@ -90,7 +91,7 @@ class Mirroring:
         words = ""
         for there in self._streams.push(store, record, self._clock.wall_s()):
             kept = self.change(store, lambda record, there=there: replace(record, streams=there))  # type: ignore[misc]
-            words = f"{there.files} files, {_bytes(there.bytes)}"
+            words = f"{there.files} files, {size_words(there.bytes)}"
             lists = tuple(read_list(store, one.streams) for one in kept if one.streams is not None)
             if None not in lists:
                 drop_old_streams(store, kept, tuple(files for files in lists if files is not None))
@@ -124,7 +125,7 @@ class Mirroring:
         if not self._is_swept:  # also what a process before this one had begun to delete
             drop_old_checkpoints(store, (record,), "")
             self._is_swept = True
-        words = ", ".join(f"step {one.step} ({_bytes(one.bytes)})" for one in record.checkpoints) or "none yet"
+        words = ", ".join(f"step {one.step} ({size_words(one.bytes)})" for one in record.checkpoints) or "none yet"
         return words + (f"; cannot be sent: {next(reversed(part.unfit.values()))}" if part.unfit else "")
 
     def _state(self) -> RunState:
@@ -216,13 +217,3 @@ def _read_writer(run_dir: Path, to: str) -> tuple[str, int]:
     except (OSError, ValueError, KeyError, TypeError):
         pass
     return secrets.token_hex(16), 0
-
-
-def _bytes(count: int) -> str:
-    size, unit = float(count), "B"
-    for unit in ("B", "KB", "MB", "GB", "TB"):
-        if size < 1000 or unit == "TB":
-            break
-        size /= 1000
-    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-

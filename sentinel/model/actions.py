@@ -13,12 +13,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-from sentinel.model.attempts import ChangePurpose, ResumePoint, SampleRange, SettingsInForce
+from sentinel.model.amounts import size_words, time_words
+from sentinel.model.attempts import ChangePurpose, ResumePoint, SampleRange, SettingsInForce, Vouched
 from sentinel.model.findings import Severity
 from sentinel.model.recorded import recorded_as
+from sentinel.model.saved import How
 
 Request = Literal["checkpoint_now", "stop_after_checkpoint", "stop_now"]
 _PAGE = "page"
+SOON_S = 1.0  # what takes less is not announced
 Stage = Literal["trigger", "update", "acknowledge", "resolve", "message"]
 Place = Literal["", "before the stop", "before the launch"]
 
@@ -50,7 +53,8 @@ class Declared:
 @recorded_as("StartAttempt")
 @dataclass(frozen=True, slots=True)
 class StartAttempt(Declared):
-    """Launch attempt `attempt` at or after `not_before_s` (backoff), on none of `exclude_nodes`."""
+    """Launch attempt `attempt` at or after `not_before_s` (backoff), on none of `exclude_nodes`. `vouched`: the checkpoint was
+    verified for it a moment ago; None where nobody says so."""
 
     phrase: ClassVar = "start attempt {action.attempt}"
 
@@ -60,6 +64,7 @@ class StartAttempt(Declared):
     overrides: SettingsInForce
     not_before_s: float = 0.0
     exclude_nodes: tuple[str, ...] = ()
+    vouched: Vouched | None = None
 
 
 @recorded_as("KillAttempt")
@@ -134,13 +139,40 @@ class FindCheckpoints(Declared):
 @recorded_as("VerifyCheckpoint")
 @dataclass(frozen=True, slots=True)
 class VerifyCheckpoint(Declared):
-    """Check every digest of a checkpoint before anything is resumed from it."""
+    """Check a checkpoint before anything is resumed from it. `how`: as the policy asks. Samples are drawn by the key.
 
-    phrase: ClassVar = "verify every byte of the checkpoint of step {action.step}"
+    read_bytes, bytes_s: how much is expected to be read, and how fast earlier ones were; 0 where that is not known.
+    """
+
+    phrase: ClassVar = "verify {action.what}{action.expected}"
 
     key: str
     step: int
     path: str
+    how: How = "full"
+    read_bytes: int = 0
+    bytes_s: float = 0.0
+
+    @property
+    def what(self) -> str:
+        checkpoint = f"the checkpoint of step {self.step}"
+        return {
+            "full": f"every byte of {checkpoint}",
+            "sampled": f"{checkpoint}, in samples where it is remembered",
+            "remembered": f"{checkpoint}, reading what is not remembered",
+        }[self.how]
+
+    @property
+    def expected_s(self) -> float | None:
+        """None where no rate is known."""
+        return self.read_bytes / self.bytes_s if self.bytes_s > 0 and self.read_bytes > 0 else None
+
+    @property
+    def expected(self) -> str:
+        """Empty where nobody knows, or nobody would wait for it."""
+        if self.expected_s is None or self.expected_s < SOON_S:
+            return ""
+        return f", about {time_words(self.expected_s)} ({size_words(self.read_bytes)} at {size_words(self.bytes_s)}/s)"
 
 
 @recorded_as("Quarantine")

@@ -93,11 +93,22 @@ failures of what resumed from it, a read that never ended. Empty: an onset."""
 
 
 @dataclass(frozen=True, slots=True)
+class Vouched:
+    """The word that sentinel has verified a checkpoint for this very launch: that of `step`, whose manifest has this sha256.
+    `how`: as the policy asks, full | sampled | remembered."""
+
+    step: int
+    digest: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptSpec:
     """Everything one launch needs. Starting is idempotent under `attempt`: the same number is never started twice.
     `environment`: what it runs, as read just before; None where nobody looked. `exclude_nodes`: nodes it is not to run on.
     `trainer`: of a trainer under a profile, how it is started and followed (`sentinel.trainers.spec`), as JSON.
-    `launch`: a word that no other launch has, whatever its number; None where nobody made one."""
+    `launch`: a word that no other launch has, whatever its number; None where nobody made one.
+    `vouched`: that the checkpoint of `resume` was verified for it; None where nobody says so."""
 
     attempt: int
     argv: tuple[str, ...]
@@ -109,6 +120,7 @@ class AttemptSpec:
     exclude_nodes: tuple[str, ...] = ()
     trainer: Mapping[str, Any] | None = None
     launch: str | None = None
+    vouched: Vouched | None = None
 
     @property
     def program(self) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from sentinel.model.capabilities import CAPABILITIES
 from sentinel.model.environment import Environment
 from sentinel.model.readings import Reading
-from sentinel.model.records import Attribution, Comparison, FoundCheckpoints, SavedNumbers
+from sentinel.model.records import Attribution, Comparison, FoundCheckpoints
+from sentinel.model.saved import SavedNumbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from sentinel.model.operator_requests import OperatorRequest
 from sentinel.model.proof import Proof
 from sentinel.model.recorded import recorded_as
 from sentinel.model.records import Attribution, Diagnosis
+from sentinel.model.saved import ReadBack
 
 # --- the run, its supervisor, and the actions that were decided
 
@@ -291,7 +292,7 @@ class FirstStep:
 @dataclass(frozen=True, slots=True)
 class CheckpointCommitted:
     """A checkpoint with a manifest. `samples_end` is its data cursor; `seconds` what its save cost the trainer, `took_s` how long
-    it took (a save behind training costs less); 0 where it was not told."""
+    it took (a save behind training costs less); 0 where it was not told, as in `bytes`, the size of its files."""
 
     attempt: int
     step: int
@@ -300,6 +301,19 @@ class CheckpointCommitted:
     digest: str | None = None
     seconds: float = 0.0
     took_s: float = 0.0
+    bytes: int = 0
+
+
+@recorded_as("CheckpointVerified")
+@dataclass(frozen=True, slots=True)
+class CheckpointVerified:
+    """The bytes of a checkpoint, and the numbers in them, are as its manifest (of this digest) says. `read`: how that was found
+    out. `key`: of the action that did it; empty: it was read behind training."""
+
+    step: int
+    digest: str
+    read: ReadBack
+    key: str = ""
 
 
 @recorded_as("CheckpointCondemned")
@@ -613,6 +627,7 @@ Fact = (
     | NumbersMissing
     | FirstStep
     | CheckpointCommitted
+    | CheckpointVerified
     | CheckpointCondemned
     | CheckpointsQuarantined
     | AttemptStopping

@@ -14,6 +14,7 @@ from sentinel.model.attempts import AttemptView, SampleRange
 from sentinel.model.collectives import Dumps
 from sentinel.model.disks import DiskReading
 from sentinel.model.operator_requests import OperatorRequest
+from sentinel.model.saved import SavedNumbers
 
 Phase = Literal["init", "compile", "data", "forward", "backward", "optimizer", "eval", "checkpoint", "idle"]
 
@@ -130,13 +131,26 @@ RanksSeen = SilentRank | FlightRecords
 
 @dataclass(frozen=True, slots=True)
 class CheckpointReading:
-    """A checkpoint directory with a manifest. `samples_end` is its data cursor; `digest` is the manifest's sha256."""
+    """A checkpoint directory with a manifest. `samples_end` is its data cursor; `digest` is the manifest's sha256; `bytes` what
+    its files have in all, 0 where the manifest does not tell."""
 
     step: int
     path: str
     attempt: int
     samples_end: int
     digest: str
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRead:
+    """A committed checkpoint was read whole behind training. `digest`: of the manifest it had before and after. `saved`: what was
+    found; None where its bytes are not as the manifest says, and then `damage` says what is wrong."""
+
+    step: int
+    digest: str
+    saved: SavedNumbers | None
+    damage: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +244,7 @@ Reading = (
     | Heartbeat
     | RanksSeen
     | CheckpointReading
+    | CheckpointRead
     | LauncherReading
     | LogTail
     | HardwareReading

@@ -1,5 +1,5 @@
-"""What is read from files and judged elsewhere: two attempts compared (evidence of a diagnosis), a checkpoint's numbers, and what
-an inspection found of single samples."""
+"""What is read from files and judged elsewhere: two attempts compared (evidence of a diagnosis), and what an inspection found of
+single samples. What is read of one checkpoint stands in `saved`."""
 
 from __future__ import annotations
 
@@ -43,66 +43,6 @@ class FoundCheckpoints:
     """Every committed checkpoint of the run, by rising step."""
 
     checkpoints: tuple[CheckpointReading, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SavedNorm:
-    """`param_norm` as the manifest of the checkpoint of `step` has it, and what the stream `recorded` around that step: (step,
-    param_norm) by rising step, empty where nothing was."""
-
-    step: int
-    norm: float
-    recorded: tuple[tuple[int, float], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class BadTensor:
-    """A tensor of a checkpoint's file with values that are not finite: how many it has in all, how many are NaN and how many
-    infinite. `has_number`: another value of it is finite and not zero."""
-
-    file: str
-    name: str
-    values: int
-    nan: int
-    infinite: int
-    has_number: bool
-
-
-@dataclass(frozen=True, slots=True)
-class SavedValues:
-    """The floating-point values in a checkpoint's files, looked at one by one.
-
-    Attributes:
-        files: how many files hold such values; values: how many they are.
-        bad: the tensors with values that are not finite, those with NaN first; more_bad: how many such tensors are left out.
-        unread: which values could not be counted, and why, in words.
-    """
-
-    files: int
-    values: int
-    bad: tuple[BadTensor, ...] = ()
-    more_bad: int = 0
-    unread: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SavedNumbers:
-    """A checkpoint whose every byte is as its manifest says.
-
-    Attributes:
-        digest: sha256 of its manifest.
-        checked: what was compared, in words.
-        numbers: the manifest's `metrics` by name, NaN and infinities among them; empty where it has none.
-        norm: its own norm beside the recorded one; older: that of the next older checkpoint. None where there is no such number.
-        values: what its files hold; None where nobody looked.
-    """
-
-    digest: str
-    checked: str = "every byte matches its digest"
-    numbers: tuple[tuple[str, float], ...] = ()
-    norm: SavedNorm | None = None
-    older: SavedNorm | None = None
-    values: SavedValues | None = None
 
 
 @dataclass(frozen=True, slots=True)

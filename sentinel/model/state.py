@@ -48,6 +48,8 @@ class Checkpoint:
     its bytes or its numbers, which a person may mend; what lies after an onset stays condemned. `evidence`: what speaks
     against it.
     committed_s: when it was first seen. verified: what held when it was last looked at, empty before that.
+    bytes: of its files; 0 where that is not known. vouched_key, vouched_s, vouched_how: the action that last verified it before a
+    resume, when, and how much it read. is_remembered: read whole behind training.
     pruned: why it was given up. unpruned_s: when it last could not be deleted, and was kept after all.
     """
 
@@ -63,6 +65,11 @@ class Checkpoint:
     verified: str = ""
     pruned: str = ""
     unpruned_s: float | None = None
+    bytes: int = 0
+    vouched_key: str = ""
+    vouched_s: float = 0.0
+    vouched_how: str = ""
+    is_remembered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +227,8 @@ class RunState:
     blind: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     unlisted: str = ""  # why checkpoints may be missing above: their directory could not be read, and has not been read since
     remarks: tuple[str, ...] = ()  # what sources that see had to say in the current attempt
+    read_bytes_s: float = 0.0  # how fast a checkpoint was read at the last resume that read one
+    behind_bytes_s: float = 0.0  # and behind training
     stop_by: str = ""
     stop_resumes: bool = False  # that stop is no end: the next start goes on
     deadline_s: float | None = None  # when the machine is taken away from the present supervisor, as deadline_by says

@@ -19,6 +19,7 @@ from sentinel.model.actions import (
     WriteOverrides,
 )
 from sentinel.model.attempts import ChangePurpose, ResumePoint, SettingsInForce
+from sentinel.plan.verifying import verify_key
 
 
 def build_relaunch(
@@ -35,10 +36,12 @@ def build_relaunch(
     exclude_nodes: tuple[str, ...] = (),
     more: tuple[Action, ...] = (),
     finds: bool = False,
+    verify: VerifyCheckpoint | None = None,
 ) -> tuple[Action, ...]:
     """Capture, kill, find, verify, inspect and end that, quarantine, start: those of them that apply, in this order. Quarantine
     comes after the inspection: a trainer that trained instead may have left checkpoints. `more`: what the rung adds, each at its
-    place. `finds`: which checkpoints there are is not known, and is read when nothing writes one any more.
+    place. `finds`: which checkpoints there are is not known, and is read when nothing writes one any more. `verify`: how that of
+    `resume` is; without it every byte is read.
     """
     actions: list[Action] = []
     if incident is not None and old_attempt is not None:
@@ -49,7 +52,7 @@ def build_relaunch(
     if finds:
         actions.append(FindCheckpoints(f"find/{new_attempt}"))
     if resume is not None:
-        actions.append(VerifyCheckpoint(f"verify/{new_attempt}/{resume.step}", resume.step, resume.path))
+        actions.append(verify or VerifyCheckpoint(verify_key(new_attempt, resume.step), resume.step, resume.path))
     if inspect is not None:
         actions += [inspect, KillAttempt.of(inspect.attempt)]
     if old_attempt is not None:

@@ -25,7 +25,7 @@ from itertools import pairwise
 from math import isfinite
 
 from sentinel.model.attempts import Evidence
-from sentinel.model.records import BadTensor, SavedNorm, SavedNumbers, SavedValues
+from sentinel.model.saved import BadTensor, SavedNorm, SavedNumbers, SavedValues
 
 RATIO = 0.005
 CHANGES = 4.0

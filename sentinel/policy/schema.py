@@ -180,6 +180,9 @@ class Checkpoints(Model):
 
     retain: Retain | None = None
     """Without it sentinel deletes none."""
+    verify: Literal["full", "sampled", "remembered"] = "full"
+    """What is read before a resume. full: every byte. With the others each new checkpoint is read once behind training, and files
+    that nothing wrote to since are read in samples (sampled) or not again (remembered); all others are read whole."""
 
 
 class Acts(Model):

@@ -275,6 +275,16 @@ def _retained(policy: Policy) -> Iterator[str]:
         )
 
 
+def _verified(policy: Policy) -> Iterator[str]:
+    how = policy.spec.checkpoints.verify
+    if how != "full":
+        again = "in samples" if how == "sampled" else "not again"
+        yield (
+            "before a resume: each new checkpoint was read whole behind training; what nothing wrote to since is read "
+            f"{again}, all else whole"
+        )
+
+
 def _asked(rung: Rung) -> str:
     if rung.approval is None:
         return ""
@@ -299,6 +309,7 @@ def _after(policy: Policy, rungs: Sequence[Rung]) -> Iterator[str]:
         f"{starts.count} restarts in {show_duration(starts.period_s)}, {budget.without_progress} without progress; then a page"
     )
     yield from _retained(policy)
+    yield from _verified(policy)
     routes = ", ".join(_route_words(route) for route in paging.routes) or "nobody"
     every = show_duration(paging.repeat_every_s)
     yield f"pages go to: {routes}; within {show_duration(paging.deadline_s)}, again every {every} until somebody answers"

@@ -14,7 +14,7 @@ from sentinel.checkpoints.files import list_entries, read_size, step_of_name
 from sentinel.client.run_layout import CHECKPOINTS
 from sentinel.errors import GiveUp, SentinelError, UsageError
 from sentinel.journal.run_file import find_run_file
-from sentinel.model.records import SavedValues
+from sentinel.model.saved import SavedValues
 from sentinel.model.state import RunState
 from sentinel.plan.ahead import NOTHING_TOLD, Told, newest_seen
 from sentinel.plan.checkpoint_validation import judge_numbers

@@ -20,12 +20,14 @@ from sentinel.model.environment import Environment
 from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.model.readings import StepReading
 from sentinel.model.recorded import recorded_name
-from sentinel.model.records import Attribution, Comparison, SavedNorm, SavedNumbers
+from sentinel.model.records import Attribution, Comparison
+from sentinel.model.saved import ReadBack, SavedNorm, SavedNumbers
 from sentinel.plan.diagnosis import compare
 from sentinel.sim.faults import Fault
 from sentinel.sim.inspection import sample_source
 from sentinel.sim.launcher import SimLauncher
 from sentinel.sim.machine import ScheduledEvent
+from sentinel.sim.store import CHECKPOINT_BYTES
 from sentinel.sim.world import World, WorldChange
 
 SIGTERM = 15
@@ -137,7 +139,10 @@ class SimRunner:
         self._failures.check(action)
         self._world.lease_attempt = max(self._world.lease_attempt, action.attempt)
         found = self._world.runs(action.attempt)
-        spec = AttemptSpec(action.attempt, self._command, "/", action.resume, action.overrides, None, found, action.exclude_nodes)
+        spec = AttemptSpec(
+            action.attempt, self._command, "/", action.resume, action.overrides, None, found, action.exclude_nodes,
+            vouched=action.vouched,
+        )  # fmt: skip
         return recorded_name(type(self._launcher.ensure_started(spec))).lower(), found
 
     def _kill(self, action: a.KillAttempt) -> str:
@@ -171,7 +176,8 @@ class SimRunner:
         committed = self._world.store.committed
         older = max((step for step in committed if step < action.step), default=None)
         numbers, norm = committed[action.step].numbers, self._norm(action.step)
-        return SavedNumbers(detail, numbers=numbers, norm=norm, older=None if older is None else self._norm(older))
+        read = ReadBack(action.how, 1, CHECKPOINT_BYTES, 1, CHECKPOINT_BYTES, seconds=TAKES_S[a.VerifyCheckpoint])
+        return SavedNumbers(detail, numbers=numbers, norm=norm, older=None if older is None else self._norm(older), read=read)
 
     def _norm(self, step: int) -> SavedNorm:
         """A checkpoint's norm, and what its maker's stream says around its step."""

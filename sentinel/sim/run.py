@@ -143,7 +143,10 @@ class Simulation:
         try:
             engine.restore(self.journal.read_entries())
             epoch = self.journal.claim_epoch()
-            telemetry = SimTelemetry(world, self.launcher, self.trainers.get, self.scenario.lines_per_poll)
+            telemetry = SimTelemetry(
+                world, self.launcher, self.trainers.get, self.scenario.lines_per_poll,
+                reads_behind=self.policy.spec.checkpoints.verify != "full",
+            )  # fmt: skip
             self._daemon = daemon = Daemon(engine, self.journal, telemetry, runner, epoch)
             daemon.start(world.now_s, self._started(epoch))
             self._loop(daemon, engine, end_s)

@@ -15,6 +15,7 @@ from sentinel.model.readings import CheckpointReading
 from sentinel.sim.data_order import Orders
 from sentinel.sim.learning import Weights, param_norm
 
+CHECKPOINT_BYTES = 1 << 30
 LOST_SHARD = 0.9  # of a norm: what is left of it where a fifth of the parameters was not saved
 KILLED_BY_LOAD = "UnpicklingError: invalid load key"
 NONE_TO_TRUST = "DataError: no checkpoint under checkpoints can be trusted"
@@ -135,11 +136,13 @@ class Store:
         self.version += 1 if count else 0
         return count
 
-    def choose_resume(self, step: int, digest: str | None) -> SimCheckpoint | None:
-        """As the trainer does: what was asked for if it verifies and is what its manifest says, else the newest older one."""
+    def choose_resume(self, step: int, digest: str | None, vouched: str | None = None) -> SimCheckpoint | None:
+        """As the trainer does: what was asked for if it verifies and is what its manifest says, else the newest older one. It
+        reads no byte of the one whose manifest has the digest `vouched`."""
         for candidate in sorted((known for known in self.committed if known <= step), reverse=True):
             found = self.committed[candidate]
             is_asked = candidate == step
-            if not found.is_rotten and found.lies != "load" and not (is_asked and digest is not None and digest != found.digest):
+            is_read_whole = not found.is_rotten or (is_asked and found.digest == vouched)
+            if is_read_whole and found.lies != "load" and not (is_asked and digest is not None and digest != found.digest):
                 return found
         return None

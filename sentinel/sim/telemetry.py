@@ -12,8 +12,10 @@ from functools import partial
 
 from sentinel.launcher.contract import Launcher
 from sentinel.model.attempts import AttemptView, Exited, Unseen
-from sentinel.model.readings import Heartbeat, LauncherReading, Reading, Receipt, StepReading
+from sentinel.model.readings import CheckpointRead, Heartbeat, LauncherReading, Reading, Receipt, StepReading
+from sentinel.model.saved import ReadBack, SavedNumbers
 from sentinel.sim.disk import SimDisk
+from sentinel.sim.store import CHECKPOINT_BYTES, SimCheckpoint
 from sentinel.sim.stuck import RUNS, STOPPED, Sight, SimLife, SimSilentRanks
 from sentinel.sim.trainer import SimTrainer
 from sentinel.sim.world import World
@@ -21,18 +23,23 @@ from sentinel.telemetry.source import SourceHealth
 
 POLL_EVERY_S = 0.5
 HISTORY_LIMIT = 500
+READ_BEHIND_S = 5.0
 
 TrainerOf = Callable[[int], SimTrainer | None]
 
 
 class SimTelemetry:
-    """`lines_per_poll` bounds a poll as the real one's bound does. `trainer_of` gives an attempt's program, if it started."""
+    """`lines_per_poll` bounds a poll as the real one's bound does. `trainer_of` gives an attempt's program, if it started.
+    `reads_behind`: each new checkpoint is read whole behind training."""
 
-    def __init__(self, world: World, launcher: Launcher, trainer_of: TrainerOf, lines_per_poll: int = 5000) -> None:
+    def __init__(
+        self, world: World, launcher: Launcher, trainer_of: TrainerOf, lines_per_poll: int = 5000, reads_behind: bool = False
+    ) -> None:
         self._world = world
         self._launcher = launcher
         self._trainer_of = trainer_of
         self._lines_per_poll = lines_per_poll
+        self._reads_behind = reads_behind
         self._attempt = 0
         self._health_of = {name: SourceHealth(name) for name in ("launcher", "metrics", "heartbeats", "checkpoints")}
         self._known: dict[int, str] = {}
@@ -177,6 +184,18 @@ class SimTelemetry:
             if self._known.get(step) != found.digest:
                 self._known[step] = found.digest
                 out.append(found.reading())
+                if self._reads_behind:
+                    out += self._read_behind(found)
+
+    def _read_behind(self, found: SimCheckpoint) -> list[Reading]:
+        try:
+            is_whole, detail = self._world.store.verify(found.step)
+        except OSError:
+            return []  # it is tried again, later than a run of the simulator goes on
+        if not is_whole:
+            return [CheckpointRead(found.step, found.digest, None, detail)]
+        read = ReadBack("remembered", 1, CHECKPOINT_BYTES, 1, CHECKPOINT_BYTES, seconds=READ_BEHIND_S)
+        return [CheckpointRead(found.step, found.digest, SavedNumbers(detail, numbers=found.numbers, read=read))]
 
 
 def _sights(trainer: SimTrainer) -> dict[int, Sight]:

@@ -99,7 +99,8 @@ class SimTrainer:
             return None
         asked = self.spec.resume
         if asked is not None:
-            found = self.world.store.choose_resume(asked.step, asked.digest)
+            word = self.spec.vouched
+            found = self.world.store.choose_resume(asked.step, asked.digest, word.digest if word is not None else None)
             if found is None or found.kills(found.step):
                 return self._leave_all(*((1, KILLED_BY_LOAD) if found else (4, NONE_TO_TRUST)))
             self.resumed, self._saved_step, self._skipped_in_row = found, found.step, found.skipped_in_row

@@ -56,6 +56,7 @@ from sentinel.telemetry.disks import open_disks
 from sentinel.telemetry.hardware import open_hardware
 from sentinel.telemetry.reference import load_reference
 from sentinel.telemetry.run_telemetry import RunTelemetry
+from sentinel.telemetry.verified_behind import VerifiedBehind
 from sentinel.telemetry.wake import Wake
 from sentinel.tensorboard.keeper import open_boards
 from sentinel.terminal.choose import show_gpus
@@ -169,16 +170,16 @@ def _watch(
         mirror = open_mirror(run_dir, {} if request.stop_at_once else run_file.mirror)
         desk = open_desk(run_dir, engine, clock, session.lease)
         disks = open_disks(run_dir, engine.policy.spec.detectors.disk_full, roots)
-        telemetry = RunTelemetry(run_dir, launcher, hardware, boards, trackers, mirror, desk, disks, wake)
+        behind = VerifiedBehind(run_dir, "full" if request.stop_at_once else engine.policy.spec.checkpoints.verify)
+        telemetry = RunTelemetry(run_dir, launcher, hardware, boards, trackers, mirror, desk, disks, behind, wake)
         acts = build_handlers(run_dir, launcher, session.lease, run_file, desk.courier.send, withheld, trained, engine.masking)
-        runner = ThreadRunner(acts, wake.event)
+        runner = ThreadRunner(acts, wake.event, request.start_thread)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
         with (
             closing(wake), closing(telemetry), closing(hardware), closing(disks), closing(boards), closing(reports),
-            closing(trackers), closing(mirror), closing(desk), last_act(runner.close),
+            closing(behind), closing(trackers), closing(mirror), closing(desk), last_act(runner.close),
         ):  # fmt: skip
-            leaves = any(isinstance(event, StopWanted) for event in outage.stops.events)
-            daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request, deadline, leaves, trained))
+            daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request, deadline, outage, trained))
             outage.begin(clock.wall_s())
             show()
             outage.systemd.ready()
@@ -226,7 +227,7 @@ def _started(
     policy: Policy,
     request: RunRequest,
     deadline: Deadline | None,
-    leaves: bool,
+    outage: JournalOutage,
     trained: Trained | None,
 ) -> SupervisorStarted:
     return SupervisorStarted(
@@ -241,7 +242,7 @@ def _started(
         observe_only=request.observe_only or policy.spec.mode == "observe",
         capabilities=run.capabilities or (),
         deadline=deadline,
-        leaves=leaves,
+        leaves=any(isinstance(event, StopWanted) for event in outage.stops.events),
         settable=None if trained is None else trained.profile.settable,
         stop_answer_s=None if trained is None else trained.stop_answer_s,
         command_digest=run.command_digest,

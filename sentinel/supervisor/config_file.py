@@ -70,6 +70,10 @@ class RunConfig(Model):
     """Its settings."""
     share_with: str | None = None
     """As `--share-with`: a group that may read the run directory."""
+    nice: int | None = None
+    """As `--nice`: how far the supervisor stands back behind the ranks."""
+    pin: str | None = None
+    """As `--pin`: the processors that the supervisor keeps to."""
     observe_only: Flag = False
     """Decide and record, change nothing."""
 
@@ -107,6 +111,8 @@ class ConfigFile:
             launcher=asked.launcher if asked.launcher is not None else config.launcher,
             launcher_options=asked.launcher_options or dict(config.launcher_options),
             share_with=asked.share_with if asked.share_with is not None else config.share_with,
+            nice=asked.nice if asked.nice is not None else config.nice,
+            pin=asked.pin if asked.pin is not None else config.pin,
             observe_only=asked.observe_only or config.observe_only,
         )
 

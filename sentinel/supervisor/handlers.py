@@ -64,6 +64,7 @@ def build_handlers(
             overrides=action.overrides,
             exclude_nodes=action.exclude_nodes,
             launch=_admit(run_dir, lease, action.attempt),
+            vouched=action.vouched,
         )
         laid = spec if trained is None else trained.lay(spec)
         return start_recorded(launcher, run_dir, laid, run.code, withheld, () if trained is None else trained.saved())
@@ -74,9 +75,6 @@ def build_handlers(
         launch = _admit(run_dir, lease, action.attempt)
         return inspect_samples(launcher, source, action, run.command, run.cwd, launch)
 
-    def tell(action: a.SignalRanks) -> str:
-        return f"SIGTERM sent to {launcher.signal_ranks(action.attempt, signal.SIGTERM)} ranks"
-
     def save_evidence(action: a.Capture) -> str:
         pids = view.pids if isinstance(view := launcher.observe(action.attempt), (Alive, Orphaned)) else ()
         return capture(run_dir, action.incident, action.attempt, pids, masking or Masking())
@@ -84,11 +82,11 @@ def build_handlers(
     handlers: dict[type[a.Action], Callable[[Any], Found]] = {
         a.StartAttempt: start,
         a.KillAttempt: lambda action: recorded_name(type(launcher.ensure_stopped(action.attempt))).lower(),
-        a.SignalRanks: tell,
+        a.SignalRanks: lambda action: f"SIGTERM sent to {launcher.signal_ranks(action.attempt, signal.SIGTERM)} ranks",
         a.RequestStop: lambda action: _ask_to_stop(run_dir, launcher, trained, action),
         a.WriteOverrides: lambda action: write_overrides(run_dir, action),
         a.FindCheckpoints: lambda _: _find(run_dir, trained),
-        a.VerifyCheckpoint: lambda action: verify_saved(run_dir, run_dir / action.path, progressed),
+        a.VerifyCheckpoint: lambda v: verify_saved(run_dir, run_dir / v.path, progressed, v.how, v.key),
         a.Quarantine: lambda action: _quarantine(run_dir, launcher, action),
         a.PruneCheckpoint: lambda action: prune_checkpoint(run_dir, action.path, action.step, action.digest),
         a.Capture: save_evidence,

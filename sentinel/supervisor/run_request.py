@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from sentinel.actions.runner import StartThread
 from sentinel.client.masking import Masking
 from sentinel.clock import SystemClock
 from sentinel.errors import UsageError
@@ -53,6 +54,9 @@ class RunRequest:
     track: tuple[str, ...] = ()  # experiment trackers; none: those the run already has
     mirror: Mapping[str, str] = field(default_factory=dict)  # off this machine; none: the one the run already has
     share_with: str | None = None  # a group that may read a new run directory
+    nice: int | None = None  # how far this supervisor stands back behind the ranks; None: as by default
+    pin: str | None = None  # the processors that it keeps to, as in 0,2-5; None: to none
+    start_thread: StartThread | None = None  # starts the threads of actions; None: whoever asks for them does
     changed_command: bool = False  # a person says that the run goes on under another command than its own
 
 

@@ -41,7 +41,7 @@ def read_all(run_dir: Path) -> tuple[CheckpointReading, ...]:
 
 
 def _reading(found: CheckpointFound) -> CheckpointReading:
-    return CheckpointReading(found.step, found.path, found.attempt, found.samples_end, found.digest)
+    return CheckpointReading(found.step, found.path, found.attempt, found.samples_end, found.digest, found.bytes)
 
 
 class CheckpointSource:

@@ -82,6 +82,7 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             f.JournalAdopted()
             | f.ActionConfirmed()
             | f.CheckpointCommitted()
+            | f.CheckpointVerified()
             | f.CheckpointsQuarantined()
             | f.AttemptStopping()
             | f.PlanAdopted()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from sentinel.model.facts import Noted
+from sentinel.model.facts import AttemptEnded, CheckpointCondemned, Noted
 from sentinel.plan.trust import judge_trust
+from sentinel.policy.schema import Checkpoints, Policy
 from sentinel.sim.drill import drill_file
-from sentinel.sim.run import SimulationResult, run_seed
-from sentinel.sim.scenarios import draw_scenario
-from tests.sim.kit import policy_named, simulate
+from sentinel.sim.faults import parse_fault
+from sentinel.sim.run import SimulationResult, run_scenario, run_seed
+from sentinel.sim.scenarios import Scenario, draw_scenario
+from tests.sim.kit import SHORT, policy_named, simulate
 from tests.sim.test_drills import DRILLS
 
 KILL = "kill@step=90:rank=0"
@@ -92,3 +94,34 @@ def test_the_seeds_draw_them() -> None:
         drawn = [seed for seed in range(20261120, 20261190) if f"{kind}@" in str(draw_scenario(seed, False))]
         assert drawn
         assert all(run_seed(seed, policy_named("demo")).ok for seed in drawn[:10])
+
+
+# Read behind training.
+
+
+def remembering() -> Policy:
+    policy = policy_named("demo")
+    spec = policy.spec.model_copy(update={"checkpoints": Checkpoints(verify="remembered")})
+    return policy.model_copy(update={"spec": spec})
+
+
+def under(policy: Policy, *faults: str) -> SimulationResult:
+    return run_scenario(Scenario(seed=1, shape=SHORT, faults=tuple(parse_fault(text) for text in faults)), policy)
+
+
+def test_a_checkpoint_that_rots_is_known_before_anybody_needs_it() -> None:
+    result = under(remembering(), "bit_rot@step=80", KILL)
+    assert result.ok, result.reproduce
+    assert (result.outcome, resumed(result)) == ("finished", [0, 60])
+    facts = [entry.fact for entry in result.entries]
+    condemned = next(at for at, fact in enumerate(facts) if isinstance(fact, CheckpointCondemned))
+    died = next(at for at, fact in enumerate(facts) if isinstance(fact, AttemptEnded))
+    assert condemned < died
+    assert under(policy_named("demo"), "bit_rot@step=80", KILL).ok
+
+
+def test_what_is_read_behind_training_breaks_nothing_in_drawn_disasters() -> None:
+    policy = remembering()
+    for seed in range(20261120, 20261126):
+        result = run_seed(seed, policy)
+        assert result.ok, result.reproduce

@@ -148,9 +148,9 @@ class Both:
 def test_every_look_gives_the_same_readings(faults: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Both] = []
 
-    def both(world: World, launcher: Launcher, trainer_of: TrainerOf, lines_per_poll: int) -> Both:
+    def both(world: World, launcher: Launcher, trainer_of: TrainerOf, lines_per_poll: int, reads_behind: bool) -> Both:
         mirror = made[0]._mirror if made else Mirror(world, trainer_of, tmp_path)
-        simulated = SimTelemetry(world, launcher, trainer_of, lines_per_poll)
+        simulated = SimTelemetry(world, launcher, trainer_of, lines_per_poll, reads_behind)
         made.append(Both(simulated, RunTelemetry(tmp_path, launcher), mirror))
         return made[-1]
 

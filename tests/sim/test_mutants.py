@@ -14,10 +14,10 @@ import pytest
 
 from sentinel.engine import Engine
 from sentinel.model.actions import KillAttempt, Quarantine, SendPage, StartAttempt, VerifyCheckpoint
-from sentinel.model.attempts import SettingsInForce
+from sentinel.model.attempts import ResumePoint, SettingsInForce, Vouched
 from sentinel.model.events import ActionDone, Event
 from sentinel.model.facts import ActionDecided, Entry, Fact
-from sentinel.model.state import Checkpoint
+from sentinel.model.state import Checkpoint, RunState
 from sentinel.plan.checkpoint_validation import NumbersVerdict
 from sentinel.plan.rollback import RollbackTarget
 from sentinel.policy.budget import BudgetVerdict
@@ -66,6 +66,14 @@ def ignores_the_budget(patch: pytest.MonkeyPatch) -> MakeEngine:
 def believes_every_number(patch: pytest.MonkeyPatch) -> MakeEngine:
     patch.setattr("sentinel.engine.action_results.judge_numbers", lambda saved: NumbersVerdict("", "believed"))
     return Engine
+
+
+def vouches_for_what_it_did_not_verify(patch: pytest.MonkeyPatch) -> MakeEngine:
+    def vouch(state: RunState, now_s: float, attempt: int, resume: ResumePoint | None) -> Vouched | None:
+        return None if resume is None or resume.digest is None else Vouched(resume.step, resume.digest, "full")
+
+    patch.setattr("sentinel.engine.relaunching.vouch", vouch)
+    return without(VerifyCheckpoint)
 
 
 def acts_before_it_syncs(patch: pytest.MonkeyPatch) -> MakeEngine:
@@ -177,6 +185,7 @@ MUTANTS = (
     Mutant("kills nothing before it launches", just(without(KillAttempt))),
     Mutant("moves no checkpoint to quarantine", just(without(Quarantine))),
     Mutant("never verifies", just(without(VerifyCheckpoint))),
+    Mutant("vouches for what it did not verify", vouches_for_what_it_did_not_verify),
     Mutant("takes its own blindness for silence", just(Sure)),
     Mutant("acts where it should observe", just(Eager)),
     Mutant("undoes settings at a relaunch", just(Undoing)),

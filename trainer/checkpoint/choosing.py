@@ -29,7 +29,8 @@ def choose_resume(root: Path, requested: Resume | None, below: int | None = None
     candidates = [entry for entry in _candidates(root, requested) if below is None or entry[1] < below]
     for path, step, digest in candidates:
         try:
-            found = verify(path, digest)
+            is_asked = requested is not None and (step, digest) == (requested.step, requested.digest)
+            found = verify(path, digest, digest if is_asked and requested is not None and requested.verified else None)
             if found.step != step:
                 raise DataError(f"{path}: its manifest is of step {found.step}")
             return found, refused

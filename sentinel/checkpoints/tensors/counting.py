@@ -4,8 +4,9 @@
     counting.expect(names)                  # of all files
     count = counting.begin(name, size)      # before the file is read: where its tensors lie
     count.feed(offset, block)               # each block, in order
-    counting.end(name, count)
-    counting.found()
+    counting.end(name, count)               # what this file holds
+    counting.add(values)                    # of a file that is known from before, and was not read
+    counting.found()                        # of all
 
 A file whose numbers cannot be counted is told with the reason. It is never damage by itself: its digest says that.
 """
@@ -26,7 +27,7 @@ from sentinel.checkpoints.tensors.sharded import Layout, read_layout, read_shard
 from sentinel.checkpoints.tensors.stretches import Count, Stretch, Tally, Unreadable, begin_count, shown
 from sentinel.checkpoints.tensors.torch_zip import read_torch_zip
 from sentinel.client.regular_file import regular
-from sentinel.model.records import BadTensor, SavedValues
+from sentinel.model.saved import BadTensor, SavedValues
 
 METADATA = ".metadata"
 BEFORE_1_6 = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."  # torch's legacy magic number, pickled
@@ -49,6 +50,8 @@ class Counting:
         self._more_bad = 0
         self._why: list[str] = []
         self._more_why = 0
+        self._why_of: dict[str, list[str]] = {}  # by file, the same reasons
+        self._unsure: set[str] = set()
 
     def expect(self, names: Iterable[str]) -> None:
         """The files that the manifest lists: no other is opened."""
@@ -64,24 +67,49 @@ class Counting:
             self._note(name, str(error))
             return Count(())
         except (OSError, ValueError, MemoryError) as error:
+            self._unsure.add(name)
             self._note(name, f"it cannot be read ({getattr(error, 'strerror', None) or type(error).__name__})")
             return Count(())
         for reason in why:
             self._note(name, reason)
         return count
 
-    def end(self, name: str, count: Count) -> None:
-        if not count.stretches:
-            return
-        if not count.is_whole:
+    def end(self, name: str, count: Count) -> SavedValues:
+        """What this file holds, by itself."""
+        bad: list[BadTensor] = []
+        if count.stretches and not count.is_whole:
+            self._unsure.add(name)
             self._note(name, "it changed while it was read")
-        self._files += 1
-        self._values += count.values
         for tally in count.bad:
-            if not tally.stretch.is_exact:
+            if tally.stretch.is_exact:
+                bad.append(_bad(name, tally))
+            else:
                 self._note(name, f"{tally.stretch.name}: a view with gaps, around which values are not finite")
-            elif len(self._bad) < BAD_MAX or tally.nan:
-                self._bad.append(_bad(name, tally))
+        with self._lock:
+            unread = tuple(self._why_of.pop(name, ()))
+        files = 1 if count.stretches else 0
+        bad.sort(key=lambda one: not one.nan)
+        own = SavedValues(files, count.values if files else 0, tuple(bad[:BAD_MAX]), max(0, len(bad) - BAD_MAX), unread)
+        self._take(own)
+        return own
+
+    def add(self, known: SavedValues) -> None:
+        """Of a file that is not read this time."""
+        self._take(known)
+        for reason in known.unread:
+            self._keep(reason)
+
+    def is_sure(self, name: str) -> bool:
+        """Whether what was counted of the file will be the same the next time: no call failed on the way."""
+        return name not in self._unsure
+
+    def _take(self, own: SavedValues) -> None:
+        self._files += own.files
+        self._values += own.values
+        self._more_bad += own.more_bad
+        for bad in own.bad:
+            if len(self._bad) < BAD_MAX or bad.nan:
+                self._bad.append(bad)
             else:
                 self._more_bad += 1
         if len(self._bad) > 2 * BAD_MAX:
@@ -99,9 +127,16 @@ class Counting:
         del self._bad[BAD_MAX:]
 
     def _note(self, name: str, reason: str) -> None:
+        self._keep(words := f"{shown(name)}: {reason}")
+        with self._lock:
+            own = self._why_of.setdefault(name, [])
+            if len(own) < REASONS_MAX:
+                own.append(words)
+
+    def _keep(self, words: str) -> None:
         """The first REASONS_MAX in the order of their words are kept, whichever file was read first."""
         with self._lock:
-            insort(self._why, f"{shown(name)}: {reason}")
+            insort(self._why, words)
             if len(self._why) > REASONS_MAX:
                 self._why.pop()
                 self._more_why += 1

@@ -158,6 +158,7 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.NumbersMissing: of_attempts.numbers_missing,
     f.FirstStep: of_attempts.first_step,
     f.CheckpointCommitted: of_attempts.checkpoint,
+    f.CheckpointVerified: of_attempts.read_back,
     f.CheckpointCondemned: of_attempts.condemned,
     f.CheckpointsQuarantined: of_attempts.quarantined,
     f.AttemptStopping: of_attempts.stopping,

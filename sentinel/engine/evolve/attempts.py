@@ -24,6 +24,7 @@ from sentinel.model.state import (
     RunState,
 )
 from sentinel.plan.environment import merge
+from sentinel.plan.verifying import rate_of
 
 CHECKPOINTS_KEPT = 4096
 
@@ -118,9 +119,9 @@ def checkpoint(state: RunState, at_s: float, fact: f.CheckpointCommitted) -> Run
     is_newest = not state.checkpoints or state.checkpoints[-1].step < fact.step  # they stand by rising step
     known = None if is_newest else next((c for c in state.checkpoints if c.step == fact.step), None)
     same = known is not None and known.attempt == fact.attempt and fact.digest in (None, known.digest)
-    new = Checkpoint(fact.step, fact.path, fact.attempt, fact.samples_end, fact.digest, committed_s=at_s)
+    new = Checkpoint(fact.step, fact.path, fact.attempt, fact.samples_end, fact.digest, committed_s=at_s, bytes=fact.bytes)
     if known is not None and same:
-        new = replace(known, path=fact.path, samples_end=fact.samples_end)
+        new = replace(known, path=fact.path, samples_end=fact.samples_end, bytes=fact.bytes or known.bytes)
     rest = state.checkpoints if is_newest else tuple(c for c in state.checkpoints if c.step != fact.step)
     there = (*rest, new) if is_newest else tuple(sorted((*rest, new), key=lambda c: c.step))
     state = replace(state, checkpoints=there[-CHECKPOINTS_KEPT:])
@@ -153,6 +154,25 @@ def validated(state: RunState, step: int, detail: str) -> RunState:
     """A checkpoint was looked at before a resume, and held."""
     held = tuple(replace(c, verified=detail or "every byte was compared") if c.step == step else c for c in state.checkpoints)
     return replace(state, checkpoints=held)
+
+
+def read_back(state: RunState, at_s: float, fact: f.CheckpointVerified) -> RunState:
+    """By an action before a resume, whose own words say that it held; or behind training, and then these do."""
+
+    def known(c: Checkpoint) -> Checkpoint:
+        if c.step != fact.step or c.digest not in (None, fact.digest):
+            return c  # what was verified is not what was committed
+        if fact.key:
+            c = replace(c, vouched_key=fact.key, vouched_s=at_s, vouched_how=fact.read.how)
+        else:
+            c = replace(c, is_remembered=True, verified=c.verified or f"read behind training: {fact.read.files} files hold")
+        return replace(c, bytes=fact.read.bytes)
+
+    state = replace(state, checkpoints=tuple(known(c) for c in state.checkpoints))
+    rate = rate_of(fact.read)
+    if rate is None:
+        return state
+    return replace(state, read_bytes_s=rate) if fact.key else replace(state, behind_bytes_s=rate)
 
 
 def pardoned(state: RunState) -> RunState:

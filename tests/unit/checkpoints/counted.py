@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from sentinel.checkpoints.tensors.counting import Counting
-from sentinel.model.records import SavedValues
+from sentinel.model.saved import SavedValues
 
 
 def count(folder: Path, *names: str, block_bytes: int = 1 << 20) -> SavedValues:

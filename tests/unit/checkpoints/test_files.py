@@ -7,8 +7,8 @@ from typing import Any, BinaryIO
 
 import pytest
 
+from sentinel.checkpoints import file_check
 from sentinel.checkpoints import manifest as manifest_file
-from sentinel.checkpoints import verification
 from sentinel.checkpoints.files import list_checkpoints
 from sentinel.checkpoints.manifest import MANIFEST_BYTES_MAX
 from sentinel.checkpoints.quarantine import quarantine_above
@@ -197,7 +197,7 @@ def test_what_cannot_be_read_now_is_no_damage(tmp_path: Path, monkeypatch: pytes
             raise OSError(number, os.strerror(number), str(path))
         return open(path, "rb")
 
-    for module in (verification, manifest_file):
+    for module in (file_check, manifest_file):
         monkeypatch.setattr(module, "open", fails, raising=False)
     with pytest.raises(OSError, match=r"manifest|distcp"):
         verify_checkpoint(folder)

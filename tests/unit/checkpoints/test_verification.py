@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from sentinel.checkpoints import verification
+from sentinel.checkpoints import file_check, verification
 from sentinel.checkpoints.tensors.counting import Counting
 from sentinel.checkpoints.verification import verify_checkpoint
 from sentinel.errors import GiveUp
@@ -84,7 +84,7 @@ def test_what_cannot_be_read_now_says_nothing_about_the_checkpoint(tmp_path: Pat
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
         return open(path, "rb")
 
-    monkeypatch.setattr(verification, "open", fails, raising=False)
+    monkeypatch.setattr(file_check, "open", fails, raising=False)
     with pytest.raises(OSError, match="shard-03"):
         verify_checkpoint(folder, readers=4)
 
@@ -156,7 +156,7 @@ def test_a_read_that_never_returns_makes_no_progress_and_does_not_keep_the_proce
             assert release.wait(DEADLINE_S)
         return open(path, "rb")
 
-    monkeypatch.setattr(verification, "open", hangs, raising=False)
+    monkeypatch.setattr(file_check, "open", hangs, raising=False)
     monkeypatch.setattr(verification, "PROGRESS_EVERY_S", 0.01)
     calls: list[int] = []
     ended: list[verification.Verification] = []

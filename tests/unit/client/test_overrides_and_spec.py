@@ -57,6 +57,23 @@ def spec_at(tmp_path, **changes):
     return path
 
 
+WORD = {"step": 1000, "digest": "ab", "how": "sampled"}
+
+
+@pytest.mark.parametrize(
+    ("digest", "word", "verified"),
+    [
+        ("ab", WORD, "sampled"), ("ab", None, ""), ("ac", WORD, ""), (None, WORD, ""), (None, WORD | {"digest": None}, ""),
+        ("ab", WORD | {"step": 999}, ""), ("ab", WORD | {"how": 7}, ""), ("ab", "yes", ""), ("ab", [1000, "ab"], ""),
+    ],
+)  # fmt: skip
+def test_the_word_that_a_checkpoint_was_verified_holds_for_that_manifest_alone(tmp_path, digest, word, verified):
+    """Anything else is no word, and the trainer verifies by itself."""
+    spec = read_spec(spec_at(tmp_path, resume={"step": 1000, "path": "c", "digest": digest}, verified=word))
+    assert spec.resume is not None
+    assert spec.resume.verified == verified
+
+
 def test_a_spec_is_read_with_its_resume_point(tmp_path):
     spec = read_spec(spec_at(tmp_path, resume={"step": 1000, "path": "checkpoints/step-00001000", "digest": "ab"}, extra=1))
     assert (spec.attempt, spec.argv, spec.env) == (3, ("x",), {"A": "1"})

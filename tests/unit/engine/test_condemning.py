@@ -12,7 +12,7 @@ from sentinel.model import facts as f
 from sentinel.model.events import ActionDone
 from sentinel.model.incidents import IncidentState
 from sentinel.model.readings import LogTail
-from sentinel.model.records import BadTensor, SavedNorm, SavedNumbers, SavedValues
+from sentinel.model.saved import BadTensor, SavedNorm, SavedNumbers, SavedValues
 from sentinel.plan.trust import judge_trust
 from tests.builders import RESTART, Bench, build_policy
 

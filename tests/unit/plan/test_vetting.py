@@ -6,7 +6,7 @@ from math import inf, nan
 
 import pytest
 
-from sentinel.model.records import BadTensor, SavedNorm, SavedNumbers, SavedValues
+from sentinel.model.saved import BadTensor, SavedNorm, SavedNumbers, SavedValues
 from sentinel.plan.checkpoint_validation import judge_numbers
 
 

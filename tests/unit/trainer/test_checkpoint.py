@@ -2,6 +2,7 @@ import errno
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,37 @@ def test_a_flipped_bit_is_found_and_the_next_older_is_taken_never_a_newer_one(tm
     assert found.step == 4
     assert [entry["step"] for entry in refused] == [8]
     assert "__0_0.distcp does not match its digest" in refused[0]["reason"]
+
+
+def test_no_byte_is_read_twice_where_the_supervisor_has_verified_this_very_manifest(tmp_path, world, optimizer, monkeypatch):
+    for step in (4, 8):
+        save(tmp_path, step, world, optimizer)
+    read = []
+    monkeypatch.setattr("trainer.checkpoint.verifying.digest_of", lambda path: read.append(path) or checkpoint.digest_of(path))
+    asked = resume_at(tmp_path, 8)
+    found, refused = checkpoint.choose_resume(tmp_path, replace(asked, verified="remembered"))
+    assert (found.step, found.is_vouched, refused, read) == (8, True, [], [])
+    found, _ = checkpoint.choose_resume(tmp_path, asked)
+    assert (found.step, found.is_vouched, len(read)) == (8, False, len(found.manifest["files"])), "an older one says nothing"
+    found, _ = checkpoint.choose_resume(tmp_path, replace(asked, verified="full"), below=8)
+    assert (found.step, found.is_vouched) == (4, False), "the word is of one checkpoint alone"
+
+
+@pytest.mark.parametrize("damage", ["manifest", "missing file", "short file", "unlisted file"])
+def test_the_supervisors_word_is_of_the_files_that_its_manifest_lists(tmp_path, world, optimizer, damage):
+    save(tmp_path, 4, world, optimizer)
+    asked = replace(resume_at(tmp_path, 4), verified="full")
+    folder = tmp_path / "checkpoints" / "step-00000004"
+    if damage == "manifest":
+        (folder / "manifest.json").write_bytes((folder / "manifest.json").read_bytes() + b"\n")
+    elif damage == "missing file":
+        (folder / ".metadata").unlink()
+    elif damage == "short file":
+        os.truncate(folder / "__0_0.distcp", 100)
+    else:
+        (folder / "__9_0.distcp").write_bytes(b"planted")
+    with pytest.raises(DataError, match=r"no checkpoint .* can be trusted"):
+        checkpoint.choose_resume(tmp_path, asked)
 
 
 @pytest.mark.parametrize("damage", ["manifest", "missing manifest", "missing file", "short file", "other digest"])
