@@ -76,7 +76,7 @@ class _Look:
         above, limit = level - self.best, max(self.times * ratio * abs(self.best), NOISE * blocks.sigma)
         if above < 0.25 * limit or not self.near[0]:
             self.near, self.firing = (step, now_s), False
-        is_up = above > limit and level > self.swings.limit(blocks.count, self.best)
+        is_up = above > limit and above > NOISE * blocks.largest_sigma() and level > self.swings.limit(blocks.count, self.best)
         still_up = is_up and _is_still_up(blocks, self.best, above)
         if self.is_short:
             is_up = still_up and _has_jumped(blocks, above)

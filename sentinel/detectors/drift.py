@@ -138,6 +138,7 @@ class Slope:
             return self.firing
         climbed = self.level - self.lowest
         far = self.z > self._z and climbed > (self._rise if self.is_norm else self._rise * abs(self.lowest))
+        far = far and climbed > self._z * self._blocks.largest_sigma(is_log=self.is_norm)
         return far and self.level > self._swings.limit(self._blocks.steps[-1], self.lowest) and self._climbs()
 
     def _climbs(self) -> bool:
