@@ -136,8 +136,8 @@ def test_a_flat_metric_has_no_spread_and_breaks_nothing() -> None:
 
 @pytest.mark.parametrize(("places", "value", "z"), [(1, 2.2, 2.7), (2, 2.06, 8.1), (4, 2.0003, 4.0)])
 def test_a_log_s_own_rounding_is_the_least_spread(places: int, value: float, z: float) -> None:
-    """Two decimals and a flat stretch once gave a z of a hundred million to a step of one last place. Where one number is all that
-    is seen, deviations of half a place are not: 1.48 times that is the least spread."""
+    """Two decimals and a flat stretch once gave a z of a hundred million to a step of one last place. Where one number is all
+    that is seen, deviations of half a place are not: 1.48 times that is the least spread."""
     baseline = Baseline(200, 20, 50, log_space=False)
     for step in range(1, 200):
         baseline.learn(step, 2.0)
