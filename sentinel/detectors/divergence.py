@@ -1,10 +1,10 @@
 """divergence: no way back. The loss stands well above the best level this attempt had reached, and stays there.
 
 Sees: a level (median of the last 55 samples) `ratio` above its own running minimum *and* `NOISE` times the noise of a single
-sample above it, for 30 samples: found within 100 samples of a slow blow-up, at any logging interval. And sooner what stands
-twice as far above: by the last 25 samples, for 15, from the 50th sample of a run on (the long look: from the 100th). Does not
+sample above it, for 30 samples: found within 100 samples of a slow blow-up, at any logging interval. And sooner what jumped
+twice as far up: by the last 25 samples, for 15, from the 50th sample of a run on (the long look: from the 100th). Does not
 see: anything that heals within 30 samples (spike), rises of less than `ratio` (drift sees those that come within hundreds of
-steps), the descent's own past, swings that came back twice (a rise must go half as far again).
+steps), the descent's own past, swings that came back by themselves (`streams/swings.py`; the first of them is like any rise).
 
 Source: "median of the last 50 > 1.05 × its own running minimum for 30 samples" found 2 of 2 slow divergences in 475 real runs.
 Judged here in blocks of five samples. The noise condition is for noisy and for small losses, where 5 % is nothing: the largest
@@ -15,9 +15,9 @@ The onset is where the blocks left the best level: behind the last one that stoo
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from sentinel.detectors.contract import Detector, Start, WatchedRun
 from sentinel.detectors.settings import setting
@@ -25,13 +25,14 @@ from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.streams.baseline import MAD_TO_SIGMA
 from sentinel.streams.blocks import BLOCK, Block, Blocks, too_little_history
 from sentinel.streams.level import Level
+from sentinel.streams.swings import Swings
 
 METRIC = "loss"
 KEPT_BLOCKS = 100  # looked back for the onset
 NOISE = 2.2
-CAME_BACK_MIN, CAME_BACK_KEPT = 2, 8
-CAME_BACK_BLOCKS = 200  # for so long it is remembered
-CAME_BACK_TIMES = 1.5
+SWINGS_BLOCKS = 200  # for so long a rise that came back is remembered
+JUMP_BLOCKS = 12  # looked back for a jump
+JUMP_SHARE = 0.65  # of the way up; a swing of 60 rows makes half of its own within two blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,9 @@ class DivergenceSettings:
 @dataclass(slots=True)
 class _Look:
     """One length of looking. `wake`, `level`, `hold`: blocks before it judges, of the level, and for which the level must stand
-    `times` the ratio above the best one. `is_short`: what is no longer up does not count, however high its level still is: the
-    rows of a window that has healed are half of a short level. The rest is where it stands."""
+    `times` the ratio above the best one. What is no longer up is not told, however high its level still is: the rows of a window
+    that has healed are half of it. `is_short`: nor does it count, and what did not jump is left to the long look, for 25 rows
+    follow every swing. The rest is where it stands."""
 
     wake: int
     level: int
@@ -58,36 +60,28 @@ class _Look:
     near: tuple[int, float] = (0, 0.0)  # step and arrival when the level was last near its best
     breached: int = 0
     firing: bool = False
-    highest: float = 0.0  # it has stood above the best level since it was last near it
-    came_back: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=CAME_BACK_KEPT))  # at which block, how high
+    swings: Swings = field(default_factory=lambda: Swings(SWINGS_BLOCKS, lone_counts=False))
 
     def take(self, blocks: Blocks, ratio: float, now_s: float) -> bool:
         """Judge with the newest block; True when the level has stood above its best for long enough."""
-        if blocks.count < self.wake:
+        if blocks.count < self.level:
             return False
         step, level = blocks.steps[-1], blocks.middle(self.level)
+        self.swings.take(blocks.count, level, blocks.sigma)
+        if blocks.count < self.wake:
+            return False
         if self.best is None or level < self.best:
             self.best = level
             self.best_steps = blocks.steps[-self.level], step
         above, limit = level - self.best, max(self.times * ratio * abs(self.best), NOISE * blocks.sigma)
-        self.highest = max(self.highest, above)
         if above < 0.25 * limit or not self.near[0]:
             self.near, self.firing = (step, now_s), False
-            if self.highest > limit:
-                self.came_back.append((blocks.count, self.highest))
-            self.highest = 0.0
-        is_up = above > max(limit, self._swings(blocks.count)) and (not self.is_short or _is_still_up(blocks, self.best, above))
+        is_up = above > limit and above > NOISE * blocks.largest_sigma() and level > self.swings.limit(blocks.count, self.best)
+        still_up = is_up and _is_still_up(blocks, self.best, above)
+        if self.is_short:
+            is_up = still_up and _has_jumped(blocks, above)
         self.breached = self.breached + 1 if is_up else 0
-        return self.breached >= self.hold
-
-    def _swings(self, count: int) -> float:
-        """How far it goes up and comes back by itself, again and again: what it must leave behind. Data that returns in a fixed
-        order makes the loss swing. One return is no swing: it may have been repaired."""
-        while self.came_back and self.came_back[0][0] < count - CAME_BACK_BLOCKS:
-            self.came_back.popleft()
-        if len(self.came_back) < CAME_BACK_MIN:
-            return 0.0
-        return CAME_BACK_TIMES * max(height for _, height in self.came_back)
+        return self.breached >= self.hold and still_up
 
     def left(self, blocks: Blocks) -> int:
         """The step behind the last block that stood less than half of the way from the best level to this one."""
@@ -107,6 +101,13 @@ def _new_looks() -> tuple[_Look, ...]:
 def _is_still_up(blocks: Blocks, best: float, above: float) -> bool:
     """The newest block stands more than half of the way up."""
     return blocks.middle(1) > best + 0.5 * above
+
+
+def _has_jumped(blocks: Blocks, above: float) -> bool:
+    """Most of the way up was made at once: two blocks stood so far above the two before them."""
+    newest = list(blocks.medians)[-JUMP_BLOCKS:]
+    pairs = [(older + newer) / 2 for older, newer in pairwise(newest)]
+    return max(newer - older for older, newer in zip(pairs, pairs[2:], strict=False)) > JUMP_SHARE * above
 
 
 class Divergence(Detector):

@@ -5,7 +5,7 @@ not make it) by `z` times the noise of a single sample and by `relative`, climbi
 higher than the one before, by a good part of the whole climb. Norms in log space, at least `norm_relative` above, and of
 severity info whatever the policy says: healthy norms creep too. Does not see: climbs slower than the window, streams whose 60
 samples do not fit into the window (coarse logging: divergence judges those), levels that jump and stay (spike, divergence), and
-swings: a climb must go `HEALED_TIMES` as far as those that came back by themselves.
+swings: a climb must go half as far again as those that came back by themselves (`streams/swings.py`).
 
 Source: Sentinel's own; no published rule sees it. The level of healthy per-step logs climbs by at most 1.7 times their noise
 in this way, clean t4 noise by 1.3 in 100k steps; a drift of 0.002 a step in noise of 0.05 reaches 2 in 54 to 99 steps (LOG.md).
@@ -26,6 +26,7 @@ from sentinel.model.findings import Finding, Kind, Severity, Verdict
 from sentinel.streams.baseline import MAD_TO_SIGMA
 from sentinel.streams.blocks import BLOCK, Block, Blocks, too_little_history
 from sentinel.streams.level import Level
+from sentinel.streams.swings import Swings
 
 LEVEL_BLOCKS = 6
 REFERENCE_BLOCKS = 20
@@ -34,10 +35,7 @@ GROUPS = 3
 STILL_CLIMBING = 0.15  # of the whole climb: a level that jumped long ago and wobbles is not climbing
 NORM_SIGMA_MIN = 0.02  # norms logged with two decimals have no spread of their own
 LOWEST_KEPT = 4096
-HEALED_KEPT = 8  # climbs that came back by themselves
-HEALED_WINDOWS = 6  # and for how many windows they are remembered
-HEALED_TIMES = 1.5  # a climb must go so much further than the highest of them
-CAME_BACK = 0.25  # of the climb: what is left of one that came back
+SWINGS_WINDOWS = 6  # for so many windows a climb that came back is remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +65,13 @@ class Slope:
         self._min_steps = settings.min_history_steps
         self._blocks = Blocks(REFERENCE_BLOCKS)
         self._lowest: deque[tuple[int, float, float, int]] = deque(maxlen=LOWEST_KEPT)  # step, level, arrival, first; levels rise
-        self._healed: deque[tuple[int, float]] = deque(maxlen=HEALED_KEPT)  # when it was back, and how far it had climbed
+        self._swings = Swings(SWINGS_WINDOWS * settings.window_steps, lone_counts=True)
         self.begin()
 
     def begin(self) -> None:
         self._blocks.clear()
         self._lowest.clear()
-        self._healed.clear()
-        self._highest = 0.0
+        self._swings.begin()
         self._first: int | None = None
         self.firing = False
         self.since = 0  # the onset of the finding, while it fires
@@ -90,6 +87,11 @@ class Slope:
             self._first = block.first_step
         blocks.add(block)
         self.z = None
+        if blocks.count < LEVEL_BLOCKS:
+            return False
+        newest = sorted(list(blocks.medians)[-LEVEL_BLOCKS:])[1:-1]
+        self.level, self.sigma = sum(newest) / len(newest), blocks.sigma
+        self._swings.take(step, self.level, self.sigma)
         if blocks.count < REFERENCE_BLOCKS:
             return False
         lowest = self._lowest
@@ -102,7 +104,6 @@ class Slope:
         if step - blocks.steps[-GROUPS * GROUP_BLOCKS] > self._window_steps:
             return False  # logged too coarsely to climb within the window
         self._measure()
-        self._note_return(step)
         if step - self._first < self._min_steps:
             return False
         return self._is_drifting()
@@ -125,24 +126,10 @@ class Slope:
         return too_little_history(None if wakes is None else max(wakes, first + self._min_steps))
 
     def _measure(self) -> None:
-        newest = sorted(list(self._blocks.medians)[-LEVEL_BLOCKS:])[1:-1]
-        level, sigma = sum(newest) / len(newest), self._blocks.sigma
-        self.sigma = sigma
         at, lowest, seen_s, first = self._lowest[0]
         self.lowest_steps = first, at
-        self.level, self.lowest, self.onset = level, lowest, (at, seen_s)
-        self.z = (level - lowest) / max(sigma, NORM_SIGMA_MIN if self.is_norm else 1e-12)
-
-    def _note_return(self, step: int) -> None:
-        """Remember climbs that came back: data that returns in a fixed order makes the loss swing, and each swing up from its own
-        trough looks like a slow climb."""
-        climbed = self.level - self.lowest
-        self._highest = max(self._highest, climbed)
-        if self.z is not None and self._highest > self.sigma and climbed < CAME_BACK * self._highest:
-            self._healed.append((step, self._highest))
-            self._highest = max(0.0, climbed)
-        while self._healed and self._healed[0][0] < step - HEALED_WINDOWS * self._window_steps:
-            self._healed.popleft()
+        self.lowest, self.onset = lowest, (at, seen_s)
+        self.z = (self.level - lowest) / max(self.sigma, NORM_SIGMA_MIN if self.is_norm else 1e-12)
 
     def _is_drifting(self) -> bool:
         assert self.z is not None
@@ -151,8 +138,8 @@ class Slope:
             return self.firing
         climbed = self.level - self.lowest
         far = self.z > self._z and climbed > (self._rise if self.is_norm else self._rise * abs(self.lowest))
-        far = far and climbed > HEALED_TIMES * max((height for _, height in self._healed), default=0.0)
-        return far and self._climbs()
+        far = far and climbed > self._z * self._blocks.largest_sigma(is_log=self.is_norm)
+        return far and self.level > self._swings.limit(self._blocks.steps[-1], self.lowest) and self._climbs()
 
     def _climbs(self) -> bool:
         groups = [self._blocks.middle(GROUP_BLOCKS, skip=GROUP_BLOCKS * age) for age in range(GROUPS)]

@@ -56,6 +56,7 @@ GRACE_RISE = 0.2
 YOUNG_RISE = 0.4
 YOUNG_NATS = 1.0
 YOUNG_ROWS = 5
+YOUNG_RANGES = 3.0  # of a level that is negative, or near zero, no share can be taken: so many times the range of the rows
 EARLY_TIMES = 2.0  # of `z`, before `min_history_steps`
 START_STEPS = 200
 START_ROWS = 64
@@ -280,7 +281,9 @@ class Watch:
         if not self._recent or starting:
             return False
         highest = max(self._recent)
-        return value - highest > YOUNG_NATS and value - highest > YOUNG_RISE * abs(highest)
+        between = highest - min(self._recent)
+        scale = YOUNG_RISE * highest if highest > between else YOUNG_RANGES * between
+        return value - highest > max(YOUNG_NATS, scale)
 
     def _breach(self, reading: StepReading, value: float, score: Score, covered: int) -> Finding | None:
         if self.holding.state is HoldState.IDLE:

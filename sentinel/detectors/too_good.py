@@ -3,7 +3,9 @@ learned the escape character.
 
 Sees: a level (median of 20 samples) below `below` in a run that once stood above `STARTED_ABOVE`; a level that lost more than
 `fall` of the level 100 samples before it, late in the run (after `min_history_steps` and 200 samples). Does not see: losses that
-are small from the start (reward models, fine-tuning), a few low batches, a slow descent that stays plausible.
+are small from the start (reward models, fine-tuning), a few low batches, a slow descent that stays plausible, losses that
+become negative: those are no cross-entropy (a log-likelihood of densities, a reward), and no share of their level means anything.
+On the way down such a loss passes every bound, so a low level must last, and a fall must be faster than the one before it.
 
 Source: one Megatron run of the labelled logs went from 10.9 to 0.009 in 2,000 steps of pretraining; healthy ones end between
 0.8 (bytes) and 4.6, and none halves its level within 100 samples after its first 200 (LOG.md).
@@ -17,12 +19,17 @@ from sentinel.detectors.contract import Detector, Start, WatchedRun
 from sentinel.detectors.settings import setting
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.streams.blocks import Block
+from sentinel.streams.rounding import rounding_half
 
 METRIC = "loss"
 STARTED_ABOVE = 1.0
 LEVEL_BLOCKS = 4
 PAST_BLOCKS = 20
 WAKE_BLOCKS = 40
+LASTING_BLOCKS = 9  # so long the level is too low before it is told
+HALF_WAY = 10  # blocks: the fall since then must be more than the one before
+FASTER = 2.0  # times as much
+NOISE = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,8 @@ class TooGood(Detector):
         self._first: int | None = None
         self._plausible: tuple[int, float] = (0, 0.0)
         self._why = ""
+        self._low_blocks = 0
+        self._is_negative = False
 
     def block(self, metric: str, block: Block, now_s: float) -> list[Finding]:
         known, step = self._why, block.last_step
@@ -78,19 +87,44 @@ class TooGood(Detector):
             return False
         level = blocks.middle(LEVEL_BLOCKS)
         self._highest = max(self._highest, level)
-        why = ""
-        if self._highest >= STARTED_ABOVE and level < self._settings.below:
-            why = f"{METRIC} {level:.4g} is below the plausible {self._settings.below:g}; it once stood at {self._highest:.4g}"
-        elif blocks.count >= WAKE_BLOCKS and step - self._first >= self._settings.min_history_steps and level > 0.0:
-            past = blocks.middle(PAST_BLOCKS, skip=LEVEL_BLOCKS)
-            if level < past * (1.0 - self._settings.fall) and past >= STARTED_ABOVE:
-                why = f"{METRIC} fell from {past:.4g} to {level:.4g} within 100 samples"
+        self._is_negative = self._is_negative or level < 0.0
+        why = "" if self._is_negative else self._too_low(level) or self._fell(level, step)
         if not why:
             self._plausible = (step, now_s)
         self._why = why
         return bool(why)
 
+    def _too_low(self, level: float) -> str:
+        below = self._settings.below
+        is_low = self._highest >= STARTED_ABOVE and level < below and level + rounding_half(self._blocks.medians) < below
+        self._low_blocks = self._low_blocks + 1 if is_low else 0
+        if self._low_blocks < LASTING_BLOCKS or (self._low_blocks < 2 * PAST_BLOCKS and self._falls_below_zero(level)):
+            return ""
+        return f"{METRIC} {level:.4g} is below the plausible {below:g}; it once stood at {self._highest:.4g}"
+
+    def _falls_below_zero(self, level: float) -> bool:
+        """Within another hundred samples, at its present pace: then it is another kind of loss."""
+        blocks = self._blocks
+        if blocks.count < HALF_WAY + LEVEL_BLOCKS:
+            return False
+        return 3.0 * level < 2.0 * blocks.middle(LEVEL_BLOCKS, skip=HALF_WAY) + 0.5 * blocks.sigma
+
+    def _fell(self, level: float, step: int) -> str:
+        assert self._first is not None
+        blocks = self._blocks
+        if blocks.count < WAKE_BLOCKS or step - self._first < self._settings.min_history_steps:
+            return ""
+        past = blocks.middle(PAST_BLOCKS, skip=LEVEL_BLOCKS)
+        if past < STARTED_ABOVE or level >= past * (1.0 - self._settings.fall) or past - level < NOISE * blocks.largest_sigma():
+            return ""
+        oldest, half_way = blocks.middle(LEVEL_BLOCKS, skip=PAST_BLOCKS), blocks.middle(LEVEL_BLOCKS, skip=HALF_WAY)
+        if half_way - level <= FASTER * (oldest - half_way) + blocks.sigma:
+            return ""
+        return f"{METRIC} fell from {past:.4g} to {level:.4g} within 100 samples"
+
     def verdict(self) -> tuple[Verdict, str]:
         if not self._highest:
             return Verdict.UNKNOWN, "too little history to judge by"
+        if self._is_negative:
+            return Verdict.UNKNOWN, f"{METRIC} was negative, so nothing is known of how low it may be"
         return (Verdict.BREACHED, self._why) if self._why else (Verdict.HEALTHY, f"{METRIC} is plausible")

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from sentinel.model.readings import StepReading
 from sentinel.streams.level import Level
-from sentinel.streams.rounding import rounding_sigma
+from sentinel.streams.rounding import rounding_half
 from sentinel.streams.window import SAMPLES_MAX, Window
 
 MAD_TO_SIGMA = 1.4826  # of gaussian noise: 1 / 0.6745
@@ -112,8 +112,8 @@ class Baseline:
             lag = lag if lag < 0.0 else 0.0
         z = (residual - lag) / (MAD_TO_SIGMA * spread + 1e-12)
         if z > Z_TO_CHECK:
-            least = rounding_sigma((scaled, *levels), is_log=self._log_space)
-            z = (residual - lag) / max(MAD_TO_SIGMA * spread, least, 1e-12)
+            spread = max(spread, rounding_half((scaled, *levels), is_log=self._log_space))
+            z = (residual - lag) / (MAD_TO_SIGMA * spread + 1e-12)
         if z <= clean_z:
             self._take_in(step, scaled, residual)
         else:

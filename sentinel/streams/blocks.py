@@ -14,6 +14,7 @@ import math
 from collections import deque
 from typing import NamedTuple
 
+from sentinel.streams.rounding import rounding_half
 from sentinel.streams.window import Window
 
 BLOCK = 5
@@ -120,3 +121,7 @@ class Blocks:
     def sigma(self) -> float:
         """Noise of one sample, as of a gaussian; there must be a block."""
         return self._gaps.median() * GAP_TO_SIGMA
+
+    def largest_sigma(self, *, is_log: bool = False) -> float:
+        """As large as that noise can be: a gap between rounded samples is known to within a unit of their last place."""
+        return self.sigma + 2.0 * rounding_half(self.medians, is_log=is_log) * GAP_TO_SIGMA

@@ -1,4 +1,7 @@
-"""How exactly a log writes its numbers: no spread can be known to be smaller than what rounding makes of it."""
+"""How exactly a log writes its numbers: no spread can be known more exactly than rounding lets it be.
+
+A value that was rounded lies within half a unit of its last place. So does a median of deviations: where more than half of
+the rows show one and the same number, the noise may still be three quarters of a unit."""
 
 from __future__ import annotations
 
@@ -6,17 +9,17 @@ import math
 from collections.abc import Iterable
 
 PLACES_MAX = 6  # a number with more is not rounded, or so finely that no noise is as small
-SIGMA = 1.0 / math.sqrt(12.0)  # the standard deviation of rounding, in units of the last place
+HALF = 0.5
 
 
-def rounding_sigma(values: Iterable[float], *, is_log: bool = False) -> float:
-    """The standard deviation that rounding alone makes, in the units of the values; 0.0 for numbers that were not rounded.
-    `is_log`: they are logarithms of what was logged."""
+def rounding_half(values: Iterable[float], *, is_log: bool = False) -> float:
+    """Half a unit of the last place, in the units of the values; 0.0 for numbers that were not rounded. `is_log`: they are
+    logarithms of what was logged."""
     logged = [math.exp(min(value, 700.0)) for value in values] if is_log else list(values)
     places = max(map(decimal_places, logged))
     if places > PLACES_MAX:
         return 0.0
-    return SIGMA * 10.0**-places / (sorted(logged)[len(logged) // 2] if is_log else 1.0)
+    return HALF * 10.0**-places / (sorted(logged)[len(logged) // 2] if is_log else 1.0)
 
 
 def decimal_places(value: float) -> int:

@@ -134,9 +134,10 @@ def test_a_flat_metric_has_no_spread_and_breaks_nothing() -> None:
     assert score.z > 1e6
 
 
-@pytest.mark.parametrize(("places", "value", "z"), [(1, 2.2, 6.9), (2, 2.06, 20.8), (4, 2.0003, 10.4)])
+@pytest.mark.parametrize(("places", "value", "z"), [(1, 2.2, 2.7), (2, 2.06, 8.1), (4, 2.0003, 4.0)])
 def test_a_log_s_own_rounding_is_the_least_spread(places: int, value: float, z: float) -> None:
-    """Two decimals and a flat stretch once gave a z of a hundred million to a step of one last place."""
+    """Two decimals and a flat stretch once gave a z of a hundred million to a step of one last place. Where one number is all
+    that is seen, deviations of half a place are not: 1.48 times that is the least spread."""
     baseline = Baseline(200, 20, 50, log_space=False)
     for step in range(1, 200):
         baseline.learn(step, 2.0)
@@ -153,7 +154,7 @@ def test_the_rounding_of_a_norm_is_judged_in_its_own_units() -> None:
     baseline.learn(200, 0.26)
     score = baseline.judge(201, 0.27)
     assert score is not None
-    assert 5.0 < score.z < 8.0  # two of its last places above a level of 0.25
+    assert 2.0 < score.z < 3.0  # two of its last places above a level of 0.25
 
 
 def test_a_level_with_nan_in_it_is_high_and_never_absent() -> None:
