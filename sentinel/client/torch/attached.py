@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ import torch
 
 from sentinel.client.overrides import Overrides
 from sentinel.client.run_layout import OVERRIDES_NAME, STREAM_NAME
-from sentinel.client.session import Session
+from sentinel.client.session import PHASES, Session
 from sentinel.client.stream import Stream
 from sentinel.client.torch import resuming
 from sentinel.client.torch.answering import Answers
@@ -69,11 +70,8 @@ def attach(
 
     Raises AttachError for what cannot be, SpecError for a broken environment.
     """
-    if total_steps < 0 or save_every < 1 or not (clip is None or clip > 0):
-        raise AttachError(
-            f"attach(total_steps={total_steps!r}, save_every={save_every!r}, clip={clip!r}): total_steps is 0 or more, "
-            "save_every 1 or more, clip above 0 or None"
-        )
+    _check_counts(total_steps, save_every, clip)
+    _check_share(dataset_size, share)
     if resume not in (None, "newest_existing"):
         raise AttachError(f"attach(resume={resume!r}): write 'newest_existing', or None")
     ranks = meet_ranks()
@@ -95,6 +93,30 @@ def attach(
         session=session,
         ranks=ranks,
     )
+
+
+def _check_counts(total_steps: int, save_every: int, clip: float | None) -> None:
+    are_numbers = _is_whole(total_steps) and _is_whole(save_every) and (clip is None or isinstance(clip, Real))
+    if not are_numbers or total_steps < 0 or save_every < 1 or not (clip is None or clip > 0):
+        raise AttachError(
+            f"attach(total_steps={total_steps!r}, save_every={save_every!r}, clip={clip!r}): total_steps is 0 or more, "
+            "save_every 1 or more, both whole numbers, clip above 0 or None"
+        )
+
+
+def _is_whole(value: object) -> bool:
+    """numpy's numbers, and 1000.0, too."""
+    return isinstance(value, Real) and float(value).is_integer()
+
+
+def _check_share(dataset_size: int | None, share: tuple[int, int] | None) -> None:
+    if dataset_size is not None and not (_is_whole(dataset_size) and dataset_size > 0):
+        raise AttachError(f"attach(dataset_size={dataset_size!r}): give the number of samples, or None")
+    if share is None:
+        return
+    is_pair = isinstance(share, (tuple, list)) and len(share) == 2 and all(map(_is_whole, share))
+    if not is_pair or not 0 <= share[0] < share[1]:
+        raise AttachError(f"attach(share={share!r}): give (number, count), where the number counts from 0 and is below the count")
 
 
 class Run:
@@ -236,6 +258,8 @@ class Run:
 
     def phase(self, phase: str) -> None:
         """Say what this rank does from here on: "eval" before an evaluation, "data" before loading. Words: PROTOCOL.md."""
+        if phase not in PHASES:
+            raise AttachError(f"run.phase({phase!r}): is no phase; use one of {', '.join(PHASES)}")
         if self._session is not None and os.getpid() == self._pid:
             self._session.heartbeat(self.step, phase)
 

@@ -8,6 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -240,6 +241,31 @@ def test_a_scheduler_inside_the_block_is_refused(tmp_path):
     loop.optimizer.step()
     with pytest.raises(AttachError, match="call the scheduler's step behind it"), loop.run.settings():
         schedule.step()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"total_steps": "9"}, "both whole numbers"),
+        ({"total_steps": 9.5}, "both whole numbers"),
+        ({"total_steps": 9, "clip": "1"}, "clip above 0 or None"),
+        ({"total_steps": 9, "dataset_size": 0}, "give the number of samples"),
+        ({"total_steps": 9, "share": (2, 2)}, r"attach\(share=\(2, 2\)\)"),
+        ({"total_steps": 9, "share": 2}, r"attach\(share=2\)"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_or_without_a_supervisor(words, message):
+    model = torch.nn.Linear(2, 2)
+    with pytest.raises(AttachError, match=message):
+        attach(model, torch.optim.SGD(model.parameters(), lr=0.1), **words)
+
+
+def test_a_phase_that_is_none_is_refused():
+    model = torch.nn.Linear(2, 2)
+    run = attach(model, torch.optim.SGD(model.parameters(), lr=0.1), total_steps=np.int64(9), clip=np.float32(1.0))
+    with pytest.raises(AttachError, match=r"'evaluation'.*use one of init, compile, data"):
+        run.phase("evaluation")
+    run.phase("eval")
 
 
 @pytest.mark.parametrize(
