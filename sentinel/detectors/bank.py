@@ -47,15 +47,18 @@ from sentinel.model.readings import (
     TrainerNote,
 )
 from sentinel.model.stall import StepTimes
-from sentinel.streams.blocks import Fives
+from sentinel.streams.blocks import Block, Fives
 from sentinel.streams.family import holds_one_of
 from sentinel.streams.level import Level
 from sentinel.streams.rate_jumps import RateJumps
+from sentinel.streams.rate_returns import RateReturns
 from sentinel.streams.series import Series
 
 LOSS = "loss"
 SLOW_PHASES = ("init", "compile", "eval", "checkpoint")
 TAILS_KEPT = 64
+LEVEL_BLOCKS = 4
+GRACE_ROWS = 20  # at least, where a rate rose: a level is the median of ten or more
 NOT_BLIND: Mapping[str, str] = MappingProxyType({})
 
 
@@ -86,7 +89,7 @@ class DetectorBank:
         watched = (name for one in tuned.values() for name in getattr(one, "metrics", ()))
         self._series = Series(dict.fromkeys((*watched, *SIGNALS)))
         self._run = WatchedRun(self._series, severity, holds, reference, expressions, kept)
-        self._rate = RateJumps()
+        self._rate, self._returns = RateJumps(), RateReturns()
         self._grace_steps = settings.grace_steps
         self._lookback_steps = settings.onset_lookback_steps
         self._detectors, self._off = _built(tuned, self._run)
@@ -163,7 +166,9 @@ class DetectorBank:
         self._series.seed(history, receipt.resume_step)
         for reading in history:
             pace.add(reading.step, reading.time_s)
-            self._rate.take(reading.step, reading.metrics.get("lr", 0.0))
+            rate = reading.metrics.get("lr", 0.0)
+            self._rate.take(reading.step, rate)
+            self._returns.take(rate)
         pace.begin()
         for reading in history:
             self._run.rate = reading.metrics.get("lr", self._run.rate)
@@ -173,7 +178,7 @@ class DetectorBank:
                 if block is None:
                     continue
                 if metric == LOSS:
-                    self._run.loss_blocks.add(block)
+                    self._note_loss(block)
                 for reader in readers:
                     reader.learn_block(metric, block)
             for reads, learn in self._learning:
@@ -195,8 +200,13 @@ class DetectorBank:
         if rate is not None:
             self._run.rate = rate
             jump = self._rate.take(reading.step, rate)
-            if jump != 1.0:
-                self._change_settings(reading.step, MOVED_BY_RATE, risen=jump > 1.0)
+            has_returned, (lowest, highest) = False, self._returns.quiet
+            if not lowest <= rate <= highest:
+                has_returned = self._returns.take(rate)
+                self._run.rate_rises = self._returns.is_up
+            if jump != 1.0 or has_returned:
+                self._run.level_at_rate = self._returns.level_at(rate) if has_returned else None
+                self._change_settings(reading.step, MOVED_BY_RATE, risen=jump > 1.0 or has_returned)
         found: list[Finding] = []
         for judge in self._each_row:
             some = judge(reading, covered, now_s)
@@ -206,7 +216,7 @@ class DetectorBank:
             block = fives.take(reading.step, metrics[metric]) if metric in metrics else None
             if block is not None:
                 if metric == LOSS:
-                    self._run.loss_blocks.add(block)
+                    self._note_loss(block)
                 for reader in readers:
                     found += reader.block(metric, block, now_s)
         families = self._series.families
@@ -217,6 +227,12 @@ class DetectorBank:
         if len(found) > 1:
             found.sort(key=self._place)
         return tuple(found) if found else ()
+
+    def _note_loss(self, block: Block) -> None:
+        blocks, rate = self._run.loss_blocks, self._run.rate
+        blocks.add(block)
+        if rate is not None and blocks.count >= LEVEL_BLOCKS:
+            self._returns.note(rate, blocks.middle(LEVEL_BLOCKS))
 
     def heartbeat(self, beat: Heartbeat, now_s: float) -> None:
         if beat.attempt != self._attempt:
@@ -478,7 +494,7 @@ class DetectorBank:
         resume does; after one that fell the loss can only be expected to fall, and the past stays a fair measure."""
         self._cut_step = max(self._cut_step, step - 1)
         if risen:
-            self._quiet_until = step + self._grace_steps
+            self._quiet_until = step + max(self._grace_steps, GRACE_ROWS * self._series.interval_steps)
         for detector in self._detectors:
             detector.change_settings(self._quiet_until if risen else None, moved)
 

@@ -90,6 +90,8 @@ class WatchedRun:
         self.has_beats = False
         self.ranks_expected = 0
         self.rate: float | None = None  # the newest learning rate of the stream; written by the bank
+        self.level_at_rate: float | None = None  # of the loss, when a rate that returns was last so high; written by the bank
+        self.rate_rises = False  # in the newest row, to where it was before; written by the bank
         self.furthest_step = 0  # of all heartbeats
         self.sees_checkpoints = True
         self.is_spiking = False  # written by spike

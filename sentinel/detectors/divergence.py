@@ -66,14 +66,14 @@ class _Look:
         """Judge with the newest block; True when the level has stood above its best for long enough."""
         if blocks.count < self.level:
             return False
-        step, level = blocks.steps[-1], blocks.middle(self.level)
-        self.swings.take(blocks.count, level, blocks.sigma)
+        step, level, sigma = blocks.steps[-1], blocks.middle(self.level), blocks.sigma
+        self.swings.take(blocks.count, level, sigma)
         if blocks.count < self.wake:
             return False
         if self.best is None or level < self.best:
             self.best = level
             self.best_steps = blocks.steps[-self.level], step
-        above, limit = level - self.best, max(self.times * ratio * abs(self.best), NOISE * blocks.sigma)
+        above, limit = level - self.best, max(self.times * ratio * abs(self.best), NOISE * sigma)
         if above < 0.25 * limit or not self.near[0]:
             self.near, self.firing = (step, now_s), False
         is_up = above > limit and above > NOISE * blocks.largest_sigma() and level > self.swings.limit(blocks.count, self.best)
@@ -129,9 +129,12 @@ class Divergence(Detector):
         self._looks = _new_looks()
 
     def change_settings(self, quiet_until: int | None, moved: Collection[str]) -> None:
-        """The best level is that of the old learning rate."""
+        """The best level is that of the old learning rate, and what comes back under other settings did not do so by itself."""
         if quiet_until is not None:
             self.begin(replace(self._start, quiet_until=quiet_until))
+        elif METRIC in moved:
+            for look in self._looks:
+                look.swings.begin()
 
     def learn_block(self, metric: str, block: Block) -> None:
         self._take(block, 0.0)

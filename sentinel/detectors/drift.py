@@ -80,6 +80,9 @@ class Slope:
         self.onset: tuple[int, float] = (0, 0.0)
         self.lowest_steps = (0, 0)  # first and last step of the samples of the lowest level
 
+    def forget_swings(self) -> None:
+        self._swings.begin()
+
     def take(self, block: Block, now_s: float) -> bool:
         """True when the stream is drifting now."""
         step, blocks = block.last_step, self._blocks
@@ -168,9 +171,12 @@ class Drift(Detector):
             slope.begin()
 
     def change_settings(self, quiet_until: int | None, moved: Collection[str]) -> None:
-        """The lowest level is that of the old learning rate."""
+        """The lowest level is that of the old learning rate, and what comes back under other settings did not do so by itself."""
         if quiet_until is not None:
             self.begin(replace(self._start, quiet_until=quiet_until))
+        else:
+            for name in self._slopes.keys() & set(moved):
+                self._slopes[name].forget_swings()
 
     def band_before(self, metric: str) -> Level | None:
         """The lowest level it climbs from, while it climbs."""

@@ -19,7 +19,8 @@ A young baseline (fewer than 100 samples: a log that begins in mid-run, or whose
 rows. The first 64 rows of a run are exempt: an optimizer may stumble once in the descent. From then on it is also judged by
 `EARLY_TIMES` of `z`. The verdict stays unknown until `min_history_steps`.
 In the grace after a resume, where a bump is usual, only a rise of a fifth (a norm: four times the level) fires; a lower one
-fires when it outlasts the grace.
+fires when it outlasts the grace. Where the learning rate returned to a height it had (a warm restart), the loss is learned up to
+the level it had there.
 A breach that ends before the hold is a hard batch: one finding of severity info. The onset is dated back to the first
 sample of the contiguous stretch that was above `SOFT_Z`.
 
@@ -39,7 +40,7 @@ from sentinel.detectors.hold import Hold, HoldChange, Holding, HoldState
 from sentinel.detectors.settings import SettingsConflict, setting
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
 from sentinel.model.readings import Receipt, StepReading
-from sentinel.streams.baseline import Baseline, Score, learn_history
+from sentinel.streams.baseline import MAD_TO_SIGMA, Baseline, Score, learn_history
 from sentinel.streams.blocks import too_little_history
 from sentinel.streams.level import Level
 
@@ -119,10 +120,14 @@ class Spike(Detector):
             watch.baseline.cut_level()
             if quiet_until is not None:
                 watch.quiet_until = max(watch.quiet_until, quiet_until)
+        if quiet_until is not None and self._loss is not None:
+            self._loss.may_return_to(self._run.level_at_rate)
 
     def step(self, reading: StepReading, covered: int, now_s: float) -> list[Finding]:
         found: list[Finding] = []
         firing = False
+        if self._loss is not None:
+            self._loss.waits = self._run.rate_rises
         for watch in self._all:
             finding = watch.step(reading, covered, now_s)
             if finding is not None:
@@ -190,6 +195,8 @@ class Watch:
         self.holding.reset()
         self.pre_breach: Level | None = None
         self.score: Score | None = None
+        self._may_reach = -math.inf
+        self.waits = False  # a row alone says nothing: the learning rate rose in it, and the next row tells whether it did
         self._recent: deque[float] = deque(maxlen=YOUNG_ROWS)
         self._first_step: int | None = None
         self._rows = 0
@@ -221,6 +228,12 @@ class Watch:
         """As far out as one row alone must be."""
         return self.is_far(SINGLE_ROW_Z)
 
+    def may_return_to(self, level: float | None) -> None:
+        """Within the grace the loss may stand where it stood when the learning rate was last so high, and is learned there."""
+        past = self.baseline.level()
+        noise = SOFT_Z * MAD_TO_SIGMA * past.mad if past is not None else 0.0
+        self._may_reach = -math.inf if level is None else level + max(noise, self._rise * abs(level))
+
     def seed(self, history: tuple[StepReading, ...]) -> None:
         learn_history(self.baseline, self.metric, history, self._z, self._rise)
 
@@ -244,10 +257,11 @@ class Watch:
         if score is None:
             self.baseline.learn(step, value)
             return None
-        if score[0] <= SOFT_Z:
+        has_returned = value <= self._may_reach and step <= self.quiet_until
+        if score[0] <= SOFT_Z or has_returned:
             if self._soft is not None:
                 self._come_down(score)
-            if young:
+            if young or score[0] > SOFT_Z:
                 self.baseline.learn(step, value)  # else the judgement has
             return None if self.holding.state is HoldState.IDLE else self._calm(step, covered)
         if self._soft is None:
@@ -293,7 +307,7 @@ class Watch:
             self._peak = (score.z, value)
         clear = self._norm or max(self.holding.rows + 1, self._raised[0] // 2) > 1 or score.z > self._z * SINGLE_ROW_Z
         tall = reading.step > self.quiet_until or score.rise > self._grace_rise
-        change = self.holding.breach(covered, reading.time_s, convincing=clear and tall)
+        change = self.holding.breach(covered, reading.time_s, convincing=clear and tall and not self.waits)
         finding = self._finding(reading.step, self._severity, "") if change is HoldChange.FIRED else None
         self._onset = self._soft or (reading.step, 0.0)
         self._refuse(reading.step, value)

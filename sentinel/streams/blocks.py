@@ -21,6 +21,7 @@ BLOCK = 5
 SPREAD_BLOCKS = 81
 GAP_TO_SIGMA = 1 / 0.95  # median gap between 2nd and 4th of five standard normal numbers (simulated: 0.95)
 LARGEST_GAP = 1e300
+LOOKED_AT = 20  # medians, for the places that a log writes
 
 
 class Block(NamedTuple):
@@ -124,4 +125,5 @@ class Blocks:
 
     def largest_sigma(self, *, is_log: bool = False) -> float:
         """As large as that noise can be: a gap between rounded samples is known to within a unit of their last place."""
-        return self.sigma + 2.0 * rounding_half(self.medians, is_log=is_log) * GAP_TO_SIGMA
+        newest = list(self.medians)[-LOOKED_AT:]
+        return self.sigma + 2.0 * rounding_half(newest, is_log=is_log) * GAP_TO_SIGMA

@@ -16,9 +16,11 @@ def rounding_half(values: Iterable[float], *, is_log: bool = False) -> float:
     """Half a unit of the last place, in the units of the values; 0.0 for numbers that were not rounded. `is_log`: they are
     logarithms of what was logged."""
     logged = [math.exp(min(value, 700.0)) for value in values] if is_log else list(values)
-    places = max(map(decimal_places, logged))
-    if places > PLACES_MAX:
-        return 0.0
+    places = 0
+    for value in logged:
+        places = max(places, decimal_places(value))
+        if places > PLACES_MAX:
+            return 0.0  # as a rule the first value says so
     return HALF * 10.0**-places / (sorted(logged)[len(logged) // 2] if is_log else 1.0)
 
 
