@@ -90,15 +90,19 @@ def supervise(run_dir: Path, session: RunSession, turns: int) -> None:
         has_more = daemon.turn(now_s) == 0.0
         return time.perf_counter() - before_s, has_more
 
-    began_s, behind, has_more = time.perf_counter(), list[float](), True
+    began_s, behind, used, has_more = time.perf_counter(), list[float](), list[float](), True
     while has_more and len(behind) < CATCH_UP_TURNS_MAX:
+        before_s = time.process_time()
         took_s, has_more = turn()
         behind.append(1e3 * took_s)
+        used.append(1e3 * (time.process_time() - before_s))
     attempt = engine.watched
     read = engine.detectors.newest_step
     print(f"| catch-up to step {read:,} of attempt {attempt} | {time.perf_counter() - began_s:.1f} s in {len(behind)} turns |")
     median, p99, longest = shares(behind)
     print(f"| a turn of the catch-up | median {median:.1f} ms, p99 {p99:.1f} ms, max {longest:.1f} ms |")
+    median, p99, longest = shares(used)
+    print(f"| of the processor | median {median:.1f} ms, p99 {p99:.1f} ms, max {longest:.1f} ms |")
     trainer = Trainer(stream_path(run_dir, attempt), attempt)
     gc.collect()
     memory, took = [rss_mib()], []
