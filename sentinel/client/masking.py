@@ -161,7 +161,7 @@ def _may_hold_a_secret(text: str) -> bool:
     if not text.isascii():  # of other alphabets, a few letters count as ours where case does not matter
         return _HINT.search(text) is not None
     small = text.lower()
-    return any(word in small for word in _HINT_WORDS)
+    return any(map(small.__contains__, _HINT_WORDS))
 
 
 def secret_values(environ: Mapping[str, str]) -> tuple[str, ...]:

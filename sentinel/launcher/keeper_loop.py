@@ -21,7 +21,7 @@ from sentinel.launcher.attempt_view import pick_ranks
 from sentinel.launcher.exit_report import ORDERLY_EXITS, Evidence, build_report, describe_exit, read_table
 from sentinel.launcher.keeper_start import complain
 from sentinel.launcher.log_cap import LogCap
-from sentinel.launcher.process_tree import find_living, is_marked, read_process, send_signal
+from sentinel.launcher.process_tree import Process, describe_stuck, find_living, is_marked, read_process, send_signal
 from sentinel.launcher.rank_watch import RankWatch
 from sentinel.model.attempts import ExitReport
 from sentinel.run_files.attempt_files import FOLLOWER_VARIABLE, AttemptFiles
@@ -37,6 +37,7 @@ FOLLOWER_STOP_S = 2.0  # the same where somebody waits for the end. Less than lo
 KILL_NOW = signal.SIGURG  # no scheduler sends it, and a keeper of an older version ignores it: it obeys the SIGTERM behind it
 STUBBORN_AFTER_S = 10.0  # SIGKILL has not helped: uninterruptible sleep; keep trying, but slowly
 STUBBORN_LOOK_EVERY_S = 1.0
+STUBBORN_SAY_EVERY_S = 600.0
 FOLLOWER = {FOLLOWER_VARIABLE: "1"}
 MAX_DEPTH = 64  # of the process tree between a rank and its keeper
 
@@ -60,6 +61,7 @@ class Keeper:
         self._killing_since: float | None = None
         self._failed: tuple[int, ...] = ()  # frozen when the killing begins: what dies of it has not failed
         self._killed: set[tuple[int, float]] = set()
+        self._say_at = float("inf")
         self._followers: set[int] = set()
         self._stop_signals = stop_signals
         self._told_by: int | None = None  # the signal that ended it, where that is the cause
@@ -169,10 +171,11 @@ class Keeper:
 
     def _kill(self, now: float) -> None:
         if self._killing_since is None:
-            self._killing_since = now
+            self._killing_since, self._say_at = now, now + STUBBORN_AFTER_S
             self._failed = self._failures()
         is_table_due = self._ranks.needs_table() and not self._must_kill() and now < self._killing_since + LAUNCHER_GRACE_S
         living = find_living(roots=(os.getpid(),), marks=self._files.environment)
+        self._name_stubborn(living, now)
         grace_s = FOLLOWER_STOP_S if self._must_kill() else FOLLOWER_GRACE_S
         if is_follower_due := now < self._killing_since + grace_s:
             followers = [process for process in living if is_marked(process.pid, FOLLOWER)]
@@ -184,6 +187,14 @@ class Keeper:
                 continue  # it ends by itself after its trainer, and so does the process that starts it again when it dies
             if send_signal(process, signal.SIGKILL):
                 self._killed.add((process.pid, process.create_time))
+
+    def _name_stubborn(self, living: tuple[Process, ...], now: float) -> None:
+        """Who survives SIGKILL is told, once and then rarely. A follower that is waited for was sent none."""
+        left = [process for process in living if (process.pid, process.create_time) in self._killed]
+        if left and now >= self._say_at and self._killing_since is not None:
+            self._say_at = now + STUBBORN_SAY_EVERY_S
+            named = ", ".join(map(describe_stuck, left))
+            complain(f"{self._files.folder}: processes survive SIGKILL for {now - self._killing_since:.0f} s: {named}")
 
     def _failures(self) -> tuple[int, ...]:
         """Ranks in the order they failed; a command without ranks is rank 0 itself."""

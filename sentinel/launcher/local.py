@@ -33,6 +33,7 @@ from sentinel.launcher.keeper_loop import KILL_NOW
 from sentinel.launcher.keeper_start import claim
 from sentinel.launcher.process_tree import (
     Process,
+    describe_stuck,
     find_living,
     is_same_process,
     kill_until_none,
@@ -182,7 +183,7 @@ class LocalLauncher:
 
         left = kill_until_none(find, KILL_S)
         if left:
-            named = ", ".join(f"{process.pid} (state {process.state})" for process in left)
+            named = ", ".join(map(describe_stuck, left))
             raise RetryLater(f"attempt {files.attempt}: processes survive SIGKILL for {KILL_S:g} s: {named}", RETRY_IN_S)
 
     def _reap(self, files: AttemptFiles, reason: str) -> AttemptView:

@@ -72,6 +72,20 @@ def read_kernel_place(pid: int, thread: int | None = None) -> str:
     return place if place.isidentifier() else ""
 
 
+def describe_stuck(process: Process) -> str:
+    """A process that does not end, for a person: 4711 (python, state D, waits in rpc_wait_bit_killable). Its command line is not
+    read: that can wait for the very thing the process waits for."""
+    try:
+        with open(f"/proc/{process.pid}/comm", encoding="utf-8", errors="replace") as file:
+            name = "".join(char if char.isprintable() else "?" for char in file.read().strip())
+    except OSError:
+        name = ""
+    now = read_process(process.pid)
+    place = read_kernel_place(process.pid)
+    parts = (name, f"state {process.state if now is None else now.state}", f"waits in {place}" if place else "")
+    return f"{process.pid} ({', '.join(part for part in parts if part)})"
+
+
 def read_processes() -> dict[int, Process]:
     """Every process of this machine (of this pid namespace) that could be read, by pid."""
     read = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())

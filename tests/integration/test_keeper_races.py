@@ -208,7 +208,7 @@ def test_what_survives_sigkill_is_named_and_tried_later(world: LocalWorld, monke
     immortal = Process(4711, 1, "D", 1.0)
     with monkeypatch.context() as patch:
         patch.setattr(local, "kill_until_none", lambda find, timeout_s: (immortal,))
-        with pytest.raises(RetryLater, match=r"4711 \(state D\)"):
+        with pytest.raises(RetryLater, match=r"survive SIGKILL for 10 s: 4711 \(.*state "):
             world.launcher().ensure_stopped(1)
     assert not (world.folder(1) / "exit.json").exists()
 

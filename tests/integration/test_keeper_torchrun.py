@@ -16,11 +16,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from sentinel.launcher.keeper_loop import GRACE_S, LAUNCHER_GRACE_S
 from sentinel.model.attempts import AttemptSpec, Exited, ExitReport, SettingsInForce
 from tests.conformance.launcher_world import Job, LocalWorld
 
 TWO = Job(ranks=2)
-TOLD_WITHIN_S = 2.5  # counts in every recovery
+TOLD_WITHIN_S = 2.5  # what the keeper may wait: it counts in every recovery
 
 
 @pytest.fixture
@@ -42,17 +43,21 @@ def run_script(world: LocalWorld, script: str, ranks: int = 2) -> ExitReport:
     return report
 
 
-def test_a_death_is_told_in_time(world: LocalWorld) -> None:
-    world.launcher().ensure_started(world.spec(1, TWO))
-    world.until_running(1, TWO)
+def test_a_death_is_told_long_before_torchrun_would_tell_it(world: LocalWorld) -> None:
+    """The other rank does not leave when torchrun asks it to, so torchrun would wait for it for 30 s and kill it then. Who was
+    faster stands in the report: the keeper counts whom it has killed. How long that took is printed and not judged, for a busy
+    machine makes it longer; what the keeper itself waits is judged."""
+    stays = Job(ranks=2, ignores_sigterm=True)
+    world.launcher().ensure_started(world.spec(1, stays))
+    world.until_running(1, stays)
     killed_at = time.time()
     world.signal_rank(1, 1, signal.SIGKILL)
     report = world.until_view(1, Exited).report
-    took_s = (world.folder(1) / "exit.json").stat().st_mtime - killed_at
-    print(f"SIGKILL of a rank to exit.json: {took_s:.2f} s")
+    print(f"SIGKILL of a rank to exit.json: {(world.folder(1) / 'exit.json').stat().st_mtime - killed_at:.2f} s")
     assert report.first_failed_rank == 1
-    assert report.ranks[1].signal == signal.SIGKILL
-    assert took_s < TOLD_WITHIN_S
+    assert [rank.signal for rank in report.ranks] == [signal.SIGKILL] * 2
+    assert "of its processes were killed" in report.reason
+    assert GRACE_S + LAUNCHER_GRACE_S <= TOLD_WITHIN_S
 
 
 def test_workers_that_fail_before_their_first_heartbeat_are_known_by_the_table(world: LocalWorld) -> None:

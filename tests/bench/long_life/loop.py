@@ -61,6 +61,12 @@ class Trainer:
         self.step += lines
 
 
+def shares(ms: list[float]) -> tuple[float, ...]:
+    """Median, p99, longest."""
+    ordered = sorted(ms)
+    return tuple(ordered[int(share * (len(ordered) - 1))] for share in (0.5, 0.99, 1))
+
+
 def supervise(run_dir: Path, session: RunSession, turns: int) -> None:
     run = find_run_file(run_dir)
     assert run is not None
@@ -84,14 +90,19 @@ def supervise(run_dir: Path, session: RunSession, turns: int) -> None:
         has_more = daemon.turn(now_s) == 0.0
         return time.perf_counter() - before_s, has_more
 
-    began_s, slowest_s, caught_up, has_more = time.perf_counter(), 0.0, 0, True
-    while has_more and caught_up < CATCH_UP_TURNS_MAX:
+    began_s, behind, used, has_more = time.perf_counter(), list[float](), list[float](), True
+    while has_more and len(behind) < CATCH_UP_TURNS_MAX:
+        before_s = time.process_time()
         took_s, has_more = turn()
-        slowest_s, caught_up = max(slowest_s, took_s), caught_up + 1
+        behind.append(1e3 * took_s)
+        used.append(1e3 * (time.process_time() - before_s))
     attempt = engine.watched
     read = engine.detectors.newest_step
-    print(f"| catch-up to step {read:,} of attempt {attempt} | {time.perf_counter() - began_s:.1f} s in {caught_up} turns |")
-    print(f"| slowest turn of the catch-up | {slowest_s * 1e3:.0f} ms |")
+    print(f"| catch-up to step {read:,} of attempt {attempt} | {time.perf_counter() - began_s:.1f} s in {len(behind)} turns |")
+    median, p99, longest = shares(behind)
+    print(f"| a turn of the catch-up | median {median:.1f} ms, p99 {p99:.1f} ms, max {longest:.1f} ms |")
+    median, p99, longest = shares(used)
+    print(f"| of the processor | median {median:.1f} ms, p99 {p99:.1f} ms, max {longest:.1f} ms |")
     trainer = Trainer(stream_path(run_dir, attempt), attempt)
     gc.collect()
     memory, took = [rss_mib()], []
@@ -101,8 +112,7 @@ def supervise(run_dir: Path, session: RunSession, turns: int) -> None:
         if number % MEMORY_EVERY == 0:
             memory.append(rss_mib())
     assert engine.detectors.newest_step == trainer.step, "the loop has read what was written"
-    ms = sorted(1e3 * one for one in took)
-    median, p99, longest = (ms[int(share * (len(ms) - 1))] for share in (0.5, 0.99, 1))
+    median, p99, longest = shares([1e3 * one for one in took])
     print(f"| {turns:,} turns of {LINES} lines | median {median:.1f} ms, p99 {p99:.1f} ms, max {longest:.1f} ms |")
     print(f"| memory, each {MEMORY_EVERY:,} turns | {' '.join(f'{one:.0f}' for one in memory)} MiB |")
     print(f"| facts written meanwhile | {session.journal.end().seq - facts} |")

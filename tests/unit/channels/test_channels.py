@@ -26,6 +26,7 @@ from sentinel.channels.registry import Route
 from sentinel.channels.slack import build_message
 from sentinel.channels.terminal import Terminal
 from sentinel.errors import GiveUp, RetryLater
+from sentinel.paging.patience import Patience
 from tests.hanging_folder import HangingFolder, why_not
 from tests.loopback import HttpServer, Received, Reply
 from tests.unit.channels.notices import AT_S, TEXT, notice
@@ -233,7 +234,7 @@ def test_a_command_is_started_while_a_file_that_is_open_here_hangs(tmp_path: Pat
     with HangingFolder(tmp_path / "nfs", {"sentinel.db": b""}) as folder, open(folder.path / "sentinel.db", "rb"):
         folder.hang()
         try:
-            assert command.deliver(notice()) == "true took it"
+            assert Patience("true").within(20, lambda: command.deliver(notice())) == "true took it"
         finally:
             folder.go_on()
 

@@ -12,6 +12,7 @@ import pytest
 
 from sentinel.launcher.process_tree import (
     Process,
+    describe_stuck,
     find_descendants,
     find_living,
     is_same_process,
@@ -65,6 +66,15 @@ def test_killing_leaves_none_and_returns_nobody(family: subprocess.Popen[bytes])
 def test_what_does_not_die_is_returned_when_the_time_is_up() -> None:
     stubborn = Process(2**22 + 5, 1, "D", 1.0)
     assert kill_until_none(lambda: (stubborn,), 0.0) == (stubborn,)
+
+
+def test_a_process_that_does_not_end_is_named_with_where_it_waits(family: subprocess.Popen[bytes]) -> None:
+    there = read_process(family.pid)
+    assert there is not None
+    words = describe_stuck(there)
+    assert words.startswith(f"{family.pid} (python")
+    assert f", state {there.state}" in words
+    assert describe_stuck(Process(2**22 + 5, 1, "D", 1.0)) == f"{2**22 + 5} (state D)"
 
 
 def test_a_signal_goes_to_the_process_meant_and_to_no_later_owner_of_its_pid(family: subprocess.Popen[bytes]) -> None:

@@ -52,7 +52,7 @@ def test_readings_are_decided_about_in_their_order_and_the_plan_goes_on_with_eac
     assert loop.telemetry.followed == [1, 2]
 
 
-def test_an_action_that_may_work_later_is_asked_for_again_after_its_pause_and_the_wait_is_told_once() -> None:
+def test_an_action_that_may_work_later_is_asked_for_again_after_its_pause_and_the_wait_is_told() -> None:
     loop = Loop().start()
     before = len(loop.log.entries)
     loop.runner.failed("start/1", "no memory", retry_in_s=5.0)
@@ -93,6 +93,8 @@ def test_an_action_that_never_works_is_a_failure_in_the_end() -> None:
         loop.clock.advance(1.0)
         loop.turn()
     assert loop.runner.keys == ["start/1"] * RETRIES_MAX
+    told = [entry.fact for entry in loop.log.entries if isinstance(entry.fact, f.Noted) and entry.fact.about == "start/1"]
+    assert sum("could not be done yet" in note.reason for note in told) == 3, "at the 1st, 4th and 16th try"
     assert loop.engine.state.ended == "failed"
 
 
