@@ -73,6 +73,6 @@ def test_explain_goes_back_only_to_what_is_kept_and_says_what_is() -> None:
 @pytest.mark.parametrize(("how", "again"), [("sampled", "in samples"), ("remembered", "not again")])
 def test_explain_says_what_is_read_before_a_resume_where_that_is_not_all_of_it(how: str, again: str) -> None:
     told = explain(policy_with(checkpoints={"verify": how}), "spike", Assumed()).after
-    (words,) = (s for s in told if s.startswith("before a resume"))
-    assert f"what nothing wrote to since is read {again}, all else whole" in words
+    (said,) = [sentence for sentence in told if sentence.startswith("before a resume")]
+    assert f"what nothing wrote to since is read {again}, all else whole" in said
     assert not any(s.startswith("before a resume") for s in explain(policy_with(), "spike", Assumed()).after)
