@@ -145,7 +145,7 @@ class VerifyCheckpoint(Declared):
     read_bytes, bytes_s: how much is expected to be read, and how fast earlier ones were; 0 where that is not known.
     """
 
-    phrase: ClassVar = "verify {action.what}{action.expected}"
+    phrase: ClassVar = "verify the checkpoint of step {action.step}"
 
     key: str
     step: int
@@ -153,6 +153,10 @@ class VerifyCheckpoint(Declared):
     how: How | None = None
     read_bytes: int = 0
     bytes_s: float = 0.0
+
+    @property
+    def words(self) -> str:
+        return f"verify {self.what}{self.expected}"
 
     @property
     def what(self) -> str:
