@@ -139,19 +139,24 @@ class FindCheckpoints(Declared):
 @recorded_as("VerifyCheckpoint")
 @dataclass(frozen=True, slots=True)
 class VerifyCheckpoint(Declared):
-    """Check a checkpoint before anything is resumed from it. `how`: as the policy asks. Samples are drawn by the key.
+    """Check a checkpoint before anything is resumed from it. `how`: as the policy asks; None in
+    journals from before it could ask: every byte is read. Samples are drawn by the key.
 
     read_bytes, bytes_s: how much is expected to be read, and how fast earlier ones were; 0 where that is not known.
     """
 
-    phrase: ClassVar = "verify {action.what}{action.expected}"
+    phrase: ClassVar = "verify the checkpoint of step {action.step}"
 
     key: str
     step: int
     path: str
-    how: How = "full"
+    how: How | None = None
     read_bytes: int = 0
     bytes_s: float = 0.0
+
+    @property
+    def words(self) -> str:
+        return f"verify {self.what}{self.expected}"
 
     @property
     def what(self) -> str:
@@ -160,7 +165,7 @@ class VerifyCheckpoint(Declared):
             "full": f"every byte of {checkpoint}",
             "sampled": f"{checkpoint}, in samples where it is remembered",
             "remembered": f"{checkpoint}, reading what is not remembered",
-        }[self.how]
+        }[self.how or "full"]
 
     @property
     def expected_s(self) -> float | None:

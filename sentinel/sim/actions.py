@@ -176,7 +176,7 @@ class SimRunner:
         committed = self._world.store.committed
         older = max((step for step in committed if step < action.step), default=None)
         numbers, norm = committed[action.step].numbers, self._norm(action.step)
-        read = ReadBack(action.how, 1, CHECKPOINT_BYTES, 1, CHECKPOINT_BYTES, seconds=TAKES_S[a.VerifyCheckpoint])
+        read = ReadBack(action.how or "full", 1, CHECKPOINT_BYTES, 1, CHECKPOINT_BYTES, seconds=TAKES_S[a.VerifyCheckpoint])
         return SavedNumbers(detail, numbers=numbers, norm=norm, older=None if older is None else self._norm(older), read=read)
 
     def _norm(self, step: int) -> SavedNorm:

@@ -86,7 +86,7 @@ def build_handlers(
         a.RequestStop: lambda action: _ask_to_stop(run_dir, launcher, trained, action),
         a.WriteOverrides: lambda action: write_overrides(run_dir, action),
         a.FindCheckpoints: lambda _: _find(run_dir, trained),
-        a.VerifyCheckpoint: lambda v: verify_saved(run_dir, run_dir / v.path, progressed, v.how, v.key),
+        a.VerifyCheckpoint: lambda v: verify_saved(run_dir, run_dir / v.path, progressed, v.how or "full", v.key),
         a.Quarantine: lambda action: _quarantine(run_dir, launcher, action),
         a.PruneCheckpoint: lambda action: prune_checkpoint(run_dir, action.path, action.step, action.digest),
         a.Capture: save_evidence,
