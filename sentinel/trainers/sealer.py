@@ -60,9 +60,9 @@ class Sealer:
             if not there and not self._has_said_where and now_s >= self._elsewhere_s:
                 self._elsewhere_s = now_s + ELSEWHERE_EVERY_S
                 self._look_elsewhere(places, root)
-            for one in there:
-                if one.trouble:
-                    self._complain(one.trouble)
+            for found in there:
+                if found.trouble:
+                    self._complain(found.trouble)
             self._newest_step = max((one.step for one in there if one.key not in others), default=-1)
             if not self._worker.is_alive() and (self._sealed is None or any(found.key not in self._sealed for found in there)):
                 self._worker = threading.Thread(target=self._seal, args=(places, there, others), daemon=True)
