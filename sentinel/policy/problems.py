@@ -95,7 +95,10 @@ def _without_value(line: str, problem: Problem) -> str:
 
 
 def _line_with_caret(line: str, column: int) -> list[str]:
-    """The line and a caret under `column`; of a very long line, the part around it. Tabs stay tabs, so the caret fits."""
+    """The line and a caret under `column`; of a very long line, the part around it. Tabs stay tabs, so the caret fits. No caret
+    where a secret before it was left out."""
+    if column - 1 > len(line):
+        return [f"  {line}"]
     start = max(0, column - 1 - LINE_WIDTH_MAX // 2) if len(line) > LINE_WIDTH_MAX else 0
     part = line[start : start + LINE_WIDTH_MAX]
     pad = "".join("\t" if char == "\t" else " " for char in line[start : column - 1])
