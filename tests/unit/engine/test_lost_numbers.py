@@ -178,7 +178,7 @@ def test_what_stands_in_the_stream_was_seen_and_what_is_to_come_cannot_be_lost()
         for step in range(1, 140):
             if step > 55:
                 lost(bench, *claims(step))
-            bench.steps(step, step, loss=2.0 if step < 71 else 3.0)
+            bench.steps(step, step, loss=2.0134 if step < 71 else 3.0271)
             if bench.state.plan is not None:
                 break
         assert bench.incident.tries[-1].remedy.rollback_to_step is not None
