@@ -184,6 +184,8 @@ class Reserve:
             if not isinstance(modules, list) or not all(isinstance(name, str) for name in modules):
                 self._none("the trainer offers no imports (sentinel.client.warm.offer); it is started cold")
                 return
+            if spec.get("trainer") is not None:
+                raise NotWarm("a trainer under a profile is started and followed by its profile")
             argv, cwd = [str(word) for word in spec.get("argv") or ()], str(spec.get("cwd"))
             ranks = read_command(argv, cwd).ranks or 1
             make = {"argv": argv, "cwd": cwd, "modules": modules, "log": str(self._run_dir / "warm.err")}
