@@ -84,8 +84,8 @@ class Run:
         return [sys.executable, "-m", "sentinel", *words, *warm, "--", *agent, "--max-restarts", "0", *trainer]
 
     def steps(self, from_attempt: int = 0) -> list[tuple[float, int, float]]:
-        """(time, step, loss) of every step reported so far, as they were written; of an attempt of Sentinel's and those behind it.
-        Others know no attempts."""
+        """(time, step, loss) of every step reported so far, as they were written; from one of Sentinel's attempts on. Others know
+        none."""
         found = []
         for path in sorted(self.folder.glob("run/**/metrics.jsonl")):
             if not path.parent.name.isdecimal() or int(path.parent.name) >= from_attempt:

@@ -262,3 +262,11 @@ def test_a_trainer_that_offers_nothing_is_started_as_ever(world: World) -> None:
     assert "offers no imports" in world.look().why
     assert "offers no imports" in world.start(PLAIN)
     assert world.all_said(1)
+
+
+def test_a_trainer_under_a_profile_is_started_by_its_profile(world: World) -> None:
+    files = AttemptFiles.of(world.run_dir, 1)
+    write_spec(files, replace(world.spec(1, PLAIN), trainer={"argv": list(PLAIN)}))
+    (files.folder / "warm.json").write_text(json.dumps({"v": 1, "modules": ["helper"]}))
+    assert "its profile" in world.look().why
+    assert not world.processes()
