@@ -6,7 +6,7 @@ TEST_WORKERS ?= 4 # on two cores: what waits for a process or a browser leaves i
 # The tests start sentinel and the trainer hundreds of times. Without bytecode each start compiles every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install install-locked lock sbom demo test lint types contracts kernels unit accept drills drills-real chaos soak trainers-test bench bench-client bench-detect bench-policy bench-replay bench-recovery bench-long-life bench-telemetry bench-sealing bench-verify bench-watching bench-web bench-kernels gpu leave-one-out clean
+.PHONY: help install install-locked lock sbom demo test lint types contracts kernels unit accept drills drills-real chaos soak trainers-test bench bench-client bench-detect bench-policy bench-replay bench-recovery bench-long-life bench-telemetry bench-sealing bench-verify bench-watching compare bench-web bench-kernels gpu leave-one-out clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 14
 
@@ -112,6 +112,10 @@ bench-watching: $(STAMP) ## the supervisor's processor time beside two ranks at 
 
 bench-sealing: $(STAMP) ## what two processes that compute lose while a checkpoint of 1 GiB is sealed beside them (ten minutes; on a quiet machine)
 	$(BIN)/python -m pytest -m bench -s tests/bench/test_sealing_bench.py
+
+REPEATS ?= 5
+compare: $(STAMP) ## kill, hang, NaN and poison under torchrun, ft_launcher and sentinel, cold and warm, in turn (an hour; REPEATS=1 for a look, NVRX=DIR)
+	$(BIN)/python -m tests.compare --repeats $(REPEATS) --write docs/compare.md
 
 bench-web: $(STAMP) ## ten viewers of the page of a run of 100,000 steps: what serving them costs
 	$(BIN)/python -m pytest -m bench -s tests/bench/test_web_bench.py

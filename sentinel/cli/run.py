@@ -41,6 +41,10 @@ LauncherOptions = Annotated[
     list[str] | None,
     typer.Option(help="A setting of the launcher; may be repeated. {launcher_options}.", metavar="NAME=VALUE"),
 ]
+Warm = Annotated[
+    bool | None,
+    typer.Option("--warm/--no-warm", help="Keep ranks in reserve, so that a relaunch needs no imports. Costs their memory."),
+]
 TimeLimit = Annotated[
     str | None,
     typer.Option(help="How long the machine is ours, as in 335h: stop in time, to be started again.", metavar="DURATION"),
@@ -86,6 +90,7 @@ def run(
     mirror: Mirror = None,
     launcher: LauncherKind = None,
     launcher_option: LauncherOptions = None,
+    warm: Warm = None,
     time_limit: TimeLimit = None,
     changed_command: ChangedCommand = False,
     trainer: Trainer = None,
@@ -117,14 +122,15 @@ def run(
     lacks, more = (tuple(word.strip() for word in names.split(",") if word.strip()) for names in (without, with_))
     asked = RunRequest(
         run_dir=run_dir or default_run_dir(words), policy=policy, command=words, cwd=os.getcwd(),
-        observe_only=observe_only, without=lacks, more=more, tensorboard=tensorboard, share_with=share_with, nice=nice, pin=pin,
+        observe_only=observe_only,
+        without=lacks, more=more, tensorboard=tensorboard, share_with=share_with, nice=nice, pin=pin,
         code=tuple(code or ()),
         track=tuple(track or ()),
         mirror=parse_mirror("--mirror", mirror),
         pages=tuple(page or ()),
         listen=Listen(listen, token_file),
         launcher=launcher,
-        launcher_options=parse_options(launcher_option or ()),
+        launcher_options=parse_options([*(launcher_option or ()), *({True: ["warm=on"], False: ["warm=off"], None: []}[warm])]),
         time_limit_s=parse_time_limit(time_limit),
         trainer=trainer,
     )  # fmt: skip

@@ -17,6 +17,7 @@ ANSWERING_NAME = "answering.lock"  # held by whoever answers a person while nobo
 STANDINGS_NAME = "senses.json"  # how every detector stands
 OVERRIDES_NAME = "overrides.json"  # the settings a living trainer is asked to take
 INBOX = "inbox"  # what people and other programs ask for
+WARM_NAME = "warm.json"  # how the reserve for the next attempt stands
 CHECKPOINTS = "checkpoints"
 REMEMBERED = "verified"  # what was found of checkpoints that were read whole: one file for each
 STREAM_NAME = "metrics.jsonl"  # in an attempt's folder; in the directory of a run that nobody supervises
@@ -49,6 +50,11 @@ def samples_path(run_dir: Path, attempt: int) -> Path:
 def spec_path(run_dir: Path, attempt: int) -> Path:
     """What the attempt was launched with, written by sentinel before it starts."""
     return attempt_folder(run_dir, attempt) / "spec.json"
+
+
+def warm_offer_path(run_dir: Path, attempt: int) -> Path:
+    """Which modules may be imported ahead for the next attempt, as the trainer of this one says."""
+    return attempt_folder(run_dir, attempt) / "warm.json"
 
 
 def incident_folder(run_dir: Path, number: int) -> Path:

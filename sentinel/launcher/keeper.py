@@ -27,12 +27,13 @@ from types import FrameType
 from sentinel.client.spare_place import SparePlace
 from sentinel.launcher.exit_report import StartFailure, encode_report, write_report
 from sentinel.launcher.keeper_loop import GRACE_S, KILL_NOW, Keeper
-from sentinel.launcher.keeper_start import NotStartable, claim, complain, start_command, write_keeper
+from sentinel.launcher.keeper_start import NotStartable, Started, claim, complain, start_command, write_keeper
 from sentinel.launcher.spare_records import bring_home
 from sentinel.model.attempts import ExitReport
 from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.signals import SAME_S
 
+Start = Callable[[AttemptFiles], Started | NotStartable]
 REPORT_TRIES, REPORT_RETRY_S = 120, 0.5  # a full disk gets a minute
 
 STARTED, HELD, NOT_STARTED, TRY_AGAIN = 0, 10, 11, 75  # what the starting process exits with; 75 is EX_TEMPFAIL
@@ -64,7 +65,7 @@ def _keep_aside(files: AttemptFiles, spare: SparePlace, report: ExitReport, star
     return True
 
 
-def _keep(files: AttemptFiles, grace_s: float, say: Callable[[int], None]) -> int:
+def keep(files: AttemptFiles, grace_s: float, say: Callable[[int], None], start: Start = start_command) -> int:
     """Claim the attempt, start it, stay with it. `say` tells the process that started us how that went."""
     spare = SparePlace(files.run_dir, files.attempt)  # named now: later the run directory may not be readable
     try:
@@ -79,16 +80,17 @@ def _keep(files: AttemptFiles, grace_s: float, say: Callable[[int], None]) -> in
         complain(f"the keeper of attempt {files.attempt} cannot work in {files.folder}: {error}")
         say(TRY_AGAIN)
         return TRY_AGAIN
-    command = start_command(files)
+    command = start(files)
     if isinstance(command, NotStartable):
         is_written = _write_surely(files, spare, ExitReport(None, (), None, command.reason), command.kind)
         say(NOT_STARTED)
         return NOT_STARTED if is_written else TRY_AGAIN
     with contextlib.suppress(OSError):  # keeper.json without the command's pid is complete enough
-        write_keeper(files, command.process.pid)
+        write_keeper(files, command.pid)
     say(STARTED)
-    report = Keeper(files, command.process.pid, grace_s, wake, stop_signals).run()
-    command.process.returncode = report.command_status  # it was waited for here, not through its object
+    report = Keeper(files, command, grace_s, wake, stop_signals).run()
+    for process in command.processes:
+        process.returncode = report.command_status  # it was waited for here, not through its object
     return 0 if _write_surely(files, spare, report) else 1
 
 
@@ -160,7 +162,7 @@ def main(arguments: list[str] | None = None) -> int:
         say = lambda _: None  # noqa: E731
         with contextlib.suppress(PermissionError):  # already the leader of its group: as good as it gets
             os.setsid()
-    return _keep(files, options.grace_s, say)
+    return keep(files, options.grace_s, say)
 
 
 if __name__ == "__main__":

@@ -19,10 +19,11 @@ import time
 
 from sentinel.launcher.attempt_view import pick_ranks
 from sentinel.launcher.exit_report import ORDERLY_EXITS, Evidence, build_report, describe_exit, read_table
-from sentinel.launcher.keeper_start import complain
+from sentinel.launcher.keeper_start import Started, complain
 from sentinel.launcher.log_cap import LogCap
 from sentinel.launcher.process_tree import Process, describe_stuck, find_living, is_marked, read_process, send_signal
 from sentinel.launcher.rank_watch import RankWatch
+from sentinel.launcher.torchrun_table import FailureTable
 from sentinel.model.attempts import ExitReport
 from sentinel.run_files.attempt_files import FOLLOWER_VARIABLE, AttemptFiles
 
@@ -45,9 +46,11 @@ MAX_DEPTH = 64  # of the process tree between a rank and its keeper
 class Keeper:
     """One attempt's loop: wait for something to happen, reap, decide whether to end it, end it, report."""
 
-    def __init__(self, files: AttemptFiles, command_pid: int, grace_s: float, wake: int, stop_signals: list[int]) -> None:
+    def __init__(self, files: AttemptFiles, command: Started, grace_s: float, wake: int, stop_signals: list[int]) -> None:
         self._files = files
-        self._command_pid = command_pid
+        self._command = command
+        self._ended: dict[int, int] = {}  # of the command's own processes: pid → exit value, in their order
+        self._ended_before: dict[int, int] = {}  # those that had ended when the killing began
         self._grace_s = grace_s
         self._wake = wake
         self._poll = select.poll()
@@ -122,8 +125,9 @@ class Keeper:
             if pid == 0:
                 return
             value = os.waitstatus_to_exitcode(status)
-            if pid == self._command_pid:
-                self._command_status = value
+            if any(pid == process.pid for process in self._command.processes):
+                self._ended[pid] = value
+                self._command_status = self._command.status_of(self._ended)
             self._ranks.note_reaped(pid, value)
 
     def _decide(self, now: float) -> None:
@@ -137,6 +141,7 @@ class Keeper:
                 self._cause = f"the command {describe_exit(self._command_status)}"
             if self._cause is not None:
                 self._kill_at = now + self._grace_s
+                self._tell_others()
             elif self._stop_signals:
                 self._cause = "stopped by request"
                 self._told_by = signal.SIGTERM
@@ -164,15 +169,21 @@ class Keeper:
         """SIGTERM, once, to whatever is a rank by now. One that is stopped gets it when it goes on."""
         self._has_told_ranks = True
         below = find_living(roots=(os.getpid(),), marks=self._files.environment)
-        ranks = set(pick_ranks(self._files, {process.pid for process in below}, self._command_pid))
+        ranks = set(pick_ranks(self._files, {process.pid for process in below}, self._command.pid))
         for process in below:
             if process.pid in ranks:
                 send_signal(process, signal.SIGTERM)
+
+    def _tell_others(self) -> None:
+        """As torchrun does, where there is none: the ranks that are left get SIGTERM when one has failed."""
+        if self._command.is_agentless:
+            self._tell_ranks()
 
     def _kill(self, now: float) -> None:
         if self._killing_since is None:
             self._killing_since, self._say_at = now, now + STUBBORN_AFTER_S
             self._failed = self._failures()
+            self._ended_before = dict(self._ended)
         is_table_due = self._ranks.needs_table() and not self._must_kill() and now < self._killing_since + LAUNCHER_GRACE_S
         living = find_living(roots=(os.getpid(),), marks=self._files.environment)
         self._name_stubborn(living, now)
@@ -181,7 +192,7 @@ class Keeper:
             followers = [process for process in living if is_marked(process.pid, FOLLOWER)]
             self._followers |= {pid for process in followers for pid in (process.pid, process.parent)}
         for process in living:
-            if process.pid == self._command_pid and is_table_due:
+            if process.pid == self._command.pid and is_table_due:
                 continue  # with its workers dead, torchrun says at last what befell the first of them
             if process.pid in self._followers and is_follower_due:
                 continue  # it ends by itself after its trainer, and so does the process that starts it again when it dies
@@ -212,13 +223,18 @@ class Keeper:
             process = read_process(process.parent)
         return is_marked(pid, self._files.environment)
 
+    def _table(self) -> FailureTable:
+        if not self._command.is_agentless:
+            return read_table(self._files)
+        return self._command.table_of(self._ended if self._killing_since is None else self._ended_before)
+
     def _report(self) -> ExitReport:
         evidence = Evidence(
             command_status=self._command_status,
             ranks=self._ranks.ranks,
             records=self._ranks.records,
             reaped=self._ranks.reaped,
-            table=read_table(self._files),
+            table=self._table(),
             failed_order=self._failures() if self._killing_since is None else self._failed,
             was_killed=bool(self._killed),
             keeper_signal=self._told_by,

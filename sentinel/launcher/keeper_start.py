@@ -14,13 +14,16 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import IO
 
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.closed_files import closed, open_closed
 from sentinel.client.strict_json import dumps
-from sentinel.launcher.exit_report import StartFailure, read_object
+from sentinel.launcher.exit_report import ORDERLY_EXITS, StartFailure, read_object
 from sentinel.launcher.process_tree import read_boot_id, read_process
+from sentinel.launcher.torchrun_table import FailureTable
 from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, EXCLUDE_VARIABLE, LAUNCH_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles
 
 CLAIM_TRIES, CLAIM_RETRY_S = 100, 0.01  # somebody who only looks whether the lock is held has it for microseconds
@@ -29,7 +32,31 @@ _PASSING_ERRORS = {errno.EAGAIN, errno.ENOMEM, errno.ENFILE, errno.EMFILE, errno
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    process: subprocess.Popen[bytes]  # kept, never polled: the keeper waits for every child itself
+    """The command's process; without torchrun, that of each rank (`is_agentless`). Kept, never polled: the keeper waits for every
+    child itself."""
+
+    processes: tuple[subprocess.Popen[bytes], ...]
+    is_agentless: bool = False
+
+    @property
+    def pid(self) -> int | None:
+        """The command's own; None where there is none but its ranks."""
+        return None if self.is_agentless else self.processes[0].pid
+
+    def status_of(self, ended: Mapping[int, int]) -> int | None:
+        """The command's status from the values of what has ended, by pid; None while it goes on. For ranks without torchrun it is
+        torchrun's: 0 where all left with 0, 1 where one did not, at once where that was no orderly end."""
+        values = [ended[process.pid] for process in self.processes if process.pid in ended]
+        if len(values) < len(self.processes) and all(value in ORDERLY_EXITS for value in values):
+            return None
+        return int(any(values)) if self.is_agentless else values[0]
+
+    def table_of(self, ended: Mapping[int, int]) -> FailureTable:
+        """What torchrun would print: the ranks that failed, the first of them first. `ended`: in the order in which they did."""
+        ranks = {process.pid: rank for rank, process in enumerate(self.processes)}
+        failed = [pid for pid, value in ended.items() if value not in ORDERLY_EXITS]
+        root = ranks[failed[0]] if failed else None
+        return FailureTable({ranks[pid]: ended[pid] for pid in failed}, {ranks[pid]: pid for pid in failed}, root)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +102,33 @@ def write_keeper(files: AttemptFiles, command_pid: int | None) -> None:
 
 def start_command(files: AttemptFiles) -> Started | NotStartable:
     """Start argv of spec.json in its cwd and a session of its own, its output appended to logs/launcher.{out,err}."""
+    order = read_order(files)
+    if isinstance(order, NotStartable):
+        return order
+    environment = own_environment() | order.variables
+    try:
+        with open_logs(files) as (out, err):
+            process = subprocess.Popen(
+                order.argv, cwd=order.cwd, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                start_new_session=True,
+            )  # fmt: skip
+    except OSError as error:
+        return _not_startable(order.argv[0], order.cwd, error)
+    except ValueError as error:  # a NUL in a word
+        return NotStartable(f"the command {order.argv!r} cannot be started: {error}", "certain")
+    return Started((process,))
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What spec.json asks to be started. `variables`: of this attempt, beside those that the keeper hands on of its own."""
+
+    argv: list[str]
+    cwd: str
+    variables: dict[str, str]
+
+
+def read_order(files: AttemptFiles) -> Order | NotStartable:
     try:
         spec = read_object(files.spec)
     except OSError as error:
@@ -82,22 +136,22 @@ def start_command(files: AttemptFiles) -> Started | NotStartable:
     argv = None if spec is None else spec.get("argv")
     if spec is None or not isinstance(argv, list) or not argv or not all(isinstance(word, str) for word in argv):
         return NotStartable(f"{files.spec}: argv: is not a list of words; sentinel writes it before a launch", "certain")
-    cwd = spec.get("cwd") or str(files.run_dir)
     added = spec.get("env")
+    variables = {str(name): str(value) for name, value in (added if isinstance(added, dict) else {}).items()}
+    return Order(argv, spec.get("cwd") or str(files.run_dir), variables | files.environment)
+
+
+def own_environment() -> dict[str, str]:
+    """This process's variables without those of an attempt, should it run inside another one."""
     ours = (RUN_DIR_VARIABLE, ATTEMPT_VARIABLE, LAUNCH_VARIABLE, EXCLUDE_VARIABLE)
-    environment = {name: value for name, value in os.environ.items() if name not in ours}
-    environment |= {str(name): str(value) for name, value in (added if isinstance(added, dict) else {}).items()}
-    environment |= files.environment
-    try:
-        with open(files.logs / "launcher.out", "ab", opener=closed) as out, open(files.launcher_err, "ab", opener=closed) as err:
-            process = subprocess.Popen(
-                argv, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
-            )
-    except OSError as error:
-        return _not_startable(argv[0], cwd, error)
-    except ValueError as error:  # a NUL in a word
-        return NotStartable(f"the command {argv!r} cannot be started: {error}", "certain")
-    return Started(process)
+    return {name: value for name, value in os.environ.items() if name not in ours}
+
+
+@contextlib.contextmanager
+def open_logs(files: AttemptFiles) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """For the command's output and errors. Raises OSError."""
+    with open(files.logs / "launcher.out", "ab", opener=closed) as out, open(files.launcher_err, "ab", opener=closed) as err:
+        yield out, err
 
 
 def _not_startable(program: str, cwd: str, error: OSError) -> NotStartable:

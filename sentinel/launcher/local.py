@@ -41,6 +41,7 @@ from sentinel.launcher.process_tree import (
     send_signal,
     wait_gone,
 )
+from sentinel.launcher.reserve import Reserve
 from sentinel.launcher.spare_records import bring_home
 from sentinel.launcher.spec_file import write_spec
 from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Exited, ExitReport, NotStarted, Orphaned, Unseen
@@ -57,11 +58,16 @@ _ERROR_TAIL_CHARS = 500
 
 class LocalLauncher:
     """`contract.Launcher` for attempts on this machine. `grace_s`: see the keeper; None leaves it its own. `withheld`: variables
-    of sentinel's own that nothing it starts inherits."""
+    of sentinel's own that nothing it starts inherits. `reserve`: ranks that wait for the next attempt, if there are to be any."""
 
     def __init__(
-        self, run_dir: str | os.PathLike[str], grace_s: float | None = None, withheld: frozenset[str] = frozenset()
+        self,
+        run_dir: str | os.PathLike[str],
+        grace_s: float | None = None,
+        withheld: frozenset[str] = frozenset(),
+        reserve: Reserve | None = None,
     ) -> None:
+        self.reserve = reserve
         self._run_dir = Path(os.path.realpath(run_dir))
         self._grace_s = grace_s
         self._withheld = withheld
@@ -83,7 +89,10 @@ class LocalLauncher:
                     view = read_view(files)
                     if isinstance(view, NotStarted):
                         write_spec(files, spec)
-                        view = self._start_keeper(files)
+                        if self.reserve is not None:
+                            self.reserve.take(spec, self._grace_s)
+                            view = read_view(files)
+                        view = self._start_keeper(files) if isinstance(view, NotStarted) else view
             except OSError as error:
                 raise RetryLater(f"attempt {spec.attempt} cannot be started now: {error}", RETRY_IN_S) from error
         if isinstance(view, Unseen):

@@ -11,6 +11,7 @@ import difflib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from sentinel.errors import UsageError
@@ -18,6 +19,7 @@ from sentinel.launcher.checks import check_command
 from sentinel.launcher.command import CommandLauncher, CommandSettings, check_training_command
 from sentinel.launcher.contract import Launcher
 from sentinel.launcher.local import LocalLauncher
+from sentinel.launcher.reserve import NoReserve, Reserve
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +34,22 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class NoSettings:
-    """For launchers that need none."""
+class LocalSettings:
+    """`warm`: on or off, whether ranks wait in reserve for the next attempt.
+
+    Raises:
+        ValueError: it is neither.
+    """
+
+    warm: str = "off"
+
+    def __post_init__(self) -> None:
+        if self.warm not in ("on", "off"):
+            raise ValueError(f"--launcher-option warm={self.warm}: write warm=on or warm=off")
+
+    def reserve(self, place: Place) -> Reserve | None:
+        """For the supervisor alone: who only looks starts nothing."""
+        return Reserve(Path(os.path.realpath(place.run_dir)), place.withheld) if self.warm == "on" and place.supervises else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +71,8 @@ LAUNCHERS = (
     LauncherRow(
         kind="local",
         summary="processes of this machine, kept by a small program that outlives sentinel",
-        settings=NoSettings,
-        build=lambda place, _: LocalLauncher(place.run_dir, withheld=place.withheld),
+        settings=LocalSettings,
+        build=lambda place, settings: LocalLauncher(place.run_dir, withheld=place.withheld, reserve=settings.reserve(place)),
         check=check_command,
     ),
     LauncherRow(
@@ -74,6 +90,12 @@ def open_launcher(kind: str, options: Mapping[str, str], place: Place) -> Launch
     """The launcher of a run. Raises UsageError for an unknown kind or option."""
     row = find_row(kind)
     return row.build(place, settings_of(row, options))
+
+
+def reserve_of(launcher: Launcher) -> Reserve | NoReserve:
+    """What waits for this launcher's next attempt."""
+    found = launcher.reserve if isinstance(launcher, LocalLauncher) else None
+    return NoReserve() if found is None else found
 
 
 def find_row(kind: str) -> LauncherRow:

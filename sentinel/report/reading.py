@@ -6,7 +6,7 @@ The journal is opened read-only and folded with the engine's own `evolve`; nothi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from sentinel.run_files.detector_standings import read_standings
 from sentinel.run_files.heartbeats import read_ranks
 from sentinel.run_files.stall import stall_of
 from sentinel.run_files.stream import read_newest_step, read_tokens_per_sample, read_total_steps
+from sentinel.run_files.warm_standing import read_warm
 
 
 class NothingRecorded(UsageError):
@@ -49,7 +50,13 @@ def read_status(run_dir: Path) -> dict[str, Any]:
     )
     if attempt is not None and stall_of(run.state, run.now_s, outside.senses) is not None:
         outside = replace(outside, ranks=read_ranks(run_dir, attempt.attempt))
-    return status_document(run.state, run.now_s, outside) | {"schedule": read_schedule(run, newest)}
+    return status_document(run.state, run.now_s, outside) | {"schedule": read_schedule(run, newest), "warm": _read_warm(run_dir)}
+
+
+def _read_warm(run_dir: Path) -> dict[str, Any] | None:
+    """How the reserve for the next attempt stands, as the supervisor wrote it last; None where none was asked for."""
+    found = read_warm(run_dir)
+    return None if found is None else asdict(found) | {"words": found.words}
 
 
 def read_schedule(run: JournalFold, newest_step: int | None) -> dict[str, Any]:

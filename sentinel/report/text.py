@@ -45,6 +45,8 @@ def status_text(status: Mapping[str, Any]) -> str:
     rows += [("disk", _disk_words(disk)) for disk in status["disks"]]
     if (saving := status.get("save_interval")) and not saving["unknown"]:
         rows.append(("saving", _saving_words(saving)))
+    if warm := status.get("warm"):
+        rows.append(("warm", "; ".join(filter(None, (warm["words"], warm["last"])))))
     if status["warning"]:
         rows.append(("warning", status["warning"]))
     incident = status["open_incident"]

@@ -161,7 +161,7 @@ def _watch(
             _take_over(run_dir, run_file, engine.state)
         outage.stops.wake((wake := Wake(run_dir)).event)
         withheld = secret_variables(engine.policy.spec.paging)
-        launcher = _open_launcher(run_dir, run_file, withheld)
+        reserve = launchers.reserve_of(launcher := _open_launcher(run_dir, run_file, withheld))
         hardware = open_hardware(engine.policy.spec.detectors.gpu_fault, run_dir)
         show_gpus(narrator, hardware.gpus)
         boards = open_boards(run_dir, lambda: engine.state, request.tensorboard)
@@ -177,7 +177,7 @@ def _watch(
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
         with (
             closing(wake), closing(telemetry), closing(hardware), closing(disks), closing(boards), closing(reports),
-            closing(behind), closing(trackers), closing(mirror), closing(desk), last_act(runner.close),
+            closing(behind), closing(trackers), closing(mirror), closing(desk), closing(reserve), last_act(runner.close),
         ):  # fmt: skip
             daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request, deadline, outage, trained))
             outage.begin(clock.wall_s())
@@ -186,7 +186,7 @@ def _watch(
             if request.stop_at_once:
                 daemon.want_stop("sentinel stop")
             standings = StandingsFile(run_dir)
-            each_turn = keep_up(session, wake, daemon, outage.stops, standings, desk, outage.systemd)
+            each_turn = keep_up(session, wake, daemon, outage.stops, standings, desk, outage.systemd, reserve)
             run_until_over(daemon, clock, wake, each_turn)
             standings.write(clock.now_s(), engine)
         return _leave(run_dir, engine.state, clock.now_s())

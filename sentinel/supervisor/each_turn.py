@@ -6,6 +6,8 @@ from contextlib import suppress
 
 from sentinel.errors import Fenced, RetryLater
 from sentinel.journal.session import RunSession
+from sentinel.launcher.reserve import NoReserve, Reserve
+from sentinel.model.state import RunState
 from sentinel.paging.desk import Desk
 from sentinel.run_files.detector_standings import StandingsFile
 from sentinel.supervisor.daemon import Daemon
@@ -13,6 +15,13 @@ from sentinel.supervisor.loop import EachTurn
 from sentinel.supervisor.stop_signals import StopSignals
 from sentinel.supervisor.systemd import Notifier, in_words
 from sentinel.telemetry.wake import Wake
+
+
+def is_settled(state: RunState) -> bool:
+    """It trains, and nothing is being repaired: the time to make ready for the next attempt."""
+    attempt = state.attempt
+    trains = attempt is not None and attempt.first_step is not None and not attempt.is_over and not attempt.stopping
+    return trains and state.plan is None
 
 
 def keep_up(
@@ -23,6 +32,7 @@ def keep_up(
     standings: StandingsFile,
     desk: Desk,
     systemd: Notifier,
+    reserve: Reserve | NoReserve,
 ) -> EachTurn:
     """What the loop calls once a turn with the session's clock. Raises Fenced when another supervisor has taken the run over.
 
@@ -42,6 +52,7 @@ def keep_up(
         standings.keep(now_s, engine)
         session.journal.fold_when_quiet(now_s)
         desk.turned()
+        reserve.look(now_s, engine.watched, is_settled(engine.state))
 
     each_look = systemd.after_turns(look, lambda: in_words(engine))
 

@@ -13,7 +13,8 @@ import pytest
 from sentinel import client
 from sentinel.checkpoints import manifest as manifest_file
 from sentinel.checkpoints import pointers as checkpoint_pointers
-from sentinel.client.run_layout import HEAD_NAME, LEASE_NAME, LOST_NAME, STANDINGS_NAME
+from sentinel.client import warm
+from sentinel.client.run_layout import HEAD_NAME, LEASE_NAME, LOST_NAME, STANDINGS_NAME, WARM_NAME
 from sentinel.detectors import slowdown
 from sentinel.engine import Engine
 from sentinel.engine.detector_bank import build_detector_bank
@@ -34,6 +35,7 @@ from sentinel.plan.sample_attribution import SAMPLES_MAX
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles
 from sentinel.run_files.detector_standings import StandingsFile
+from sentinel.run_files.warm_standing import WarmStanding, write_warm
 from sentinel.supervisor.lost_journal import JournalPages
 from sentinel.tensorboard import charts
 from tests.docs.protocol_page import TEXT, keys_of, listed, table, words
@@ -123,14 +125,21 @@ def run_dir(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_every_file_has_the_keys_the_page_gives_it(run_dir: Path) -> None:
+def test_every_file_has_the_keys_the_page_gives_it(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = AttemptFiles.of(run_dir, 3).folder
+    write_warm(run_dir, WarmStanding("none"))
+    monkeypatch.setenv("SENTINEL_RUN_DIR", str(run_dir))
+    monkeypatch.setenv("SENTINEL_ATTEMPT", "3")
+    monkeypatch.delenv("RANK", raising=False)
+    warm.offer("json")
     found: dict[str, set[str]] = {
         "run.json": written(run_dir / "run.json"),
         "journal.head": written(run_dir / HEAD_NAME),
         LOST_NAME: written(run_dir / LOST_NAME),
         "lease.json": written(run_dir / LEASE_NAME),
         STANDINGS_NAME: written(run_dir / STANDINGS_NAME),
+        WARM_NAME: written(run_dir / WARM_NAME),
+        "attempts/N/warm.json": written(folder / "warm.json"),
         "spec.json": written(folder / "spec.json"),
         "exit.json": written(folder / "exit.json"),
         "heartbeats/rank-N.json": written(folder / "heartbeats/rank-00000.json"),

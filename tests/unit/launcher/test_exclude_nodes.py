@@ -20,7 +20,7 @@ def said(run_dir: Path, *nodes: str) -> tuple[str, list[str]]:
     write_spec(files, AttemptSpec(1, SAY, str(run_dir), None, SettingsInForce(), exclude_nodes=nodes))
     started = start_command(files)
     assert isinstance(started, Started)
-    assert started.process.wait(10) == 0
+    assert started.processes[0].wait(10) == 0
     return (files.logs / "launcher.out").read_text().strip(), json.loads(files.spec.read_text())["exclude_nodes"]
 
 

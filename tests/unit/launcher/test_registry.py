@@ -33,7 +33,7 @@ def test_an_unknown_launcher_names_the_nearest() -> None:
 
 
 def test_an_unknown_option_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"--launcher-option nodes: the launcher 'local' has no such option; it has none"):
+    with pytest.raises(UsageError, match=r"--launcher-option nodes: the launcher 'local' has no such option; use one of warm"):
         settings_of(find_row("local"), {"nodes": "4"})
 
 
