@@ -19,7 +19,7 @@ from sentinel.launcher.checks import check_command
 from sentinel.launcher.command import CommandLauncher, CommandSettings, check_training_command
 from sentinel.launcher.contract import Launcher
 from sentinel.launcher.local import LocalLauncher
-from sentinel.launcher.reserve import NoReserve, Reserve
+from sentinel.launcher.reserve import NoReserve, Reserve, StartThread
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +92,13 @@ def open_launcher(kind: str, options: Mapping[str, str], place: Place) -> Launch
     return row.build(place, settings_of(row, options))
 
 
-def reserve_of(launcher: Launcher) -> Reserve | NoReserve:
-    """What waits for this launcher's next attempt."""
+def reserve_of(launcher: Launcher, start_thread: StartThread | None) -> Reserve | NoReserve:
+    """What waits for this launcher's next attempt. `start_thread`: as in `Reserve`."""
     found = launcher.reserve if isinstance(launcher, LocalLauncher) else None
-    return NoReserve() if found is None else found
+    if found is None:
+        return NoReserve()
+    found.start_thread = start_thread
+    return found
 
 
 def find_row(kind: str) -> LauncherRow:

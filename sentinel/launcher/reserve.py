@@ -9,6 +9,7 @@ A reserve that is of no use costs a cold start and nothing else. docs/design/war
 from __future__ import annotations
 
 import os
+import queue
 import socket
 import subprocess
 import sys
@@ -55,6 +56,9 @@ class Held:
         return said if data or said else None
 
 
+StartThread = Callable[[Callable[[], None], str], threading.Thread]  # what it runs, and its name
+
+
 class NoReserve:
     """Where every launch is a cold one."""
 
@@ -66,7 +70,8 @@ class NoReserve:
 
 
 class Reserve:
-    """One supervisor's. `withheld`: variables that nothing it starts inherits. `free`: the share of memory that is left."""
+    """One supervisor's. `withheld`: variables that nothing it starts inherits. `free`: the share of memory that is left.
+    `start_thread`: starts a thread that has the priority and the processors of the ranks, which the supervisor's own have not."""
 
     def __init__(
         self, run_dir: Path, withheld: frozenset[str] = frozenset(), free: Callable[[], float | None] = free_ratio
@@ -74,6 +79,7 @@ class Reserve:
         self._run_dir = run_dir
         self._withheld = withheld
         self._free = free
+        self.start_thread: StartThread | None = None
         self._held: Held | None = None
         self._lock = threading.Lock()  # a launch comes from another thread than the looks
         self._not_before_s = 0.0
@@ -204,14 +210,34 @@ class Reserve:
         }
         words = [sys.executable, "-P", "-m", "sentinel.launcher.reserve_keeper", str(theirs.fileno())]
         with theirs:
-            starter = subprocess.Popen(
-                words, env=environment, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
-        threading.Thread(target=starter.wait, name="reserve's starter", daemon=True).start()  # it leaves at once
+            self._run(words, environment, theirs.fileno())
         ours.setblocking(False)
         ours.send(dumps(make).encode() + b"\n")
         return ours
+
+    def _run(self, words: list[str], environment: dict[str, str], kept: int) -> None:
+        """Start the keeper of the reserve, whose ranks have the priority of the thread that starts it. Raises OSError."""
+        outcome: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+
+        def run() -> None:
+            try:
+                starter = subprocess.Popen(
+                    words, env=environment, pass_fds=[kept], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL, start_new_session=True,
+                )  # fmt: skip
+            except BaseException as error:  # noqa: BLE001 - raised where it was asked for
+                outcome.put(error)
+                return
+            outcome.put(None)
+            starter.wait()  # it leaves at once
+
+        name = "reserve's starter"
+        if self.start_thread is not None:
+            self.start_thread(run, name)
+        else:
+            threading.Thread(target=run, name=name, daemon=True).start()
+        if (error := outcome.get()) is not None:
+            raise error
 
     def _give_up(self, why: str, now_s: float) -> None:
         assert self._held is not None

@@ -161,7 +161,7 @@ def _watch(
             _take_over(run_dir, run_file, engine.state)
         outage.stops.wake((wake := Wake(run_dir)).event)
         withheld = secret_variables(engine.policy.spec.paging)
-        reserve = launchers.reserve_of(launcher := _open_launcher(run_dir, run_file, withheld))
+        reserve = launchers.reserve_of(launcher := _open_launcher(run_dir, run_file, withheld), request.start_thread)
         hardware = open_hardware(engine.policy.spec.detectors.gpu_fault, run_dir)
         show_gpus(narrator, hardware.gpus)
         boards = open_boards(run_dir, lambda: engine.state, request.tensorboard)

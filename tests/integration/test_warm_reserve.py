@@ -23,6 +23,7 @@ from sentinel.model.attempts import Alive, AttemptSpec, Exited, Orphaned, Settin
 from sentinel.model.environment import Environment
 from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.run_files.warm_standing import WarmStanding, read_warm
+from sentinel.supervisor.priority import standing_back
 from tests.integration.supervised import wait_for
 
 # It beats as a rank does, says what it was given, and stays until it is told to leave with a code (`leave`), or by SIGTERM.
@@ -270,3 +271,14 @@ def test_a_trainer_under_a_profile_is_started_by_its_profile(world: World) -> No
     (files.folder / "warm.json").write_text(json.dumps({"v": 1, "modules": ["helper"]}))
     assert "its profile" in world.look().why
     assert not world.processes()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a priority belongs to the process")
+def test_ranks_in_reserve_have_the_priority_of_ranks(world: World) -> None:
+    """They are started from the loop, which stands back, and without privileges nobody could give them theirs again."""
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    with standing_back(4, None) as threads:
+        world.reserve.start_thread = threads.start
+        world.offer(PLAIN).until("ready")
+        waiting = world.processes("warm_rank")
+        assert [os.getpriority(os.PRIO_PROCESS, pid) for pid in waiting] == [nice] != []
