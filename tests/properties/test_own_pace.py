@@ -13,6 +13,7 @@ from sentinel.model.findings import Finding, Kind
 from sentinel.model.readings import Heartbeat, StepReading, TrainerNote
 from tests.unit.detectors.bank_kit import make_bank, receipt, row
 
+HICCUPS_APART = 3
 few = settings(max_examples=25, deadline=None)
 LAST, SLOW_FROM = 500, 301
 
@@ -62,17 +63,22 @@ def test_a_row_that_is_missing_hides_no_slowdown(seed: int, gone: int) -> None:
 @few
 @given(st.integers(0, 10_000), st.integers(2, 12), st.floats(0.0, 1.0))
 def test_ranks_alike_are_never_stragglers_whatever_is_heard_of_them(seed: int, ranks: int, heard: float) -> None:
+    """A rank may hiccup, but not in most of what is heard of it: of three hiccups in five steps nobody could say that it is well.
+    (That was drawn once: seed 5121, two ranks, 0.375 heard.)"""
     dice = random.Random(seed)
     bank = make_bank()
     bank.receipt(receipt(world_size=ranks), 0.0)
     found: list[Finding] = []
+    well = dict.fromkeys(range(ranks), HICCUPS_APART)  # what was heard of a rank since its last hiccup
     for step in range(1, 150):
         order = list(range(ranks))
         dice.shuffle(order)
         for rank in order:
             if dice.random() <= heard:
                 late = max(1, step - dice.choice((0, 0, 1, 5)))
-                took = 100.0 if dice.random() < 0.05 else 0.3 * dice.lognormvariate(0.0, 0.1)
+                hiccups = well[rank] >= HICCUPS_APART and dice.random() < 0.1
+                well[rank] = 0 if hiccups else well[rank] + 1
+                took = 100.0 if hiccups else 0.3 * dice.lognormvariate(0.0, 0.1)
                 bank.heartbeat(Heartbeat(1, rank, late, "forward", dice.uniform(-1e9, 1e9), took, late), float(step))
         found += bank.step(row(step, loss=2.0), float(step))
         found += bank.tick(float(step))
