@@ -122,8 +122,7 @@ def run(
     lacks, more = (tuple(word.strip() for word in names.split(",") if word.strip()) for names in (without, with_))
     asked = RunRequest(
         run_dir=run_dir or default_run_dir(words), policy=policy, command=words, cwd=os.getcwd(),
-        observe_only=observe_only,
-        without=lacks, more=more, tensorboard=tensorboard, share_with=share_with, nice=nice, pin=pin,
+        observe_only=observe_only, without=lacks, more=more, tensorboard=tensorboard, share_with=share_with, nice=nice, pin=pin,
         code=tuple(code or ()),
         track=tuple(track or ()),
         mirror=parse_mirror("--mirror", mirror),

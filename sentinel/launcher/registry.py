@@ -19,7 +19,8 @@ from sentinel.launcher.checks import check_command
 from sentinel.launcher.command import CommandLauncher, CommandSettings, check_training_command
 from sentinel.launcher.contract import Launcher
 from sentinel.launcher.local import LocalLauncher
-from sentinel.launcher.reserve import NoReserve, Reserve, StartThread
+from sentinel.launcher.reserve import NoReserve, Reserve
+from sentinel.launcher.reserve_start import StartThread
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,7 @@ A reserve that is of no use costs a cold start and nothing else. docs/design/war
 from __future__ import annotations
 
 import os
-import queue
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -26,6 +24,7 @@ from sentinel.launcher.environment import read_recorded
 from sentinel.launcher.exit_report import read_object
 from sentinel.launcher.keeper_loop import GRACE_S
 from sentinel.launcher.memory import free_ratio
+from sentinel.launcher.reserve_start import StartThread, start_apart
 from sentinel.launcher.warm_command import NotWarm, read_command
 from sentinel.model.attempts import AttemptSpec
 from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles
@@ -54,9 +53,6 @@ class Held:
         *whole, self.heard = (self.heard + data).split(b"\n")
         said = [dict(loads(line)) for line in whole]
         return said if data or said else None
-
-
-StartThread = Callable[[Callable[[], None], str], threading.Thread]  # what it runs, and its name
 
 
 class NoReserve:
@@ -210,34 +206,10 @@ class Reserve:
         }
         words = [sys.executable, "-P", "-m", "sentinel.launcher.reserve_keeper", str(theirs.fileno())]
         with theirs:
-            self._run(words, environment, theirs.fileno())
+            start_apart(words, environment, theirs.fileno(), self.start_thread)
         ours.setblocking(False)
         ours.send(dumps(make).encode() + b"\n")
         return ours
-
-    def _run(self, words: list[str], environment: dict[str, str], kept: int) -> None:
-        """Start the keeper of the reserve, whose ranks have the priority of the thread that starts it. Raises OSError."""
-        outcome: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-
-        def run() -> None:
-            try:
-                starter = subprocess.Popen(
-                    words, env=environment, pass_fds=[kept], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL, start_new_session=True,
-                )  # fmt: skip
-            except BaseException as error:  # noqa: BLE001 - raised where it was asked for
-                outcome.put(error)
-                return
-            outcome.put(None)
-            starter.wait()  # it leaves at once
-
-        name = "reserve's starter"
-        if self.start_thread is not None:
-            self.start_thread(run, name)
-        else:
-            threading.Thread(target=run, name=name, daemon=True).start()
-        if (error := outcome.get()) is not None:
-            raise error
 
     def _give_up(self, why: str, now_s: float) -> None:
         assert self._held is not None

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sentinel.launcher.keeper_loop import STUBBORN_AFTER_S, STUBBORN_SAY_EVERY_S, Keeper
+from sentinel.launcher.keeper_start import Started
 from sentinel.launcher.process_tree import Process
 from sentinel.run_files.attempt_files import AttemptFiles
 
@@ -20,7 +21,7 @@ def keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Keeper]:
     monkeypatch.setattr("sentinel.launcher.keeper_loop.find_living", lambda **_: (STUCK,))
     monkeypatch.setattr("sentinel.launcher.keeper_loop.send_signal", lambda *_: True)
     wake, alarm = os.pipe()
-    yield Keeper(AttemptFiles.of(str(tmp_path), 1), 1, 2.0, wake, [])
+    yield Keeper(AttemptFiles.of(tmp_path, 1), Started((), is_agentless=True), 2.0, wake, [])
     os.close(wake)
     os.close(alarm)
 
