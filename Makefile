@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
-TEST_WORKERS ?= 6 # on two cores: what waits for a process or a browser leaves its core to another (4 left a third of them idle)
+TEST_WORKERS ?= 5 # on two cores: what waits for a process or a browser leaves its core to another (four left a third of them idle)
 # The tests start sentinel and the trainer hundreds of times. Without bytecode each start compiles every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
