@@ -1,8 +1,9 @@
 """stale_checkpoint: training goes on, and what it has learned is not being saved.
 
 Sees: no checkpoint committed for `intervals` times the run's own rhythm, counted in steps *and* in training seconds (a run
-that saves by the clock and gets faster, or by steps and gets slower, is not late); three saves begun, and gone past, with none
-of them committed (a trainer may have two in flight behind its steps); an age above the policy's `max_age_s`, if it gives one.
+that saves by the clock and gets faster, or by steps and gets slower, is not late), and for five seconds at least; three saves
+begun, and gone past, with none of them committed (a trainer may have two in flight behind its steps); an age above the policy's
+`max_age_s`, if it gives one.
 The rhythm is what the trainer says (`checkpoint_interval` in what is in effect), else the median of the last gaps between
 commits. Does not see: whether a checkpoint can be read (it is verified before it is used), a run that stands still (hang), a
 rhythm it has never heard.
@@ -30,6 +31,7 @@ INTERVAL_S_MAX = 3600.0
 LOST_SAVES = 3
 BEGUN_KEPT = 8
 SETTING = "checkpoint_interval"
+LATE_S_MIN = 5.0  # by a rhythm of milliseconds a save that waits for a busy disk would be late; nobody loses more than this
 SEEN_LATE_S = 10.0  # of a trainer under a profile a commit may be seen so late: its checkpoint is found, and then sealed
 
 
@@ -170,7 +172,8 @@ class StaleCheckpoint(Detector):
         if len(lost) >= LOST_SAVES and 2 * (self._step - lost[-1]) > lost[-1] - lost[-2]:
             steps = ", ".join(map(str, lost))
             return f"saves were begun at steps {steps} and never committed; the newest checkpoint is from step {self._base}"
-        late_s = rhythm is None or rhythm[1] is None or self._age_s > max(limit * rhythm[1], self._seen_late_s)
+        seconds = rhythm[1] if rhythm is not None and rhythm[1] is not None else 0.0
+        late_s = self._age_s > max(limit * seconds, self._seen_late_s, LATE_S_MIN)
         if rhythm is not None and since > limit * rhythm[0] and late_s:
             return f"no checkpoint committed {self._since}; one every {rhythm[0]} steps is this run's rhythm"
         max_age_s = self._settings.max_age_s
