@@ -1,7 +1,7 @@
 """stale_checkpoint: training goes on, and what it has learned is not being saved.
 
 Sees: no checkpoint committed for `intervals` times the run's own rhythm, counted in steps *and* in training seconds (a run
-that saves by the clock and gets faster, or by steps and gets slower, is not late), and for five seconds at least; three saves
+that saves by the clock and gets faster, or by steps and gets slower, is not late), and for `late_s` at least; three saves
 begun, and gone past, with none of them committed (a trainer may have two in flight behind its steps); an age above the policy's
 `max_age_s`, if it gives one.
 The rhythm is what the trainer says (`checkpoint_interval` in what is in effect), else the median of the last gaps between
@@ -31,7 +31,6 @@ INTERVAL_S_MAX = 3600.0
 LOST_SAVES = 3
 BEGUN_KEPT = 8
 SETTING = "checkpoint_interval"
-LATE_S_MIN = 5.0  # by a rhythm of milliseconds a save that waits for a busy disk would be late; nobody loses more than this
 SEEN_LATE_S = 10.0  # of a trainer under a profile a commit may be seen so late: its checkpoint is found, and then sealed
 
 
@@ -43,6 +42,8 @@ class StaleCheckpointSettings:
     intervals: float = setting(
         2.5, "multiple", "Times the run's own interval between checkpoints, in steps and in seconds.", alias="after"
     )
+    # By a rhythm of milliseconds a save that waits for a busy disk would be late, and nobody loses more than these seconds.
+    late_s: float = setting(5.0, "seconds", "… and at least so long, however short that interval is.", alias="at_least")
     max_age_s: float | None = setting(
         None, "seconds", "And never older than this, whatever the rhythm; left out: no such limit.", alias="max_age"
     )
@@ -173,7 +174,7 @@ class StaleCheckpoint(Detector):
             steps = ", ".join(map(str, lost))
             return f"saves were begun at steps {steps} and never committed; the newest checkpoint is from step {self._base}"
         seconds = rhythm[1] if rhythm is not None and rhythm[1] is not None else 0.0
-        late_s = self._age_s > max(limit * seconds, self._seen_late_s, LATE_S_MIN)
+        late_s = self._age_s > max(limit * seconds, self._seen_late_s, self._settings.late_s)
         if rhythm is not None and since > limit * rhythm[0] and late_s:
             return f"no checkpoint committed {self._since}; one every {rhythm[0]} steps is this run's rhythm"
         max_age_s = self._settings.max_age_s

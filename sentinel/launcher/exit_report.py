@@ -1,9 +1,9 @@
 """How an attempt ended: put together from what is known of each rank, and written as `attempts/N/exit.json`.
 
 The sources in order of trust: the rank's own record (it alone knows 6 from a crash), the status the kernel gave the
-keeper, the launcher's own words (torchrun's failure table, or the status of a launcher that had this one rank),
-and else 'unknown'. The launcher's status alone never gives a rank its class. This file judges nothing further:
-what an exit means for the run is the policy's business.
+keeper, the launcher's own words (torchrun's failure table, the 0 of the torchrun that started the rank, or the status of
+a launcher that had this one rank), and else 'unknown'. Another launcher's status alone never gives a rank its class.
+This file judges nothing further: what an exit means for the run is the policy's business.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class Evidence:
     failed_order: Sequence[int] = ()  # ranks in the order their failure was noticed, before anything was killed on purpose
     was_killed: bool = False  # ended on purpose: a rank that died of that did not fail
     keeper_signal: int | None = None  # what told the keeper to end it, where nothing had failed before
+    vouched: set[int] = field(default_factory=set)  # ranks that nobody saw end, and whose torchrun ended with 0
 
 
 def read_code(record: Mapping[str, Any]) -> int | None:
@@ -76,6 +77,8 @@ def _rank_exit(rank: int, is_only_rank: bool, evidence: Evidence) -> RankExit:
         return _from_value(rank, evidence.reaped[rank], "reaped", error)
     if rank in evidence.table.exits:
         return _from_value(rank, evidence.table.exits[rank], "launcher", error)
+    if rank in evidence.vouched:
+        return _from_value(rank, 0, "launcher", error)
     if is_only_rank and evidence.command_status is not None:
         status = evidence.command_status
         is_shells_word = _SHELL_SIGNAL_BASE < status <= _SHELL_SIGNAL_BASE + signal.NSIG

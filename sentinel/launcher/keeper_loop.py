@@ -60,6 +60,7 @@ class Keeper:
         self._command_status: int | None = None
         self._has_children = True
         self._cause: str | None = None
+        self._is_lost = False  # the cause is a rank's loss
         self._kill_at = float("inf")
         self._killing_since: float | None = None
         self._failed: tuple[int, ...] = ()  # frozen when the killing begins: what dies of it has not failed
@@ -134,9 +135,11 @@ class Keeper:
         """Set the cause and the moment of the kill. The first cause stays; a stop request only brings the kill forward, and what
         is lost while the ranks leave in order ends the wait for the others."""
         lost = self._ranks.lost()
+        if self._is_lost and lost is None and self._killing_since is None:
+            self._cause, self._is_lost = None, False  # torchrun has ended with 0: nothing was lost after all
         if self._cause is None:
             if lost is not None:
-                self._cause = lost
+                self._cause, self._is_lost = lost, True
             elif self._command_status is not None and not (self._stop_signals and self._left_in_order()):
                 self._cause = f"the command {describe_exit(self._command_status)}"
             if self._cause is not None:
@@ -154,7 +157,7 @@ class Keeper:
             self._kill_at = min(self._kill_at, now)
         elif self._stop_signals and not self._has_told_ranks:
             self._tell_ranks()
-        if lost is not None and self._ranks.are_all_gone():
+        if lost is not None and self._ranks.are_all_gone() and not self._ranks.is_word_due():
             wait_s = 0.0 if self._ranks.are_all_ends_known() else LAUNCHER_GRACE_S
             self._kill_at = min(self._kill_at, now + wait_s)
 
@@ -234,6 +237,7 @@ class Keeper:
             ranks=self._ranks.ranks,
             records=self._ranks.records,
             reaped=self._ranks.reaped,
+            vouched=self._ranks.vouched,
             table=self._table(),
             failed_order=self._failures() if self._killing_since is None else self._failed,
             was_killed=bool(self._killed),

@@ -20,6 +20,7 @@ from sentinel.client.strict_json import as_float
 from sentinel.launcher.exit_report import ORDERLY_EXITS, describe_exit, read_code, read_object, read_pid
 from sentinel.launcher.process_tree import read_environment, read_process
 from sentinel.launcher.spare_records import read_spare_records
+from sentinel.launcher.torchrun_word import TorchrunWord
 from sentinel.run_files.attempt_files import AttemptFiles, is_this_host, rank_files
 
 NOTICE_S = 2.0  # how late a death may be noticed (two cores at load 6: 0.1 s was seen)
@@ -60,6 +61,7 @@ class RankWatch:
         self.pids: dict[int, int] = {}  # rank → pid, while and after it lived here
         self.records: dict[int, Mapping[str, Any]] = {}
         self.reaped: dict[int, int] = {}  # rank → exit value
+        self._torchrun = TorchrunWord()
         self._waited: dict[int, int] = {}  # pid → exit value of the keeper's own last children
 
     def poll(self) -> None:
@@ -112,8 +114,11 @@ class RankWatch:
         self._handles[handle] = (rank, pid)
         self._on_new(handle)
         process = read_process(pid)
-        if process is not None and process.parent == os.getpid():
+        if process is None:
+            return
+        if process.parent == os.getpid():
             self._started.add(rank)
+        self._torchrun.note_rank(rank, pid, process.parent)
 
     def _read_again(self, rank: int, path: str) -> None:
         """What was started was taken for the rank before it had started one (torchrun, under a profile): the rank is below it."""
@@ -167,9 +172,20 @@ class RankWatch:
         while len(self._waited) >= _WAITED_MAX:
             del self._waited[next(iter(self._waited))]
         self._waited[pid] = value
+        self._torchrun.note_ended(pid, value)
         for rank, known in self.pids.items():
             if known == pid and rank not in self.reaped:
                 self._note_exit(rank, value)
+
+    @property
+    def vouched(self) -> set[int]:
+        """Ranks that nobody here saw end, and whose torchrun ended with 0."""
+        gone = self.ranks - {rank for rank, _ in self._handles.values()}
+        return {rank for rank in gone - set(self.reaped) - set(self.records) if self._torchrun.vouches_for(rank)}
+
+    def is_word_due(self) -> bool:
+        """Whether a rank's end is known to nobody here, and the torchrun that started it has not ended yet: it will say."""
+        return self._torchrun.is_due(self._silent(set(self._failed_at)))
 
     def _note_exit(self, rank: int, value: int) -> None:
         self.reaped[rank] = value
@@ -181,9 +197,10 @@ class RankWatch:
 
     def lost(self) -> str | None:
         """Why the attempt cannot go on, as a sentence; None while no rank is known to have failed."""
-        if not self._failed_at:
+        failed = self.failed_order()
+        if not failed:
             return None
-        rank = self.failed_order()[0]
+        rank = failed[0]
         code = read_code(self.records.get(rank, {}))
         value = self.reaped.get(rank) if code is None else code
         if value is None:
@@ -201,7 +218,7 @@ class RankWatch:
             by_signal = rank not in self.records and self.reaped.get(rank, 0) not in (0, -signal.SIGTERM)
             return self._failed_at[rank] - (NOTICE_S if by_signal else 0.0), rank
 
-        return tuple(sorted(self._failed_at, key=when))
+        return tuple(sorted(set(self._failed_at) - self.vouched, key=when))
 
     def are_all_gone(self) -> bool:
         """Whether every rank ever seen living here has ended; False while none was seen."""
@@ -216,7 +233,7 @@ class RankWatch:
         return bool(self._silent(set(self._failed_at)))
 
     def _silent(self, ranks: set[int]) -> set[int]:
-        return ranks - set(self.reaped) - set(self.records)
+        return ranks - set(self.reaped) - set(self.records) - self.vouched
 
 
 def _local_world_size(pid: int) -> int:

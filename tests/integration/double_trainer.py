@@ -3,7 +3,7 @@
     python double_trainer.py STEPS STEP_S [--bad A-B] [--kill N] [--hang N] [--crash N] [--oom N]
                              [--exit CODE] [--die] [--missing] [--ranks N] [--slow RANK] [--unsaved N]
                              [--nan N] [--hurried] [--polite]
-                             [--read N] [--saving S]
+                             [--read N] [--saving S] [--pruned N]
 
 The loss is a pure function of the step and of the damage in the state, so two runs can be compared value by value. Training
 on a bad sample damages the state; the damage stands in the checkpoints. Faults strike once per run, recorded durably.
@@ -11,7 +11,8 @@ on a bad sample damages the state; the damage stands in the checkpoints. Faults 
 after step `--unsaved N` nothing is saved any more. `--nan N`: a safetensors file lies in each checkpoint, from step N of the
 first attempt on with a NaN in it. `--hurried`: steps take no time once RUN_DIR/hurry is there. `--polite`: on SIGTERM it saves
 and leaves with 0, and writes no end line, as many trainers do. `--read N`: it reads RUN_DIR's neighbour `slow/shard` at that
-step. `--saving S`: seconds that a save takes until its checkpoint is in place.
+step. `--saving S`: seconds that a save takes until its checkpoint is in place. `--pruned N`: the last step waits until the
+checkpoint of step N has been deleted.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import signal
 import struct
 import sys
 import threading
+import time
 from pathlib import Path
 
 from sentinel.client import Session, dumps, loads, write_atomically
@@ -105,12 +107,19 @@ def strikes(session: Session, name: str) -> bool:
     return True
 
 
+def wait_until_gone(session: Session, step: int, tick: threading.Event) -> None:
+    """Until the checkpoint of this step is there no longer. 60 s at most: a test says what is wrong then."""
+    end = time.monotonic() + 60.0
+    while (session.run_dir / "checkpoints" / f"step-{step:08d}").exists() and time.monotonic() < end:
+        tick.wait(0.05)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("steps", type=int)
     parser.add_argument("step_s", type=float)
     parser.add_argument("--bad")
-    for name in ("kill", "hang", "crash", "exit", "oom", "slow", "unsaved", "nan", "read"):
+    for name in ("kill", "hang", "crash", "exit", "oom", "slow", "unsaved", "nan", "read", "pruned"):
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--hurried", action="store_true")
@@ -151,6 +160,9 @@ def main() -> int:
     ranks = [session, *(Session(session.run_dir, session.spec, rank) for rank in range(1, options.ranks))]
     for step in range(int(state["step"]) + 1, options.steps + 1):
         load(ranks, step, options.slow, 4 * options.step_s, tick)
+        if options.pruned is not None and step == options.steps:
+            session.heartbeat(step, "idle")
+            wait_until_gone(session, options.pruned, tick)
         if step == options.kill and strikes(session, f"kill-{step}"):
             os.kill(os.getpid(), signal.SIGKILL)
         if step == options.hang and strikes(session, f"hang-{step}"):

@@ -19,6 +19,16 @@ from tests.integration.forked_ranks import supervised_ranks
 from tests.integration.forked_sentinel import run_sentinel
 from tests.integration.supervised import Supervised, wait_for
 
+# It saves every few milliseconds: by that rhythm a save that waits for a busy disk would be late.
+PATIENT = """\
+apiVersion: sentinel/v1
+kind: RemediationPolicy
+metadata: {name: patient}
+extends: demo
+spec:
+  detectors:
+    stale_checkpoint: {at_least: 1m}
+"""
 BEYOND_STEPS = 15  # what was trained after the newest checkpoint that is mirrored, and is lost
 
 
@@ -55,7 +65,9 @@ def test_a_lost_run_goes_on_elsewhere_from_its_mirror_bit_for_bit(tmp_path: Path
     sizes = "schedule.steps=100000", "data.seq_len=32", "data.batch_size=4", "checkpoint.every=10"
     command = supervised_ranks(1, "--preset", "micro", "--set", *sizes)
     options = ["--mirror", f"{mirror},journal=1s,streams=1s,every=10 steps,keep=1"]
-    run = Supervised(tmp_path / "run", command, options=options).start()
+    policy = tmp_path / "patient.yaml"
+    policy.write_text(PATIENT)
+    run = Supervised(tmp_path / "run", command, policy=str(policy), options=options).start()
     wait_for("checkpoint on the mirror", lambda: mirrored_step(mirror))
     enough = mirrored_step(mirror) + BEYOND_STEPS
     wait_for("steps beyond it", lambda: run.last_step(1) >= enough)

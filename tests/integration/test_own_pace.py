@@ -19,6 +19,7 @@ extends: demo
 spec:
   detectors:
     straggler: {at_least: 1s}
+    stale_checkpoint: {at_least: 0.2s}
 """
 
 
@@ -50,8 +51,8 @@ def test_four_ranks_alike_are_nobody_s_business(tmp_path: Path, quick_policy: st
     assert told(run) == []
 
 
-def test_saves_that_stop_are_told_and_training_goes_on(tmp_path: Path) -> None:
-    run = Supervised(tmp_path / "run", double(200, 0.01, unsaved=100)).start()
+def test_saves_that_stop_are_told_and_training_goes_on(tmp_path: Path, quick_policy: str) -> None:
+    run = Supervised(tmp_path / "run", double(200, 0.01, unsaved=100), policy=quick_policy).start()
     assert run.wait() == 0, run.log
     assert told(run, "one every 25 steps is this run's rhythm") == [("stale_checkpoint", "exhausted", None)]
     assert (run.attempts(), run.last_step(1)) == ([1], 200)

@@ -26,7 +26,7 @@ def test_old_checkpoints_go_and_the_list_says_why_the_others_stay(tmp_path: Path
     place.mkdir()
     scratch.mkdir()
     (place / "checkpoints").symlink_to(scratch)
-    run = Supervised(place, double(300), policy=policy(tmp_path)).start()
+    run = Supervised(place, double(300, pruned=150), policy=policy(tmp_path)).start()
     assert run.wait() == 0, run.log
     assert sorted(run.surviving()) == list(range(1, 301))
 

@@ -54,6 +54,13 @@ def test_the_launchers_status_speaks_for_a_rank_only_when_it_is_the_only_one() -
     assert (shell.code, shell.signal) == (None, 9)
 
 
+def test_the_0_of_the_torchrun_that_started_them_is_its_word_over_ranks_nobody_else_saw_end() -> None:
+    report = build_report(Evidence(0, {0, 1}, vouched={0, 1}), "")
+    assert report.ranks == (RankExit(0, 0, None, "launcher"), RankExit(1, 0, None, "launcher"))
+    assert report.first_failed_rank is None
+    assert one(Evidence(0, {0, 1}, {0: {"code": 3}}, vouched={0, 1})).code == 3, "what the rank says of itself comes first"
+
+
 def test_a_command_without_ranks_is_rank_zero_and_one_that_never_ran_has_none() -> None:
     assert build_report(Evidence(0), "").ranks == (RankExit(0, 0, None, "reaped"),)
     assert build_report(Evidence(None), "").ranks == ()

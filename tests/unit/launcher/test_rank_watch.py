@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,3 +53,85 @@ def test_a_launcher_that_was_taken_for_the_rank_gives_way_to_the_rank_it_started
     watch.note_gone(handle)
     assert watch.lost() == "rank 0 was ended by signal 9 (SIGKILL)"
     assert watch.are_all_gone()
+
+
+class Torchrun:
+    """A process that starts ranks as torchrun does, and waits for each of them before it ends with `code`."""
+
+    def __init__(self, ranks: int, code: int) -> None:
+        script = (
+            "import os, subprocess, sys\n"
+            f"for rank in range({ranks}):\n"
+            "    environ = dict(os.environ, RANK=str(rank), TORCHELASTIC_RUN_ID='none')\n"
+            "    child = subprocess.Popen(['cat'], env=environ, stdin=subprocess.PIPE)\n"
+            "    print(child.pid, flush=True)\n"
+            "    globals()[f'rank{rank}'] = child\n"
+            "for line in sys.stdin:\n"
+            "    child = globals()[f'rank{int(line)}']\n"
+            "    child.stdin.close()\n"
+            "    child.wait()\n"
+            "    print('waited', flush=True)\n"
+            f"sys.exit({code})\n"
+        )
+        self.process = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.ranks = [int(self._read()) for _ in range(ranks)]
+
+    def _read(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def let_end(self, rank: int) -> None:
+        """The rank ends, and its launcher has waited for it: nobody else can see how it ended."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{rank}\n")
+        self.process.stdin.flush()
+        assert self._read() == "waited\n"
+
+    def wait(self) -> int:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        code = self.process.wait(30)
+        self.process.stdout.close()
+        return code
+
+
+@pytest.mark.parametrize(("code", "lost"), [(0, None), (1, "rank 0 is gone and left no record")])
+def test_ranks_that_torchrun_saw_end_before_anybody_else_ended_as_it_says(tmp_path: Path, code: int, lost: str | None) -> None:
+    files = AttemptFiles.of(tmp_path, 1)
+    files.make_folders()
+    torchrun = Torchrun(2, code)
+    watched: list[int] = []
+    watch = RankWatch(files, lambda pid: True, watched.append)
+    for rank, pid in enumerate(torchrun.ranks):
+        (files.heartbeats / f"rank-{rank:05d}.json").write_text(json.dumps({"pid": pid, "host": os.uname().nodename}))
+    watch.poll()
+    for rank, handle in enumerate(list(watched)):
+        torchrun.let_end(rank)
+        watch.note_gone(handle)
+        assert watch.lost() == "rank 0 is gone and left no record", "until its launcher says more"
+        assert watch.is_word_due()
+    assert torchrun.wait() == code
+    watch.note_reaped(torchrun.process.pid, code)
+    assert (watch.lost(), watch.is_word_due()) == (lost, False)
+    assert watch.vouched == ({0, 1} if code == 0 else set())
+
+
+def test_a_torchrun_that_ends_with_0_says_nothing_of_a_rank_that_was_seen_to_fail(tmp_path: Path) -> None:
+    files = AttemptFiles.of(tmp_path, 1)
+    files.make_folders()
+    torchrun = Torchrun(2, 0)
+    watched: list[int] = []
+    watch = RankWatch(files, lambda pid: True, watched.append)
+    for rank, pid in enumerate(torchrun.ranks):
+        (files.heartbeats / f"rank-{rank:05d}.json").write_text(json.dumps({"pid": pid, "host": os.uname().nodename}))
+    watch.poll()
+    os.kill(torchrun.ranks[1], signal.SIGKILL)
+    assert select.select([watched[1]], [], [], 30.0)[0]
+    watch.note_gone(watched[1])
+    for rank in (0, 1):
+        torchrun.let_end(rank)
+    watch.note_gone(watched[0])
+    assert torchrun.wait() == 0
+    watch.note_reaped(torchrun.process.pid, 0)
+    assert watch.lost() == "rank 1 was ended by signal 9 (SIGKILL)"
