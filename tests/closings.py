@@ -14,7 +14,7 @@ from typing import NamedTuple
 from sentinel.engine import Engine
 from sentinel.model import facts as f
 from sentinel.model.events import ActionDone, Event, SupervisorStarted
-from sentinel.model.incidents import Incident, IncidentState
+from sentinel.model.incidents import Incident, IncidentState, Outcome
 from sentinel.model.readings import Receipt, StepReading
 from sentinel.policy.schema import Policy
 
@@ -24,17 +24,21 @@ MEDIAN_ERROR = 1.253 * 1.4826
 
 
 class Watched(NamedTuple):
-    """An incident, and its end: the step and the reason of the verdict; no state while it is open."""
+    """An incident, and its end: the step and the reason of the verdict; no state while it is open.
+
+    `acted_step`: when the run would have been repaired; None where it never came to that.
+    """
 
     incident: Incident
     step: int
     state: IncidentState | None
     reason: str
+    acted_step: int | None = None
 
 
 def watch(rows: Iterable[StepReading], policy: Policy, history: tuple[StepReading, ...] = ()) -> list[Watched]:
     """Every numeric incident of a stream that nobody acts on."""
-    engine, opened, ended = Engine(policy), dict[int, Incident](), dict[int, Watched]()
+    engine, opened, ended, acted = Engine(policy), dict[int, Incident](), dict[int, Watched](), dict[int, int]()
 
     def tell(now_s: float, event: Event | StepReading | Receipt) -> None:
         for fact in engine.handle(now_s, event):
@@ -43,6 +47,8 @@ def watch(rows: Iterable[StepReading], policy: Policy, history: tuple[StepReadin
                     opened[incident.id] = incident
                 case f.IncidentMoved(incident=number, to=to, reason=reason) if number in opened:
                     ended[number] = Watched(opened[number], newest, to, reason)
+                case f.RungJudged(incident=number, outcome=Outcome.OBSERVED):
+                    acted.setdefault(number, newest)
                 case f.ActionDecided(action=action):
                     tell(now_s, ActionDone(action.key, "done"))
                 case _:
@@ -54,7 +60,10 @@ def watch(rows: Iterable[StepReading], policy: Policy, history: tuple[StepReadin
     for row in rows:
         newest = row.step
         tell(row.time_s, row)
-    return [ended.get(number, Watched(incident, newest, None, "")) for number, incident in opened.items()]
+    return [
+        ended.get(number, Watched(incident, newest, None, ""))._replace(acted_step=acted.get(number))
+        for number, incident in opened.items()
+    ]
 
 
 def is_false(after: Sequence[tuple[int, float]], level_at: Callable[[int], float]) -> bool | None:

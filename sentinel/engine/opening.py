@@ -13,7 +13,7 @@ from sentinel.model import facts as f
 from sentinel.model.findings import Finding
 from sentinel.model.incidents import Band, Incident, SampleAnchor
 from sentinel.plan.verdict import ROWS_MIN, measure_fall
-from sentinel.streams.level import measure_level, measure_noise
+from sentinel.streams.level import measure_level, measure_noise, since_newest_interval
 
 LEVEL_ROWS = 20  # before the onset, where no detector knows the level
 NOISE_ROWS = 100
@@ -108,7 +108,8 @@ def _band_before(decision: Decision, finding: Finding, onset_step: int | None, s
     onset = onset_step if onset_step is not None else finding.detected_step
     detectors = decision.detectors
     level = detectors.found_from(finding.kind, metric)
-    rows = detectors.rows_before(metric, onset if level is None else min(onset, level.last_step + 1), NOISE_ROWS)
+    end = onset if level is None else min(onset, level.last_step + 1)
+    rows = since_newest_interval(detectors.rows_before(metric, end, NOISE_ROWS))
     if level is None and not FINDS[finding.kind].is_gradual and signal != metric:
         level = detectors.pre_breach(metric)
         level = level if level is not None and level.last_step >= onset - window else None

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
+USUAL_GAPS, OTHER_GAPS, INTERVAL_TIMES = 5, 3, 4
+
 
 @dataclass(frozen=True, slots=True)
 class Level:
@@ -28,6 +30,21 @@ def measure_level(entries: list[tuple[int, float]]) -> Level | None:
         return Level(median, math.inf, len(values), entries[0][0], entries[-1][0])
     deviations = sorted(abs(value - median) for value in values)
     return Level(median, deviations[len(deviations) // 2], len(values), entries[0][0], entries[-1][0])
+
+
+def since_newest_interval(entries: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    """The rows, oldest first, since the logging interval last changed: those of a log that wrote every step in its beginning and
+    writes every 500th now have another noise, and look like another descent. One hole, or one row more, is no change."""
+    gaps = [newer - older for (older, _), (newer, _) in pairwise(entries)]
+    if len(gaps) < USUAL_GAPS:
+        return entries
+    usual = sorted(gaps[-USUAL_GAPS:])[USUAL_GAPS // 2]
+    others = 0
+    for at in reversed(range(len(gaps))):
+        others = 0 if usual <= INTERVAL_TIMES * gaps[at] <= INTERVAL_TIMES**2 * usual else others + 1
+        if others == OTHER_GAPS:
+            return entries[at + OTHER_GAPS :]
+    return entries
 
 
 def measure_noise(entries: list[tuple[int, float]]) -> float:

@@ -2,7 +2,8 @@
 
 A restart lifts the loss for a known cause, and no further than to the level that it had at that rate before. At once or by a
 second warm-up: each time the rate has risen by half since its valley, or since it was last said, in two rows one after the other,
-and has been so high before. A first warm-up goes where no rate was, and is none. Rates of zero or below are no evidence.
+and has been so high before. A first warm-up goes where no rate was, and is none. Rates of zero or below are no evidence, and a
+valley is as low as two rows in a row: one may be wrong.
 Sentinel's own rule.
 """
 
@@ -19,13 +20,14 @@ class RateReturns:
 
     quiet: rates from the first to the second need not be fed: they change nothing."""
 
-    __slots__ = ("_cycle", "_levels", "_low", "_peak", "is_up", "quiet")
+    __slots__ = ("_below", "_cycle", "_levels", "_low", "_peak", "is_up", "quiet")
 
     def __init__(self) -> None:
         self.begin()
 
     def begin(self) -> None:
         self._low = self._peak = 0.0
+        self._below: float | None = None  # the newest row, where it alone was lower; the next one may bear it out
         self.quiet = inf, inf
         self.is_up = False  # in the newest row; the next one may bear it out
         self._cycle = 0
@@ -38,9 +40,14 @@ class RateReturns:
             if self._peak < rate < inf:
                 self._peak = rate
                 self._stand_at(rate)
+            elif not 0.0 < rate < self._low:
+                self._stand_at(self._low)
+            elif self._below is not None:
+                self._stand_at(max(rate, self._below))
             else:
-                self._stand_at(rate if 0.0 < rate < self._low else self._low)
+                self._below, self.quiet = rate, (inf, inf)
             return False
+        self._below = None
         if not self.is_up:
             self.is_up, self.quiet = True, (inf, inf)  # the next row is awaited
             return False
@@ -50,7 +57,7 @@ class RateReturns:
         return True
 
     def _stand_at(self, rate: float) -> None:
-        self._low = rate
+        self._low, self._below = rate, None
         self.quiet = rate * (1.0 - STEP / 10.0), min(rate * FACTOR, self._peak)
 
     def note(self, rate: float, level: float) -> None:

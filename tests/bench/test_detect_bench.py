@@ -35,6 +35,7 @@ SEEDS = range(20261120, 20261140)
 STEPS = 1_400
 CLEAN_STEPS = 100_000
 NOISES = ("gaussian", "t4")
+BACK_STEPS, BACK_ROWS = 65, 13  # so soon a family of real runs had healed by itself from every incident
 
 Hurt = Callable[[int, float, float], tuple[float, float]]  # steps since the onset, loss, gradient norm
 
@@ -244,6 +245,38 @@ def test_closings_of_labelled_real_logs() -> None:
                 false.append(f"{name}: {one.incident.kind} found at {one.incident.detected_step}, {one.step}: {one.reason}")
     print(f"\nclosings of the labelled logs as healed: {closed}, of which {len(false)} false, {unknown} unknown (too few rows)")
     assert not false, false
+
+
+@pytest.mark.bench
+def test_needless_repairs_of_labelled_real_logs() -> None:
+    """Incidents that would have been repaired when patience ended, and whose loss had come back by itself soon after the finding.
+    A repair of one that stands above once more by then is not needless; how many there are is printed."""
+    logs = labelled_logs()
+    if logs is None:
+        pytest.skip(ABSENT)
+    repaired, on_damage, back, needless = 0, 0, 0, []
+    for name in read_labels(logs):
+        rows = read_log(logs / name)
+        loss = [(row.step, row.metrics["loss"]) for row in rows if math.isfinite(row.metrics.get("loss", math.nan))]
+        for one in watch(rows, policy_named("default")):
+            found = one.incident.detected_step
+            if one.acted_step is None or one.acted_step == found:
+                continue  # never repaired, or certain at once (a NaN), or only told
+            repaired += 1
+            limit = 1.05 * median([value for step, value in loss if step < one.incident.onset_step][-10:])
+            after = [row for row in loss if row[0] >= found]
+            soon = [at for at, (step, _) in enumerate(after) if at <= BACK_ROWS or step - found <= BACK_STEPS]
+            tens = [[value for _, value in after[at : at + 10]] for at in soon]
+            if not any(len(ten) == 10 and median(ten) <= limit for ten in tens):
+                on_damage += one.acted_step - found
+            elif median([value for step, value in loss if step <= one.acted_step][-10:]) > limit:
+                back += 1
+            else:
+                needless.append(f"{name}: {one.incident.kind} found at {found}, repaired at {one.acted_step}")
+    print(f"\nincidents of the labelled logs that patience gave up: {repaired}")
+    print(f"back within {BACK_STEPS} steps or {BACK_ROWS} rows: {len(needless)} needless, {back} up once more")
+    print(f"{on_damage} steps trained in the patience of the others")
+    assert len(needless) <= 0.05 * repaired, needless
 
 
 def best_level(values: list[float], rows: int = 55) -> float | None:

@@ -36,6 +36,7 @@ def test_a_second_warm_up_returns_by_half_and_half_and_not_beyond_where_the_rate
     [1.0] * 20 + [0.1] * 20,
     [1e-3, 1e-4] * 30,
     [1.0] * 5 + [0.1] * 5 + [1.0] + [0.1] * 20,
+    [1.0] * 20 + [1e-6] + [1.0] * 20 + [1e-6] + [1.0] * 20,
     [1e-3] * 20 + [0.0, math.nan, math.inf] + [1e-3] * 20,
 ])  # fmt: skip
 def test_warm_up_decay_wrong_rows_and_groups_logged_in_turn_are_no_returns(rates: list[float]) -> None:
