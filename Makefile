@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 TEST_WORKERS ?= 5 # on two cores: what waits for a process or a browser leaves its core to another (four left a third of them idle)
+BENCH := $(BIN)/python -m pytest -m bench -s -o timeout=1800 # a busy machine takes its time: nothing in it is a timed test
 # The tests start sentinel and the trainer hundreds of times. Without bytecode each start compiles every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -81,44 +82,44 @@ trainers-test: $(STAMP) ## unchanged trainers under their profiles, with the rea
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests/trainers
 
 bench: $(STAMP)  ## measurements: start-up, memory, decision latency, overhead
-	$(BIN)/python -m pytest -m bench -s tests/bench
+	$(BENCH) tests/bench
 
 bench-detect: $(STAMP) ## nine synthetic faults beside the published rules, and the labelled real logs
-	$(BIN)/python -m pytest -m bench -s tests/bench/test_detect_bench.py
+	$(BENCH) tests/bench/test_detect_bench.py
 
 leave-one-out: $(STAMP) ## every detector constant chosen without one source of the labelled logs (six CPU minutes; SENTINEL_LOGS=DIR)
 	$(BIN)/python tests/bench/leave_one_out.py
 
 bench-replay: $(STAMP) ## recorded logs: rows a second, and 100 MB of each format in bounded memory
-	$(BIN)/python -m pytest -m bench -s tests/bench/test_replay_speed.py tests/bench/test_replay_memory.py
+	$(BENCH) tests/bench/test_replay_speed.py tests/bench/test_replay_memory.py
 
 bench-policy: $(STAMP) ## an expression per row beside the naive way, 200 rules loaded
-	$(BIN)/python -m pytest -m bench -s tests/bench/test_policy_bench.py
+	$(BENCH) tests/bench/test_policy_bench.py
 
 bench-recovery: $(STAMP) ## a hundred drawn disasters under restarts only, a gradient gate, and sentinel (simulated)
-	$(BIN)/python -m pytest -m bench -s tests/bench/test_recovery_bench.py
+	$(BENCH) tests/bench/test_recovery_bench.py
 
 bench-telemetry: $(STAMP) ## the same training with all telemetry, with none, and told naively, in turn; what a step line costs
-	$(BIN)/python -m pytest -m bench -s tests/bench/test_telemetry_overhead.py
+	$(BENCH) tests/bench/test_telemetry_overhead.py
 
 bench-client: $(STAMP) ## each call of an attached loop, supervised and not; the digest of a save behind training
-	$(BIN)/python -m pytest -m bench -s tests/bench/test_client_bench.py
+	$(BENCH) tests/bench/test_client_bench.py
 
 bench-verify: $(STAMP) ## a checkpoint of 4 GiB verified by each word of the policy, beside sha256sum on all cores (GIB=8 DIR=/big for others)
-	GIB=$(or $(GIB),4) $(if $(DIR),DIR=$(DIR)) $(BIN)/python -m pytest -m bench -s tests/bench/test_verify_bench.py
+	GIB=$(or $(GIB),4) $(if $(DIR),DIR=$(DIR)) $(BENCH) tests/bench/test_verify_bench.py
 
 bench-watching: $(STAMP) ## the supervisor's processor time beside two ranks at twenty steps a second, in turn with the naive way (five minutes)
-	$(BIN)/python -m pytest -m bench -s tests/bench/test_watching_bench.py
+	$(BENCH) tests/bench/test_watching_bench.py
 
 bench-sealing: $(STAMP) ## what two processes that compute lose while a checkpoint of 1 GiB is sealed beside them (ten minutes; on a quiet machine)
-	$(BIN)/python -m pytest -m bench -s tests/bench/test_sealing_bench.py
+	$(BENCH) tests/bench/test_sealing_bench.py
 
 REPEATS ?= 5
 compare: $(STAMP) ## kill, hang, NaN and poison under torchrun, ft_launcher and sentinel, cold and warm, in turn (an hour; REPEATS=1 for a look, NVRX=DIR)
 	$(BIN)/python -m tests.compare --repeats $(REPEATS) --write docs/compare.md
 
 bench-web: $(STAMP) ## ten viewers of the page of a run of 100,000 steps: what serving them costs
-	$(BIN)/python -m pytest -m bench -s tests/bench/test_web_bench.py
+	$(BENCH) tests/bench/test_web_bench.py
 
 bench-long-life: $(STAMP) ## a run of 60 days, 200 attempts, 500 incidents is made (1.5 GB): every command that reads it, the page, the loop (DIR=… keeps it)
 	$(BIN)/python -m tests.bench.long_life $(if $(DIR),--dir $(DIR))

@@ -21,6 +21,8 @@ rows. The first 64 rows of a run are exempt: an optimizer may stumble once in th
 In the grace after a resume, where a bump is usual, only a rise of a fifth (a norm: four times the level) fires; a lower one
 fires when it outlasts the grace. Where the learning rate returned to a height it had (a warm restart), the loss is learned up to
 the level it had there.
+Where hard rows return in a rhythm (`streams/hard_rows.py`), the fourth and all that follow are no spike while they are no longer
+and no higher by half than those before.
 A breach that ends before the hold is a hard batch: one finding of severity info. The onset is dated back to the first
 sample of the contiguous stretch that was above `SOFT_Z`.
 
@@ -42,6 +44,7 @@ from sentinel.model.findings import Finding, Kind, Severity, Verdict
 from sentinel.model.readings import Receipt, StepReading
 from sentinel.streams.baseline import MAD_TO_SIGMA, Baseline, Score, learn_history
 from sentinel.streams.blocks import too_little_history
+from sentinel.streams.hard_rows import HardRows, Hump
 from sentinel.streams.level import Level
 
 SOFT_Z = 3.0
@@ -117,6 +120,7 @@ class Spike(Detector):
 
     def change_settings(self, quiet_until: int | None, moved: Collection[str]) -> None:
         for watch in self._all:
+            watch.forget_rhythm()
             watch.baseline.cut_level()
             if quiet_until is not None:
                 watch.quiet_until = max(watch.quiet_until, quiet_until)
@@ -132,7 +136,7 @@ class Spike(Detector):
             finding = watch.step(reading, covered, now_s)
             if finding is not None:
                 found.append(finding)
-            if watch.holding.state is HoldState.FIRING:
+            if watch.holding.state is HoldState.FIRING or watch.is_familiar:
                 firing = True
         loss = self._loss
         is_out = loss is not None and loss.score is not None and loss.score[0] > SOFT_Z
@@ -185,6 +189,7 @@ class Watch:
             settings.window_steps, settings.level_steps, settings.min_history_steps, log_space=self._norm,
             early_rows=None if self._norm else START_ROWS,
         )  # fmt: skip
+        self._hard = HardRows()
         self.holding = Holding(hold, calm_steps=max(hold.steps, settings.level_steps), rows_min=NORM_ROWS if self._norm else 1)
         self.begin(0)
 
@@ -193,6 +198,9 @@ class Watch:
         self.quiet_until = quiet_until
         self.baseline.cut()
         self.holding.reset()
+        self.forget_rhythm()
+        self._hump: Hump | None = None
+        self.is_familiar = False  # the present breach is one more of a rhythm of hard rows
         self.pre_breach: Level | None = None
         self.score: Score | None = None
         self._may_reach = -math.inf
@@ -233,6 +241,10 @@ class Watch:
         past = self.baseline.level()
         noise = SOFT_Z * MAD_TO_SIGMA * past.mad if past is not None else 0.0
         self._may_reach = -math.inf if level is None else level + max(noise, self._rise * abs(level))
+
+    def forget_rhythm(self) -> None:
+        """What came down from here on may have come down for a repair."""
+        self._hard.begin()
 
     def seed(self, history: tuple[StepReading, ...]) -> None:
         learn_history(self.baseline, self.metric, history, self._z, self._rise)
@@ -307,15 +319,26 @@ class Watch:
             self._peak = (score.z, value)
         clear = self._norm or max(self.holding.rows + 1, self._raised[0] // 2) > 1 or score.z > self._z * SINGLE_ROW_Z
         tall = reading.step > self.quiet_until or score.rise > self._grace_rise
-        change = self.holding.breach(covered, reading.time_s, convincing=clear and tall and not self.waits)
+        hump = self._hump = self._grown(reading.step, value)
+        self.is_familiar = self._hard.knows(hump)
+        convincing = clear and tall and not self.waits and not self.is_familiar
+        change = self.holding.breach(covered, reading.time_s, convincing=convincing)
         finding = self._finding(reading.step, self._severity, "") if change is HoldChange.FIRED else None
         self._onset = self._soft or (reading.step, 0.0)
         self._refuse(reading.step, value)
         return finding
 
+    def _grown(self, step: int, value: float) -> Hump:
+        """The present hump with one more row."""
+        level = self.pre_breach.median if self.pre_breach is not None else self._recent[-1] if self._recent else value
+        height = math.log(value / level) if self._norm and level > 0.0 < value else value - level
+        if self._hump is None:
+            return Hump(step, 1, height)
+        return Hump(self._hump.start, self._hump.rows + 1, max(self._hump.height, height))
+
     def confirm(self, step: int) -> Finding | None:
         """Another stream agrees in the very row: what is pending need not wait for its hold."""
-        if self.holding.state is not HoldState.PENDING:
+        if self.holding.state is not HoldState.PENDING or self.is_familiar:
             return None
         self.holding.state = HoldState.FIRING
         return self._finding(step, self._severity, ", and the gradient norm agrees")
@@ -323,11 +346,16 @@ class Watch:
     def _refuse(self, step: int, value: float) -> None:
         if self.baseline.refuse(step, value):
             self.holding.reset()
+            self._hump, self.is_familiar = None, False
             self._recent.clear()
             self._soft, self._raised, self._dipped = None, (0, 0), False
 
     def _calm(self, step: int, covered: int) -> Finding | None:
-        if self.holding.clean(covered) is HoldChange.ENDED:
+        change = self.holding.clean(covered)
+        if self._hump is not None and self.holding.state is HoldState.IDLE:
+            self._hard.take(self._hump)
+            self._hump, self.is_familiar = None, False
+        if change is HoldChange.ENDED:
             return self._finding(step, "info", ", and back before the hold: a hard batch")
         return None
 
