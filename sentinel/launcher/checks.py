@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from sentinel.errors import UsageError
+from sentinel.launcher.warm_command import NotWarm, read_command
 
 
 def check_command(command: tuple[str, ...], cwd: str) -> None:
@@ -18,6 +19,22 @@ def check_command(command: tuple[str, ...], cwd: str) -> None:
     if found is None:
         where = "is not on the PATH" if os.sep not in program else f"is not an executable file (seen from {cwd})"
         raise UsageError(f"{program}: {where}; check the first word after --")
+
+
+def check_local(command: tuple[str, ...], cwd: str, *, direct: bool) -> None:
+    """Raises UsageError."""
+    check_command(command, cwd)
+    if direct:
+        try:
+            read_command(command, cwd)
+        except NotWarm as error:
+            raise UsageError(f"--direct: this command is one that only torchrun can start: {error}; leave --direct out") from None
+
+
+def refuse_direct(options: Mapping[str, str]) -> None:
+    """Under a trainer profile. Raises UsageError."""
+    if options.get("direct") == "on":
+        raise UsageError("--direct: under --trainer the command is started as it stands; leave one of the two out")
 
 
 def check_code(paths: Iterable[str], cwd: str) -> None:

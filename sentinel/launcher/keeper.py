@@ -1,9 +1,10 @@
 """The keeper: a small program that owns the processes of one attempt and records how they ended, even if sentinel is dead.
 
-    python -m sentinel.launcher.keeper RUN_DIR ATTEMPT [--detach] [--grace-s 2.0]
+    python -m sentinel.launcher.keeper RUN_DIR ATTEMPT [--detach] [--grace-s 2.0] [--direct]
 
-It starts the command of attempts/N/spec.json in a session of its own and becomes the parent of whatever loses its parent
-below it (child subreaper). It ends only when no process of the attempt lives, and then has written attempts/N/exit.json.
+It starts the command of attempts/N/spec.json (with --direct the ranks of a torchrun) in a session of its own and becomes the
+parent of whatever loses its parent below it (child subreaper). It ends only when no process of the attempt lives, and then has
+written attempts/N/exit.json.
 SIGTERM to it is handed on to the ranks, which save and leave; a second one, or the launcher's own signal, means: kill everything
 of the attempt now (keeper_loop.py). It never restarts anything: a second keeper for the same attempt,
 at the same time or later, exits without doing anything (keeper.lock; keeper.json is written before the command is started).
@@ -25,6 +26,7 @@ from collections.abc import Callable
 from types import FrameType
 
 from sentinel.client.spare_place import SparePlace
+from sentinel.launcher.direct_start import start_ranks
 from sentinel.launcher.exit_report import StartFailure, encode_report, write_report
 from sentinel.launcher.keeper_loop import GRACE_S, KILL_NOW, Keeper
 from sentinel.launcher.keeper_start import NotStartable, Started, claim, complain, start_command, write_keeper
@@ -154,6 +156,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("attempt", type=int)
     parser.add_argument("--detach", action="store_true", help="go into the background once the command is started")
     parser.add_argument("--grace-s", type=float, default=GRACE_S, help="what is left after a loss gets this long, then SIGKILL")
+    parser.add_argument("--direct", action="store_true", help="start the ranks of a torchrun command without torchrun")
     options = parser.parse_args(arguments)
     files = AttemptFiles.of(options.run_dir, options.attempt)
     if options.detach:
@@ -162,7 +165,7 @@ def main(arguments: list[str] | None = None) -> int:
         say = lambda _: None  # noqa: E731
         with contextlib.suppress(PermissionError):  # already the leader of its group: as good as it gets
             os.setsid()
-    return keep(files, options.grace_s, say)
+    return keep(files, options.grace_s, say, start_ranks if options.direct else start_command)
 
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ def start_command(files: AttemptFiles) -> Started | NotStartable:
                 start_new_session=True,
             )  # fmt: skip
     except OSError as error:
-        return _not_startable(order.argv[0], order.cwd, error)
+        return not_startable(order.argv[0], order.cwd, error)
     except ValueError as error:  # a NUL in a word
         return NotStartable(f"the command {order.argv!r} cannot be started: {error}", "certain")
     return Started((process,))
@@ -154,7 +154,7 @@ def open_logs(files: AttemptFiles) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
         yield out, err
 
 
-def _not_startable(program: str, cwd: str, error: OSError) -> NotStartable:
+def not_startable(program: str, cwd: str, error: OSError) -> NotStartable:
     kind: StartFailure = "passing" if error.errno in _PASSING_ERRORS else "certain"
     if not os.path.isdir(cwd):
         return NotStartable(f"the command cannot be started: its working directory {cwd} is not a directory", kind)

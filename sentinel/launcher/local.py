@@ -58,7 +58,8 @@ _ERROR_TAIL_CHARS = 500
 
 class LocalLauncher:
     """`contract.Launcher` for attempts on this machine. `grace_s`: see the keeper; None leaves it its own. `withheld`: variables
-    of sentinel's own that nothing it starts inherits. `reserve`: ranks that wait for the next attempt, if there are to be any."""
+    of sentinel's own that nothing it starts inherits. `reserve`: ranks that wait for the next attempt, if there are to be any.
+    `direct`: the ranks of a torchrun command are started without torchrun."""
 
     def __init__(
         self,
@@ -66,8 +67,13 @@ class LocalLauncher:
         grace_s: float | None = None,
         withheld: frozenset[str] = frozenset(),
         reserve: Reserve | None = None,
+        *,
+        direct: bool = False,
     ) -> None:
         self.reserve = reserve
+        self._direct = direct
+        if reserve is not None:
+            reserve.is_direct = direct
         self._run_dir = Path(os.path.realpath(run_dir))
         self._grace_s = grace_s
         self._withheld = withheld
@@ -106,6 +112,8 @@ class LocalLauncher:
         command = [sys.executable, "-P", "-m", "sentinel.launcher.keeper", str(files.run_dir), str(files.attempt), "--detach"]
         if self._grace_s is not None:
             command += ["--grace-s", str(self._grace_s)]
+        if self._direct:
+            command.append("--direct")
         ours = self._withheld | {RUN_DIR_VARIABLE, ATTEMPT_VARIABLE}  # the marks, should we run inside another attempt
         environment = {name: value for name, value in os.environ.items() if name not in ours}
         log = files.logs / "keeper.err"

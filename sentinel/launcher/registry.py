@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.errors import UsageError
-from sentinel.launcher.checks import check_command
+from sentinel.launcher.checks import check_local
 from sentinel.launcher.command import CommandLauncher, CommandSettings, check_training_command
 from sentinel.launcher.contract import Launcher
 from sentinel.launcher.local import LocalLauncher
@@ -36,17 +36,20 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class LocalSettings:
-    """`warm`: on or off, whether ranks wait in reserve for the next attempt.
+    """Each on or off. `warm`: ranks wait in reserve for the next attempt. `direct`: the ranks of a torchrun command are started
+    without torchrun.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: one is neither.
     """
 
     warm: str = "off"
+    direct: str = "off"
 
     def __post_init__(self) -> None:
-        if self.warm not in ("on", "off"):
-            raise ValueError(f"--launcher-option warm={self.warm}: write warm=on or warm=off")
+        for name, value in (("warm", self.warm), ("direct", self.direct)):
+            if value not in ("on", "off"):
+                raise ValueError(f"--launcher-option {name}={value}: write {name}=on or {name}=off")
 
     def reserve(self, place: Place) -> Reserve | None:
         """For the supervisor alone: who only looks starts nothing."""
@@ -58,14 +61,15 @@ class LauncherRow:
     """One launcher.
 
     kind: its name in run.json and on the command line. settings: a frozen dataclass whose fields are all `str`; a field without
-    a default must be given. check: refuses a training command that could never start, before there is a run (UsageError).
+    a default must be given. check: refuses a training command, run in a directory under these settings, that could never start,
+    before there is a run (UsageError).
     """
 
     kind: str
     summary: str
     settings: type
     build: Callable[[Place, Any], Launcher]
-    check: Callable[[tuple[str, ...], str], None]
+    check: Callable[[tuple[str, ...], str, Any], None]
 
 
 LAUNCHERS = (
@@ -73,15 +77,17 @@ LAUNCHERS = (
         kind="local",
         summary="processes of this machine, kept by a small program that outlives sentinel",
         settings=LocalSettings,
-        build=lambda place, settings: LocalLauncher(place.run_dir, withheld=place.withheld, reserve=settings.reserve(place)),
-        check=check_command,
+        build=lambda place, settings: LocalLauncher(
+            place.run_dir, withheld=place.withheld, reserve=settings.reserve(place), direct=settings.direct == "on"
+        ),
+        check=lambda command, cwd, settings: check_local(command, cwd, direct=settings.direct == "on"),
     ),
     LauncherRow(
         kind="command",
         summary="any scheduler, driven by three commands: start, status, stop",
         settings=CommandSettings,
         build=lambda place, settings: CommandLauncher(place.run_dir, settings, place.withheld, place.supervises),
-        check=check_training_command,
+        check=lambda command, cwd, _: check_training_command(command, cwd),
     ),
 )
 DEFAULT = "local"

@@ -76,6 +76,7 @@ class Reserve:
         self._withheld = withheld
         self._free = free
         self.start_thread: StartThread | None = None
+        self.is_direct = False  # what a launch that turns out cold does, as LocalLauncher's `direct`
         self._held: Held | None = None
         self._lock = threading.Lock()  # a launch comes from another thread than the looks
         self._not_before_s = 0.0
@@ -112,7 +113,7 @@ class Reserve:
 
     def _hand(self, held: Held, attempt: int, grace_s: float) -> str:
         """Why it was no warm start; empty where it was one."""
-        order = {"run_dir": str(self._run_dir), "attempt": attempt, "grace_s": grace_s}
+        order = {"run_dir": str(self._run_dir), "attempt": attempt, "grace_s": grace_s, "direct": self.is_direct}
         with suppress(OSError, ValueError):
             held.line.settimeout(ANSWER_S)
             held.line.sendall(dumps({"keep": order}).encode() + b"\n")

@@ -19,6 +19,7 @@ from typing import Any
 
 from sentinel.client.closed_files import open_closed
 from sentinel.client.strict_json import dumps, loads
+from sentinel.launcher.direct_start import start_ranks
 from sentinel.launcher.keeper import keep
 from sentinel.launcher.keeper_start import NotStartable, Started, complain, start_command
 from sentinel.launcher.warm_command import NotWarm, read_command
@@ -107,7 +108,7 @@ def _keep(supervisor: Supervisor, warm: WarmRanks, order: dict[str, Any]) -> int
             cold = str(error)
             complain(f"attempt {of.attempt} is started cold: {cold}")
             warm.throw_away()
-            return start_command(of)
+            return start_ranks(of) if order["direct"] else start_command(of)
 
     def say(code: int) -> None:
         supervisor.say(code=code, cold=cold)

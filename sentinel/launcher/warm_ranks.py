@@ -6,9 +6,7 @@ It may import `time`: its deadlines are about real processes.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import random
 import re
 import select
 import signal
@@ -25,6 +23,7 @@ from sentinel.client.closed_files import closed
 from sentinel.client.strict_json import dumps, loads
 from sentinel.launcher.keeper_start import NotStartable, Started, open_logs, own_environment, read_order
 from sentinel.launcher.process_tree import is_marked
+from sentinel.launcher.store_port import find_port
 from sentinel.launcher.warm_command import NotWarm, WarmCommand, agent_variables, rank_variables, read_command
 from sentinel.run_files.attempt_files import AttemptFiles
 
@@ -32,8 +31,6 @@ PROGRAM = Path(sentinel.client.__file__).with_name("warm_rank.py")
 ROOM, ROOM_BYTES = "SENTINEL_WARM_ROOM", 16 * 1024  # where the attempt's variables will stand in a rank's environment
 HAND_OVER_S = 3.0  # a rank compares 1,500 files in 10 ms; a machine that swaps is better off with a cold start
 LINE_MAX = 1 << 16
-PORTS = range(15_000, 30_000)  # below those that Linux gives to connections (ip_local_port_range): none takes it meanwhile
-PORT_TRIES = 200
 
 
 @dataclass(slots=True)
@@ -159,18 +156,6 @@ class WarmRanks:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 rank.process.wait(1.0)
         self.ranks = []
-
-
-def find_port() -> int:
-    """One that nobody listens on just now. Raises OSError."""
-    for _ in range(PORT_TRIES):
-        port = random.SystemRandom().choice(PORTS)
-        with socket.socket() as asked:
-            asked.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with contextlib.suppress(OSError):
-                asked.bind(("", port))
-                return port
-    raise OSError(errno.EADDRINUSE, f"no free port from {PORTS.start} to {PORTS.stop} in {PORT_TRIES} tries")
 
 
 def read_pss(pid: int) -> int:

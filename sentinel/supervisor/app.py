@@ -24,7 +24,7 @@ from sentinel.journal.run_file import RunFile, declared_capabilities, find_run_f
 from sentinel.journal.run_folder import ensure_run_dir, find_group, who_else_reads
 from sentinel.journal.session import RunSession, take_run
 from sentinel.launcher import registry as launchers
-from sentinel.launcher.checks import check_code
+from sentinel.launcher.checks import check_code, refuse_direct
 from sentinel.launcher.contract import Launcher
 from sentinel.metrics.exposition import exposition
 from sentinel.mirrors.keeper import check_mirror, open_mirror
@@ -95,13 +95,14 @@ def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignal
     reference = load_reference(policy, policy_path)
     run_file = replace(describe_run(run_dir, known, request, policy, policy_path), capabilities=capabilities, pages=asked)
     launcher_row = launchers.find_row(run_file.launcher)
-    launchers.settings_of(launcher_row, run_file.launcher_options)
+    settings = launchers.settings_of(launcher_row, run_file.launcher_options)
     if not request.stop_at_once:
         check_targets("--track", run_file.track)
         check_mirror(run_file.mirror, run_dir)
-        launcher_row.check(run_file.command, run_file.cwd)
+        launcher_row.check(run_file.command, run_file.cwd, settings)
         if profile is not None:
             check_command(profile, run_file.command, run_file.cwd)
+            refuse_direct(run_file.launcher_options)
         check_code(request.code, run_file.cwd)
     end = EndOfTime() if request.stop_at_once else read_end(request.time_limit_s, policy, os.environ, started_s)
     site = open_for_run(request.listen, run_dir, SiteServices(exposition))

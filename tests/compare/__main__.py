@@ -1,4 +1,4 @@
-"""The same trainer and the same faults under torchrun, NVRx's ft_launcher and Sentinel, cold and warm, in turn.
+"""The same trainer and the same faults under torchrun, NVRx's ft_launcher and Sentinel (cold, direct, warm), in turn.
 
     python -m tests.compare [--repeats 5] [--faults kill,hang,nan,poison] [--systems torchrun,…] [--write FILE]
 
@@ -80,8 +80,8 @@ class Run:
             words = ["--nnodes", "1", "--nproc-per-node", "2", "--max-restarts", "3", "--rdzv-backend=c10d", place]
             return [sys.executable, "-m", "nvidia_resiliency_ext.fault_tolerance.launcher", *words, *alone]
         words = ["run", "--run-dir", str(self.folder / "run"), "--policy", str(POLICY), "--listen", "off", "--no-tensorboard"]
-        warm = ["--warm"] if self.system == "warm" else []
-        return [sys.executable, "-m", "sentinel", *words, *warm, "--", *agent, "--max-restarts", "0", *trainer]
+        switch = [f"--{self.system}"] if self.system in ("warm", "direct") else []
+        return [sys.executable, "-m", "sentinel", *words, *switch, "--", *agent, "--max-restarts", "0", *trainer]
 
     def steps(self, from_attempt: int = 0) -> list[tuple[float, int, float]]:
         """(time, step, loss) of every step reported so far, as they were written; from one of Sentinel's attempts on. Others know
@@ -113,7 +113,7 @@ class Run:
         for process in psutil.process_iter():
             with suppress(OSError):
                 entries = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
-                supervised = self.system in ("cold", "warm")
+                supervised = self.system in ("cold", "direct", "warm")
                 has_turn = not supervised or any(entry.startswith(b"SENTINEL_ATTEMPT=") for entry in entries)
                 if has_turn and {f"RANK={number}".encode(), f"COMPARE_RUN={self.folder}".encode()} <= set(entries):
                     return process.pid

@@ -15,6 +15,7 @@ NAMES = {
     "torchrun-own": "torchrun, store not shared",
     "ft_launcher": "ft_launcher",
     "cold": "Sentinel",
+    "direct": "Sentinel `--direct`",
     "warm": "Sentinel `--warm`",
 }
 TITLES = {
@@ -55,7 +56,7 @@ class Cell:
 
 ELSEWHERE = """
 What the table does not show, and where a peer is better: torchrun and ft_launcher restart over many nodes, which `--warm` does
-not. Without `--warm` Sentinel starts torchrun anew, which torchrun itself need not. ft_launcher has hot spares, restarts
+not. Without `--warm` or `--direct` Sentinel starts torchrun anew, which torchrun itself need not. ft_launcher has hot spares, restarts
 within the process, and checks of GPUs and nodes; it finds a hang where the trainer beats through its client, which this one
 does not. Both need less memory: the reserve holds the imports once more for each rank.
 """

@@ -366,8 +366,8 @@ def test_wrong_options_are_refused(options: dict[str, str], sentence: str) -> No
 
 def test_a_run_without_a_training_command_is_refused() -> None:
     with pytest.raises(UsageError, match="no command to run"):
-        find_row("command").check((), "/")
-    find_row("command").check(("a-program-of-the-cluster",), "/")
+        find_row("command").check((), "/", None)
+    find_row("command").check(("a-program-of-the-cluster",), "/", None)
 
 
 def test_the_settings_have_defaults() -> None:
