@@ -55,10 +55,10 @@ class Cell:
 
 
 ELSEWHERE = """
-What the table does not show, and where a peer is better: torchrun and ft_launcher restart over many nodes, which `--warm` does
-not. Without `--warm` or `--direct` Sentinel starts torchrun anew, which torchrun itself need not. ft_launcher has hot spares, restarts
-within the process, and checks of GPUs and nodes; it finds a hang where the trainer beats through its client, which this one
-does not. Both need less memory: the reserve holds the imports once more for each rank.
+What the table does not show, and where a peer is better: torchrun and ft_launcher restart over many nodes, which `--warm` and
+`--direct` do not. Without either Sentinel starts torchrun anew, which torchrun itself need not. ft_launcher has hot spares,
+restarts within the process, and checks of GPUs and nodes; it finds a hang where the trainer beats through its client, which this
+one does not. Both need less memory than `--warm`, whose reserve holds the imports once more for each rank.
 """
 
 
