@@ -68,7 +68,7 @@ class Baseline:
         self._window_steps = window_steps
         self._history_steps = min_history_steps
         self._history_min = max(2, min(min_history_steps, HISTORY_SAMPLES_MIN))
-        self._early_min = early_rows if early_rows is not None else SAMPLES_MAX + 1
+        self._early_min = max(1, early_rows) if early_rows is not None else SAMPLES_MAX + 1
         self._log_space = log_space
         self._level = Window(level_steps, min(level_steps, LEVEL_SAMPLES_MIN))
         self._spread = Window(window_steps, min(window_steps, WINDOW_SAMPLES_MIN))
