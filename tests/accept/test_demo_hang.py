@@ -1,0 +1,45 @@
+"""The demonstration's hang on a loaded machine, ten times: believed in time, the right rank blamed.   make accept
+
+Rank, step and phase are drawn from printed seeds, and four processes keep both cores busy from the beginning to the end.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.accept.test_hangs_blamed import BUSY, busy
+from tests.integration.supervised import Supervised
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+SEEDS = range(401, 411)
+STEPS = 200
+FLOOR_S, STEP_TIMES, LATE_S = 6.0, 3.0, 1.0  # policies/demo.yaml's floor, and what may come on top
+NEW_GROUND_S = 60.0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_demonstrations_hang_beside_four_busy_processes(tmp_path: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    rank, step = draw.randrange(2), draw.randint(60, 120)
+    words = [sys.executable, "-m", "sentinel", "demo", "--run-dir", str(tmp_path / "run"), "--steps", str(STEPS)]
+    with busy(BUSY):
+        done = subprocess.run(
+            [*words, "--fault", f"hang@step={step}:rank={rank}", "--listen", "off"], capture_output=True, text=True, timeout=600
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = Supervised(tmp_path / "run", [])
+    (hang,) = run.incidents()
+    times_s = [line["time_s"] for line in run.lines(1) if line["kind"] == "step"]
+    usual_s = statistics.median(later - earlier for earlier, later in pairwise(times_s))
+    print(f"\nseed {seed}: rank {rank} stopped at step {step}, a step takes {usual_s:.2f} s; blamed {hang['blamed_rank']}")
+    print(f"believed after {hang['time_to_detect_s']:.1f} s, new ground after {hang['time_to_recover_s']:.0f} s")
+    assert (hang["kind"], hang["state"], hang["blamed_rank"]) == ("hang", "recovered", rank)
+    assert hang["time_to_detect_s"] <= max(STEP_TIMES * usual_s, FLOOR_S) + LATE_S
+    assert hang["time_to_recover_s"] <= NEW_GROUND_S
