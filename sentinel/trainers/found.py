@@ -17,8 +17,9 @@ from pathlib import Path
 
 from sentinel.client.regular_file import NotRegular, kind_of_file, read_regular
 from sentinel.trainers.profile import PATTERN_STEP, Checkpoints
-from sentinel.trainers.whole import look
+from sentinel.trainers.whole import find_torn, look
 
+TORN_S = 60.0  # a file that is still being written is cut off, too
 SETTLED_S = 2.0  # a checkpoint without files that tell is complete when nothing of it changed for so long
 DEPTH_MAX = 6
 ENTRIES_MAX = 20_000
@@ -54,11 +55,17 @@ class Found:
         """Whether its trainer is done with it. Raises OSError."""
         if self.missing or not self.signature or not any(size for _, size, _ in self.signature):
             return False
-        # A file of torch.save shows its step only when its end is written, and a tracker names none that is not whole.
-        if places.complete or places.tracker is not None or places.whole_at_once or places.step_key is not None:
+        if places.tells_complete:
             return True
         shown = look(self.path, (name for name, _, _ in self.signature))
         return shown == "whole" or (shown == "nothing" and wall_s - self.newest_change_s >= SETTLED_S)
+
+    def why_torn(self, places: Checkpoints, wall_s: float) -> str:
+        """A sentence, where one of its files has long been cut off: it is never complete then. Empty otherwise. Raises OSError."""
+        if self.missing or self.trouble or places.tells_complete or wall_s - self.newest_change_s < TORN_S:
+            return ""
+        torn = find_torn(self.path, (name for name, _, _ in self.signature))
+        return "" if torn is None else f"{torn}: is cut off, or nothing of its kind; so its checkpoint is not sealed"
 
 
 def find_checkpoints(places: Checkpoints, root: Path) -> list[Found]:

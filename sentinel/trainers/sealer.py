@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 
 from sentinel.client.stream import Stream
@@ -87,6 +88,11 @@ class Sealer:
         except OSError as error:
             self._complain(f"{self._spec.root}: checkpoints cannot be sealed: {error}")
         self._sealed = {found.key for found in there if found.key in known or is_sealed(self._run_dir, found)}
+        for found in there:
+            if found.key not in self._sealed and found.key not in others:
+                with suppress(OSError):
+                    if why := found.why_torn(places, time.time()):
+                        self._complain(why)
 
     def finish(self, stream: Stream, resume_step: int | None) -> None:
         """The trainer is gone: what it left is made this run's, and what was expected of it and is not there is said."""

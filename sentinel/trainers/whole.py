@@ -25,10 +25,16 @@ def look(path: Path, names: Iterable[str]) -> Shown:
     files = list(names)
     if files == [""]:
         return _look_at(path)
-    if any(_look_at(path / name) == "torn" for name in files):
+    if find_torn(path, files) is not None:
         return "torn"
     is_sharded = SHARDED_MARK in files and all(name == SHARDED_MARK or name.endswith(SHARDED_ENDING) for name in files)
     return "whole" if is_sharded else "nothing"
+
+
+def find_torn(path: Path, names: Iterable[str]) -> Path | None:
+    """The first of these files that ends too early, or could be loaded by nobody. Raises OSError."""
+    places = (path / name if name else path for name in names)
+    return next((place for place in places if _look_at(place) == "torn"), None)
 
 
 def _look_at(path: Path) -> Shown:

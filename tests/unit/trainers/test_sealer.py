@@ -8,10 +8,23 @@ from pathlib import Path
 import pytest
 
 from sentinel.client.stream import Stream
+from sentinel.trainers.found import find_checkpoints
 from sentinel.trainers.loading import load_profile
+from sentinel.trainers.profile import Checkpoints
 from sentinel.trainers.sealer import Sealer
 from sentinel.trainers.spec import TrainerSpec
 from sentinel.trainers.start import prepare
+from tests.integration.supervised import wait_for
+
+PROFILE = """\
+apiVersion: sentinel/v1
+kind: TrainerProfile
+metadata: {name: mine, description: a loop of our own}
+spec:
+  metrics: {from: output, format: text}
+  checkpoints: {root: [--out], pattern: "save-{step}"}
+  resume: {arguments: [--resume, "{step}"]}
+"""
 
 
 def test_a_save_is_under_way_until_a_later_step_comes_and_those_of_before_the_run_are_none(tmp_path: Path) -> None:
@@ -42,3 +55,37 @@ def test_one_that_cannot_be_looked_at_is_told_once(tmp_path: Path, capfd: pytest
     for now_s in (1e9, 2e9):
         sealer.turn(stream, None, now_s)
     assert capfd.readouterr().err.count("iter_0000020: cannot be looked at, so it is not sealed") == 1
+
+
+def test_one_whose_file_stays_cut_off_is_told_once_it_is_old(tmp_path: Path) -> None:
+    torn = tmp_path / "checkpoint-20" / "model.safetensors"
+    torn.parent.mkdir()
+    torn.write_bytes(b"\xff" * 5)
+    plain = Checkpoints(pattern="checkpoint-{step}", path="out")
+    (found,) = find_checkpoints(plain, tmp_path)
+    written_s = torn.stat().st_mtime
+    assert found.why_torn(plain, written_s + 59.0) == "", "it may still be written"
+    assert found.why_torn(plain, written_s + 61.0).startswith(f"{torn}: is cut off")
+    assert found.why_torn(Checkpoints(pattern="checkpoint-{step}", path="out", complete=("model.safetensors",)), 1e12) == ""
+
+
+def test_the_sealer_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run_dir, root, mine = tmp_path / "run", tmp_path / "ck", tmp_path / "mine.yaml"
+    run_dir.mkdir()
+    mine.write_text(PROFILE)
+    (root / "save-20").mkdir(parents=True)
+    (root / "save-20" / "model.safetensors").write_bytes(b"\xff" * 5)
+    sealer = Sealer(run_dir, 1, TrainerSpec(load_profile(f"{mine}:root={root}"), ("train",), {}, "/", root, {}, None, True))
+    os.utime(root / "save-20" / "model.safetensors", (1000.0, 1000.0))
+    stream = Stream(tmp_path / "metrics.jsonl", 1)
+    said: list[str] = []
+
+    def turn() -> bool:
+        sealer.turn(stream, None, 1e12)
+        said.append(capfd.readouterr().err)
+        return any(said)
+
+    wait_for("word of it", turn)
+    for _ in range(3):
+        turn()
+    assert "".join(said).count("save-20/model.safetensors: is cut off, or nothing of its kind; so its checkpoint is not") == 1
