@@ -61,7 +61,7 @@ class Found:
         return shown == "whole" or (shown == "nothing" and wall_s - self.newest_change_s >= SETTLED_S)
 
     def why_torn(self, places: Checkpoints, wall_s: float) -> str:
-        """A sentence, where one of its files has long been cut off: it is never complete then. Empty otherwise. Raises OSError."""
+        """A sentence where one of its files has long been cut off, and it is never complete; else empty. Raises OSError."""
         if self.missing or self.trouble or places.tells_complete or wall_s - self.newest_change_s < TORN_S:
             return ""
         torn = find_torn(self.path, (name for name, _, _ in self.signature))
