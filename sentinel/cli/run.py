@@ -128,8 +128,7 @@ def run(
     asked = RunRequest(
         run_dir=run_dir or default_run_dir(words), policy=policy, command=words, cwd=os.getcwd(),
         observe_only=observe_only, without=lacks, more=more, tensorboard=tensorboard, share_with=share_with, nice=nice, pin=pin,
-        code=tuple(code or ()),
-        track=tuple(track or ()),
+        code=tuple(code or ()), track=tuple(track or ()),
         mirror=parse_mirror("--mirror", mirror),
         pages=tuple(page or ()),
         listen=Listen(listen, token_file),

@@ -67,13 +67,9 @@ class LocalLauncher:
         grace_s: float | None = None,
         withheld: frozenset[str] = frozenset(),
         reserve: Reserve | None = None,
-        *,
         direct: bool = False,
     ) -> None:
-        self.reserve = reserve
-        self._direct = direct
-        if reserve is not None:
-            reserve.is_direct = direct
+        self.reserve, self._direct = reserve, direct
         self._run_dir = Path(os.path.realpath(run_dir))
         self._grace_s = grace_s
         self._withheld = withheld
@@ -96,7 +92,7 @@ class LocalLauncher:
                     if isinstance(view, NotStarted):
                         write_spec(files, spec)
                         if self.reserve is not None:
-                            self.reserve.take(spec, self._grace_s)
+                            self.reserve.take(spec, self._grace_s, self._direct)
                             view = read_view(files)
                         view = self._start_keeper(files) if isinstance(view, NotStarted) else view
             except OSError as error:
@@ -112,8 +108,7 @@ class LocalLauncher:
         command = [sys.executable, "-P", "-m", "sentinel.launcher.keeper", str(files.run_dir), str(files.attempt), "--detach"]
         if self._grace_s is not None:
             command += ["--grace-s", str(self._grace_s)]
-        if self._direct:
-            command.append("--direct")
+        command += ["--direct"] if self._direct else []
         ours = self._withheld | {RUN_DIR_VARIABLE, ATTEMPT_VARIABLE}  # the marks, should we run inside another attempt
         environment = {name: value for name, value in os.environ.items() if name not in ours}
         log = files.logs / "keeper.err"

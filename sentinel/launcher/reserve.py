@@ -76,7 +76,6 @@ class Reserve:
         self._withheld = withheld
         self._free = free
         self.start_thread: StartThread | None = None
-        self.is_direct = False  # what a launch that turns out cold does, as LocalLauncher's `direct`
         self._held: Held | None = None
         self._lock = threading.Lock()  # a launch comes from another thread than the looks
         self._not_before_s = 0.0
@@ -97,9 +96,9 @@ class Reserve:
         finally:
             self._lock.release()
 
-    def take(self, spec: AttemptSpec, grace_s: float | None) -> None:
+    def take(self, spec: AttemptSpec, grace_s: float | None, direct: bool = False) -> None:
         """Hand the attempt over, whose spec.json is written. Where that does not start it, it may be started cold: one that
-        answers late finds the attempt taken, as any second keeper does."""
+        answers late finds the attempt taken, as any second keeper does. `grace_s`, `direct`: as LocalLauncher has them."""
         with self._lock:
             held, self._held = self._held, None
             if held is None:
@@ -107,13 +106,14 @@ class Reserve:
             else:
                 self._not_before_s = 0.0
                 with held.line:
-                    cold = self._unfit(held, spec) or self._hand(held, spec.attempt, GRACE_S if grace_s is None else grace_s)
+                    grace_s = GRACE_S if grace_s is None else grace_s
+                    cold = self._unfit(held, spec) or self._hand(held, spec.attempt, grace_s, direct)
             last = f"attempt {spec.attempt}: {f'cold: {cold}' if cold else 'warm'}"
             self._tell(WarmStanding("none", f"attempt {spec.attempt} has only begun", last=last))
 
-    def _hand(self, held: Held, attempt: int, grace_s: float) -> str:
+    def _hand(self, held: Held, attempt: int, grace_s: float, direct: bool) -> str:
         """Why it was no warm start; empty where it was one."""
-        order = {"run_dir": str(self._run_dir), "attempt": attempt, "grace_s": grace_s, "direct": self.is_direct}
+        order = {"run_dir": str(self._run_dir), "attempt": attempt, "grace_s": grace_s, "direct": direct}
         with suppress(OSError, ValueError):
             held.line.settimeout(ANSWER_S)
             held.line.sendall(dumps({"keep": order}).encode() + b"\n")

@@ -55,17 +55,23 @@ class Found:
         """Whether its trainer is done with it. Raises OSError."""
         if self.missing or not self.signature or not any(size for _, size, _ in self.signature):
             return False
-        if places.tells_complete:
+        if _tells_complete(places):
             return True
         shown = look(self.path, (name for name, _, _ in self.signature))
         return shown == "whole" or (shown == "nothing" and wall_s - self.newest_change_s >= SETTLED_S)
 
     def why_torn(self, places: Checkpoints, wall_s: float) -> str:
         """A sentence where one of its files has long been cut off, and it is never complete; else empty. Raises OSError."""
-        if self.missing or self.trouble or places.tells_complete or wall_s - self.newest_change_s < TORN_S:
+        if self.missing or self.trouble or _tells_complete(places) or wall_s - self.newest_change_s < TORN_S:
             return ""
         torn = find_torn(self.path, (name for name, _, _ in self.signature))
         return "" if torn is None else f"{torn}: is cut off, or nothing of its kind; so its checkpoint is not sealed"
+
+
+def _tells_complete(places: Checkpoints) -> bool:
+    """Whether one that lacks nothing of what is asked for is complete. A file of torch.save shows its step only when its end is
+    written, and a tracker names none that is not whole."""
+    return bool(places.complete) or places.tracker is not None or places.whole_at_once or places.step_key is not None
 
 
 def find_checkpoints(places: Checkpoints, root: Path) -> list[Found]:

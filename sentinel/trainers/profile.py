@@ -99,12 +99,6 @@ class Checkpoints(Model):
     keep_steps: Count = 500
     """and all that lie no further behind the newest one: a fault is found late, and the rollback goes to before it."""
 
-    @property
-    def tells_complete(self) -> bool:
-        """Whether one that lacks nothing of what is asked for here is complete. A file of torch.save shows its step only when its
-        end is written, and a tracker names none that is not whole."""
-        return bool(self.complete) or self.tracker is not None or self.whole_at_once or self.step_key is not None
-
     @model_validator(mode="after")
     def _can_be_told(self) -> Checkpoints:
         if len(PATTERN_STEP.findall(self.pattern)) > 1:
