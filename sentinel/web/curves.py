@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
+from sentinel.curves.reach import reach_of
 from sentinel.engine.goodput import surviving_steps
 from sentinel.model.state import RunState
 from sentinel.report.drawn import DrawnAttempt
@@ -38,6 +39,18 @@ class MetricChoice:
 
 
 @dataclass(frozen=True, slots=True)
+class View:
+    """The steps that are looked at, and on what scale: for these the values that the scale shows are told."""
+
+    first: float = -inf
+    last: float = inf
+    is_log: bool = False
+
+
+ALL_STEPS = View()
+
+
+@dataclass(frozen=True, slots=True)
 class Cursor:
     """`reached`: by attempt, the step up to which everything is known."""
 
@@ -57,7 +70,13 @@ def read_cursor(text: str) -> Cursor:
 
 
 def curves_document(
-    drawn: Mapping[int, DrawnAttempt], state: RunState, newest_step: int | None, choice: MetricChoice, since: Cursor, stamp: str
+    drawn: Mapping[int, DrawnAttempt],
+    state: RunState,
+    newest_step: int | None,
+    choice: MetricChoice,
+    since: Cursor,
+    stamp: str,
+    view: View = ALL_STEPS,
 ) -> dict[str, Any]:
     """`stamp`: of these drawings; another one than the cursor's, and nothing that its holder has still holds."""
     wanted = {number: choice.of(drawn[number].curves) for number in sorted(drawn, reverse=True)}
@@ -79,7 +98,42 @@ def curves_document(
                 curves.setdefault(name, {})[str(number)] = part
         reached[number] = step
     cursor = Cursor(stamp, shape, dict(sorted(reached.items())))
-    return {"cursor": str(cursor), "whole": whole, "attempts": attempt_documents(drawn, state, newest_step), "curves": curves}
+    attempts = attempt_documents(drawn, state, newest_step)
+    reach = _reach_documents(drawn, attempts, choice, view)
+    return {"cursor": str(cursor), "whole": whole, "attempts": attempts, "reach": reach, "curves": curves}
+
+
+def _reach_documents(
+    drawn: Mapping[int, DrawnAttempt], attempts: Sequence[Mapping[str, Any]], choice: MetricChoice, view: View
+) -> dict[str, list[float] | None]:
+    """By name as it was asked for, the lowest and the highest value that the scale shows; null where there is nothing to show. Of a
+    family the highest values alone are drawn."""
+    survives = {one["attempt"]: one["survives_to"] for one in attempts}
+    newest = max(drawn, default=0)
+    out: dict[str, list[float] | None] = {}
+    for asked in choice.names:
+        kept: list[float] = []
+        lost: list[float] = []
+        for number, attempt in drawn.items():
+            keep = inf if number == newest else -inf if survives.get(number) is None else survives[number]
+            for name in MetricChoice((asked,)).of(attempt.curves):
+                for values, survive in _values(attempt.curves[name], attempt.newest_step or 0, view, keep):
+                    (kept if survive else lost).extend(values[1:] if asked.endswith("/") else values)
+        reach = reach_of(kept, lost, is_log=view.is_log)
+        out[asked] = None if reach is None else [reach.low, reach.high]
+    return out
+
+
+def _values(curve: Curve, newest_step: int, view: View, keep: float) -> Iterator[tuple[tuple[float, float], bool]]:
+    """Lowest and highest of each bucket that is looked at, and whether it survives: one that holds both kinds of steps does not."""
+    buckets = curve.buckets
+    begin = 0 if view.first == -inf else max(0, bisect_right(buckets, (view.first, inf, inf)) - 1)
+    end = len(buckets) if view.last == inf else bisect_right(buckets, (view.last, inf, inf))
+    for index in range(begin, end):
+        _, low, high = buckets[index]
+        last = buckets[index + 1][0] - 1 if index + 1 < len(buckets) else newest_step
+        if last >= view.first:
+            yield (low, high), last <= keep
 
 
 def attempt_documents(drawn: Mapping[int, DrawnAttempt], state: RunState, newest_step: int | None) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from sentinel.client.run_layout import incident_report_path
 from sentinel.curves.registry import metrics_shown_on
 from sentinel.web.acting import OF_INCIDENT, OF_RUN, Unattended, ask_of
 from sentinel.web.answers import REPORT_POLICY, TEXT, Refused, Request, Response, encode
-from sentinel.web.curves import METRICS_ASKED_MAX, MetricChoice, curves_document, metric_names, read_cursor
+from sentinel.web.curves import METRICS_ASKED_MAX, MetricChoice, View, curves_document, metric_names, read_cursor
 from sentinel.web.documents import events_document, incident_documents, ledger_document, run_document
 from sentinel.web.fleet import order, overview_document
 from sentinel.web.runs import Runs
@@ -116,13 +116,25 @@ def _curves(served: Served, request: Request, words: Words) -> Response:
     names = tuple(name for name in request.query.get("metrics", "").split(",") if name)
     if not 0 < len(names) <= METRICS_ASKED_MAX:
         raise Refused(400, f"metrics: name one to {METRICS_ASKED_MAX}, separated by commas, as in metrics=loss,activation_norm/")
-    since, snapshot = request.query.get("since", ""), run.seen()
+    since, snapshot, view = request.query.get("since", ""), run.seen(), _view(request.query)
 
     def build() -> object:
         with run.drawings() as (drawn, stamp):
-            return curves_document(drawn, snapshot.state, snapshot.step, MetricChoice(names), read_cursor(since), stamp)
+            return curves_document(drawn, snapshot.state, snapshot.step, MetricChoice(names), read_cursor(since), stamp, view)
 
-    return Response(run.document(("curves", names, since), build))
+    return Response(run.document(("curves", names, since, view), build))
+
+
+def _view(query: Mapping[str, str]) -> View:
+    """Raises Refused."""
+    steps = {name: float(_step(name, query[name])) for name in ("first", "last") if name in query}
+    return View(**steps, is_log=query.get("scale") == "log")
+
+
+def _step(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or len(text) > 18:
+        raise Refused(400, f"{name}: is not a step; send a whole number")
+    return int(text)
 
 
 def _metric_names(served: Served, request: Request, words: Words) -> Response:

@@ -38,9 +38,12 @@ export const readLineage = (run) => read(`${at(run)}/lineage`);
 /** @param {string} run */
 export const readLedger = (run) => read(`${at(run)}/ledger`);
 
-/** @param {string} run @param {string[]} metrics @param {string} cursor empty: everything */
-export function readCurves(run, metrics, cursor) {
-  const asked = new URLSearchParams({ metrics: metrics.join(",") });
+/**
+ * `view`: the steps looked at and the scale, for which the server says how far it reaches.
+ * @param {string} run @param {string[]} metrics @param {string} cursor empty: everything @param {Record<string, string>} [view]
+ */
+export function readCurves(run, metrics, cursor, view = {}) {
+  const asked = new URLSearchParams({ metrics: metrics.join(","), ...view });
   if (cursor) asked.set("since", cursor);
   return read(`${at(run)}/curves?${asked}`);
 }

@@ -65,7 +65,7 @@ export class Curves {
     }
     const choices = this.#choices();
     if (!choices.length) return;
-    const answer = await readCurves(run, choices, this.store.cursor);
+    const answer = await readCurves(run, choices, this.store.cursor, this.#view());
     if (run !== this.#run || choices.join() !== this.#choices().join()) return;
     this.store.take(answer);
     this.draw();
@@ -80,20 +80,35 @@ export class Curves {
   toggleLog() {
     this.isLog = !this.isLog;
     byId("log-scale").setAttribute("aria-pressed", String(this.isLog));
-    this.draw();
+    this.#look();
   }
 
   /** The newest steps only; 0: all. @param {number} count */
   showLast(count) {
     this.#last = count;
     this.#zoomed = null;
-    this.draw();
+    this.#look();
   }
 
   /** @param {[number, number] | null} range null: back to what the buttons say */
   zoom(range) {
     this.#zoomed = range;
+    this.#look();
+  }
+
+  /** Drawn at once, and again when the server has said how far the scale of these steps reaches. */
+  #look() {
     this.draw();
+    void this.refresh().catch(() => undefined);  // the next round tells what is wrong
+  }
+
+  /** What the server is told of it. @returns {Record<string, string>} */
+  #view() {
+    /** @type {Record<string, string>} */
+    const view = this.isLog ? { scale: "log" } : {};
+    if (!this.#zoomed && !this.#last) return view;
+    const [first, last] = this.range().map((step) => String(Math.max(0, Math.round(step))));
+    return this.#zoomed ? { ...view, first, last } : { ...view, first };
   }
 
   /** The steps that all plots show. @returns {[number, number]} */

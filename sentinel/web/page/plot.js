@@ -1,10 +1,10 @@
 /** One plot: a metric, or a family of them (one line per layer), of all attempts over the steps. */
 
 import { colour, layerColour } from "./colours.js";
-import { make } from "./dom.js";
+import { make, redraw } from "./dom.js";
 import { numberWords, stepWords } from "./numbers.js";
-import { columnsOf, linesOfFamily, linesOfOne, segmentsOf, valueAt } from "./plot_data.js";
-import { drawBands, drawLabels, drawNonFinite } from "./plot_marks.js";
+import { columnsOf, linesOfFamily, linesOfOne, outsideOf, segmentsOf, valueAt } from "./plot_data.js";
+import { drawBands, drawLabels, drawNonFinite, drawOutside } from "./plot_marks.js";
 import vendored from "./vendor/uPlot.esm.js";
 
 /** @type {any} the vendored file has no types */
@@ -12,6 +12,7 @@ const uPlot = vendored;
 
 const HEIGHT = 176;
 const AXIS_WIDTH = 58;
+const MARK_PX = 10;  // marks at the edge are so far apart
 const HOVER_KEY = "sentinel";
 
 /**
@@ -34,8 +35,13 @@ export class Plot {
   /** @type {import("./plot_data.js").Segment[]} of the metric, or of the family's last layer */
   #told = [];
   #isLog = false;
+  /** @type {[number, number] | null} the values that the scale shows; null: all that are visible */
+  #scale = null;
+  /** @type {import("./plot_data.js").Outside[]} */
+  #outside = [];
   #name;
   #value;
+  #beyond;
   #canvas;
 
   /** @param {string} choice a metric, or `prefix/` @param {View} view */
@@ -45,8 +51,9 @@ export class Plot {
     this.isFamily = choice.endsWith("/");
     this.#value = make("output", { class: "value" });
     this.#name = make("b", {}, this.title);
+    this.#beyond = make("small", { class: "beyond" });
     this.#canvas = make("div", { class: "canvas", role: "img", "aria-label": `${this.title}: nothing drawn yet` });
-    this.element = make("figure", { class: "plot" }, make("figcaption", {}, this.#name, this.#value), this.#canvas);
+    this.element = make("figure", { class: "plot" }, make("figcaption", {}, this.#name, this.#value, this.#beyond), this.#canvas);
   }
 
   get title() {
@@ -61,6 +68,8 @@ export class Plot {
       ? linesOfFamily(attempts, names, (name) => store.of(name))
       : linesOfOne(attempts, store.of(this.choice));
     this.columns = columnsOf(this.#lines, this.isFamily, this.view.range());
+    this.#scale = store.reach.get(this.choice) ?? null;
+    this.#outside = this.#scale ? this.#findOutside(this.#scale) : [];
     this.#nonFinite = [...new Set(names.flatMap((name) => [...store.of(name).values()].flatMap((series) => series.nonFinite)))];
     this.#told = names.length ? segmentsOf(attempts, store.of(names[names.length - 1])) : [];
     this.#isLog = this.view.isLog && this.columns.slice(1).every((column) => column.every((value) => (value ?? 1) > 0));
@@ -69,6 +78,11 @@ export class Plot {
     this.#show();
     this.#tell(null);
     this.#describe(names.length);
+  }
+
+  /** @param {[number, number]} scale */
+  #findOutside(scale) {
+    return outsideOf(this.#lines, scale, this.view.range(), this.#width() / MARK_PX, this.isFamily);
   }
 
   /** Colours, width or the scale have changed. */
@@ -116,11 +130,18 @@ export class Plot {
       cursor: this.#cursor(),
       hooks: {
         drawAxes: [(/** @type {any} */ plot) => drawBands(plot, view.bands)],
-        draw: [(/** @type {any} */ plot) => { drawLabels(plot, view.bands); drawNonFinite(plot, this.#nonFinite); }],
+        draw: [(/** @type {any} */ plot) => { this.#drawAbove(plot); }],
         setCursor: [(/** @type {any} */ plot) => this.#tell(plot.cursor.left >= 0 ? plot.posToVal(plot.cursor.left, "x") : null)],
         setSelect: [(/** @type {any} */ plot) => this.#zoom(plot)],
       },
     };
+  }
+
+  /** @param {any} plot */
+  #drawAbove(plot) {
+    drawLabels(plot, this.view.bands);
+    drawNonFinite(plot, this.#nonFinite);
+    drawOutside(plot, this.#outside);
   }
 
   #cursor() {
@@ -140,8 +161,9 @@ export class Plot {
     return this.isFamily ? [bare] : [bare, { ...shown, points: { size: 4 } }];
   }
 
-  /** @param {number | null} low @param {number | null} high of what is visible */
-  #reach(low, high) {
+  /** @param {number | null} shownLow @param {number | null} shownHigh of what is visible */
+  #reach(shownLow, shownHigh) {
+    const [low, high] = this.#scale ?? [shownLow, shownHigh];
     if (low === null || high === null) return this.#isLog ? [1, 10] : [0, 1];
     return this.#isLog ? uPlot.rangeLog(low, high, 10, false) : uPlot.rangeNum(low, high, 0.08, false);
   }
@@ -160,11 +182,20 @@ export class Plot {
     const at = step === null ? Infinity : Math.round(step);
     const found = valueAt(this.#told, at === Infinity ? Number.MAX_SAFE_INTEGER : at);
     if (!found) {
+      this.#beyond.replaceChildren();
       this.#value.textContent = this.#nonFinite.length ? "not a number" : "";
       return;
     }
     const words = found.low === found.high ? numberWords(found.high) : `${numberWords(found.low)} to ${numberWords(found.high)}`;
     this.#value.textContent = step === null ? words : `${words} · step ${stepWords(found.step)} · attempt ${found.attempt}`;
+    const near = step === null ? this.#outside : this.#outside.filter((one) => Math.abs(one.step - step) <= this.#stepsOfMark());
+    redraw(this.#beyond, near, () => farthest(near).map((one) => make("span", {}, outsideWords(one))));
+  }
+
+  /** Half a mark, in steps. */
+  #stepsOfMark() {
+    const [first, last] = this.view.range();
+    return Math.max(1, ((last - first) / this.#width()) * MARK_PX / 2);
   }
 
   /** For who does not see the canvas. @param {number} members */
@@ -173,7 +204,8 @@ export class Plot {
     const now = newest ? `, ${numberWords(newest.high)} at step ${stepWords(newest.step)}` : ", nothing to draw yet";
     const family = this.isFamily ? `, ${members} layers` : "";
     const gaps = this.#nonFinite.length ? `, not a number at ${this.#nonFinite.length} steps` : "";
-    this.#canvas.setAttribute("aria-label", `${this.title}${family}${now}${gaps}`);
+    const beyond = farthest(this.#outside).map((one) => `, outside the scale ${outsideWords(one)}`).join("");
+    this.#canvas.setAttribute("aria-label", `${this.title}${family}${now}${gaps}${beyond}`);
   }
 
   #width() {
@@ -185,6 +217,19 @@ export class Plot {
 function stroke(line, members, isFamily = false) {
   if (line.colour < 0) return colour("abandoned");
   return isFamily ? layerColour(line.member / members) : colour(`attempt-${line.colour}`);
+}
+
+/** Of what lies outside the farthest on either side. @param {import("./plot_data.js").Outside[]} outside */
+function farthest(outside) {
+  return /** @type {const} */ ([1, -1]).flatMap((side) => {
+    const own = outside.filter((one) => one.side === side);
+    return own.length ? [own.reduce((far, one) => ((one.value - far.value) * side > 0 ? one : far))] : [];
+  });
+}
+
+/** @param {import("./plot_data.js").Outside} one */
+function outsideWords({ side, value, step, survives }) {
+  return `${side > 0 ? "▲" : "▼"} ${numberWords(value)} at step ${stepWords(step)}${survives ? "" : ", abandoned"}`;
 }
 
 /** Between a line's lowest and highest values. @param {Line} line @param {number} at */

@@ -170,6 +170,35 @@ function lay({ step, low: lowest, high: highest }, at, low, high) {
 }
 
 /**
+ * What lies outside the scale among the steps shown: for each place only the farthest of its side. Oldest first.
+ * @typedef {{step: number, value: number, side: 1 | -1, attempt: number, colour: number, survives: boolean}} Outside
+ * @param {Line[]} lines @param {[number, number]} reach @param {[number, number]} range
+ * @param {number} places across @param {boolean} isFamily
+ * @returns {Outside[]}
+ */
+export function outsideOf(lines, [low, high], range, places, isFamily) {
+  const width = Math.max(1, (range[1] - range[0]) / places);
+  /** @type {Map<string, Outside>} */
+  const far = new Map();
+  const take = (/** @type {Outside} */ found) => {
+    const place = `${found.side} ${Math.floor((found.step - range[0]) / width)}`;
+    const known = far.get(place);
+    if (!known || (found.value - known.value) * found.side > 0) far.set(place, found);
+  };
+  for (const { colour, segments } of lines) {
+    for (const { attempt, series, from, to, survives } of segments) {
+      const end = Math.min(to, firstAtOrAfter(series.step, range[1] + 1));
+      for (let i = Math.max(from, firstAtOrAfter(series.step, range[0])); i < end; i += 1) {
+        const told = { step: series.step[i], attempt, colour, survives };
+        if (series.high[i] > high) take({ ...told, value: series.high[i], side: 1 });
+        if (series.low[i] < low && !isFamily) take({ ...told, value: series.low[i], side: -1 });
+      }
+    }
+  }
+  return [...far.values()].sort((a, b) => a.step - b.step);
+}
+
+/**
  * What a curve says at a step, of what survives where it does: its newest point at or before it.
  * @param {Segment[]} segments @param {number} step @returns {{attempt: number, step: number, low: number, high: number} | null}
  */

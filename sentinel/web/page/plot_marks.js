@@ -79,6 +79,27 @@ export function drawNonFinite(plot, steps) {
   ctx.restore();
 }
 
+/**
+ * A triangle at the edge for what lies outside the scale, in the colour of its line.
+ * @param {any} plot @param {import("./plot_data.js").Outside[]} outside
+ */
+export function drawOutside(plot, outside) {
+  const { ctx, bbox } = plot;
+  const size = 5 * ratioOf(plot);
+  ctx.save();
+  for (const { step, side, colour: own } of outside) {
+    const x = plot.valToPos(step, "x", true);
+    const edge = side > 0 ? bbox.top : bbox.top + bbox.height;
+    ctx.fillStyle = colour(own < 0 ? "abandoned" : `attempt-${own}`);
+    ctx.beginPath();
+    ctx.moveTo(x, edge);
+    ctx.lineTo(x - size, edge + 2 * side * size);
+    ctx.lineTo(x + size, edge + 2 * side * size);
+    ctx.fill();
+  }
+  ctx.restore();
+}
+
 /** Where a band lies in the plot, in canvas pixels; null where it lies outside. @param {any} plot @param {IncidentBand} band */
 function placeOf(plot, band) {
   const { bbox } = plot;

@@ -62,7 +62,7 @@ class PageServer:
             "": run.status,
             "incidents": lambda: run.incidents,
             "events": lambda: {"seq": run.seq, "events": [e for e in run.events if e["seq"] > int(since or 0)][-500:]},
-            "curves": lambda: run.curves(query.get("metrics", [""])[0].split(","), since),
+            "curves": lambda: run.curves(query.get("metrics", [""])[0].split(","), since, _view(query)),
             "metrics": lambda: {"metrics": run.names},
             "lineage": run.lineage,
             "ledger": run.ledger,
@@ -80,6 +80,11 @@ class PageServer:
             run.state = "paused" if verb == "pause" else "training"
         run.tell(f"{who or 'browser'} asked to {verb}: granted", "warn")
         return {"granted": True, "words": f"{verb}: noted"}
+
+
+def _view(query: dict[str, list[str]]) -> tuple[float, float, bool]:
+    first, last = float(query.get("first", ["-inf"])[0]), float(query.get("last", ["inf"])[0])
+    return first, last, query.get("scale") == ["log"]
 
 
 def _overview(run: SimulatedRun) -> dict[str, Any]:

@@ -6,6 +6,9 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from sentinel.curves.reach import reach_of
+
+EVERYTHING = (-math.inf, math.inf, False)
 START_S = 1_700_000_000.0  # Unix seconds, years before anybody's browser looks
 STEP_S = 0.5
 LAYERS = [f"activation_norm/h.{layer}" for layer in range(4)]
@@ -24,11 +27,11 @@ class Attempt:
     non_finite: list[int] = field(default_factory=list)
 
 
-def value_of(metric: str, step: int, attempt: int) -> float:
-    """Smooth, with a little noise from the numbers themselves."""
+def value_of(metric: str, step: int, attempt: int, height: float = 5.0) -> float:
+    """Smooth, with a little noise from the numbers themselves. `height`: of the spike that was rolled back."""
     noise = math.sin(step * 12.9898 + attempt * 78.233) * 0.5 + math.sin(step * 3.7) * 0.5
     if metric == "loss":
-        spike = 5.0 * math.exp(-0.5 * ((step - 382) / 2.0) ** 2) if attempt == 2 else 0.0
+        spike = height * math.exp(-0.5 * ((step - 382) / 2.0) ** 2) if attempt == 2 else 0.0
         return 2.0 + 7.0 * math.exp(-step / 60) + 0.08 * noise + spike
     if metric == "grad_norm":
         return 0.6 + 3.0 * math.exp(-step / 40) + 0.1 * noise + (8.0 if attempt == 2 and 378 < step < 386 else 0.0)
@@ -78,6 +81,7 @@ class SimulatedRun:
         self.needs: dict[str, Any] | None = None
         self.detector_rows = [("detectors", "as of 3 s ago, attempt 3, step 412"), ("healthy", "spike, hang")]
         self.total_steps = 600
+        self.spike = 5.0
         self.wall_s: float | None = None  # None: as long as it is there
         self.ended_at_s: float | None = None
         self.attempts = [
@@ -161,7 +165,7 @@ class SimulatedRun:
             "pages": [page_of(i) for i in self.incidents if is_paged(i)],
         }  # fmt: skip
 
-    def curves(self, metrics: list[str], since: str) -> dict[str, Any]:
+    def curves(self, metrics: list[str], since: str, view: tuple[float, float, bool] = EVERYTHING) -> dict[str, Any]:
         """The cursor is the newest attempt's last step; from there on its last point comes again."""
         known = int(since) if since else None
         chosen = [name for name in self.names if any(name == m or (m.endswith("/") and name.startswith(m)) for m in metrics)]
@@ -171,13 +175,29 @@ class SimulatedRun:
             {"attempt": a.number, "after_step": a.after_step, "survives_to": a.survives_to, "is_over": bool(a.outcome)}
             for a in self.attempts
         ]
-        return {"cursor": str(self.step), "whole": known is None, "attempts": attempts, "curves": found}
+        reach = {asked: self._reach(asked, view) for asked in metrics}
+        return {"cursor": str(self.step), "whole": known is None, "attempts": attempts, "reach": reach, "curves": found}
+
+    def _reach(self, asked: str, view: tuple[float, float, bool]) -> list[float] | None:
+        """By the rule of the real server."""
+        first, last, is_log = view
+        kept: list[float] = []
+        lost: list[float] = []
+        for name in (name for name in self.names if name == asked or (asked.endswith("/") and name.startswith(asked))):
+            for attempt in self.attempts:
+                series = self._series(name, attempt, None)
+                survives_to = attempt.survives_to or 0
+                for step, value in zip(series["step"], series["high"], strict=True):
+                    if first <= step <= last:
+                        (kept if step <= survives_to or attempt is self.attempts[-1] else lost).append(value)
+        found = reach_of(kept, lost, is_log=is_log)
+        return found and [found.low, found.high]
 
     def _series(self, name: str, attempt: Attempt, known: int | None) -> dict[str, Any]:
         bad = attempt.non_finite if name == "loss" else []
         first = attempt.after_step + 1 if known is None else known
         steps = [step for step in range(first, attempt.last_step + 1) if step not in bad]
-        values = [value_of(name, step, attempt.number) for step in steps]
+        values = [value_of(name, step, attempt.number, self.spike) for step in steps]
         return {"step": steps, "low": values, "high": values, "non_finite": bad}
 
     def lineage(self) -> list[dict[str, Any]]:

@@ -32,6 +32,7 @@ const done = arguments[arguments.length - 1];
 import('/static/app.js').then(({ curves }) => done(Object.fromEntries([...curves.plots].map(([name, plot]) => [name, {
   columns: plot.columns.map((column) => column.filter((v) => v !== null && v !== undefined).length),
   chart: plot.chart.data[0].length, first: plot.chart.scales.x.min, last: plot.chart.scales.x.max,
+  low: plot.chart.scales.y.min, high: plot.chart.scales.y.max,
 }]))));
 """
 
@@ -84,6 +85,21 @@ def test_curves_are_drawn_in_the_colours_of_their_attempts(page: Page, server: P
     assert drawn["grad_norm"]["columns"] == [420, 68, 68, 100, 100, 250, 250, 70, 70]
     assert drawn["loss"]["columns"] == [420, 66, 66, 100, 100, 250, 250, 70, 70], "two values of the spike were no numbers"
     assert len(drawn["activation_norm/"]["columns"]) == 1 + 2 * 4
+
+
+def test_a_spike_that_was_rolled_back_sets_no_scale_and_is_marked_at_the_edge(
+    page: Page, server: PageServer, run: SimulatedRun
+) -> None:
+    run.spike = 500.0
+    see(page, server)
+    assert data(page)["loss"]["high"] < 12, "the surviving steps reach to 9"
+    assert data(page)["loss"]["low"] < 2
+    page.wait_for_text(".plot .beyond", "▲ 502 at step 382, abandoned")
+    assert "outside the scale ▲ 502 at step 382, abandoned" in str(page.find(".canvas")[0].get_attribute("aria-label"))
+    page.click("last 100")
+    page.until(lambda: data(page)["loss"]["high"] < 2.5, "the scale of the steps shown")
+    page.click("log scale")
+    page.until(lambda: page.find("#log-scale[aria-pressed=true]") and data(page)["loss"]["high"] == 10, "whole powers of ten")
 
 
 def test_a_value_that_is_no_number_and_an_incident_are_marked(page: Page, server: PageServer) -> None:
