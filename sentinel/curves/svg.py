@@ -131,8 +131,8 @@ class AttemptLine:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A drawn metric. `marks` with their place from the left in percent; `attempts` with the class of their colour; `outside`: the
-    farthest values that lie outside the scale, in words."""
+    """A drawn metric. `marks` with their place from the left in percent; `attempts` with the class of their colour. `outside`:
+    the farthest values that lie outside the scale, in words."""
 
     metric: str
     svg: str

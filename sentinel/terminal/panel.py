@@ -176,7 +176,7 @@ def _sparks(picture: Picture, width: int, rows: int) -> list[RenderableType]:
 
 
 def _survival(picture: Picture) -> Callable[[Point], bool]:
-    """Whether the run stands on a point now. Of an attempt that the state holds no more, as of those before the oldest it holds."""
+    """Whether the run stands on a point now. An attempt that the state holds no more lies before the oldest that it holds."""
     attempts = picture.state.attempts
     keep = dict(zip((attempt.attempt for attempt in attempts), surviving_steps(attempts), strict=True))
     oldest = min((attempt.resumed_step for attempt in attempts), default=math.inf)

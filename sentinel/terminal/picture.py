@@ -3,39 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from sentinel.curves.blocks import Point
 from sentinel.curves.registry import metrics_shown_on
 from sentinel.model.incidents import Incident
 from sentinel.model.state import RunState
+from sentinel.run_files.gpu_standing import GpuSeen
 from sentinel.run_files.heartbeats import RankSeen
 from sentinel.run_files.stall import Stall
 from sentinel.terminal.words import Line
 
 METRICS = metrics_shown_on("terminal")
 """What has a curve, as far as there is room; the first come first."""
-
-
-class GpuSeen(Protocol):
-    """One GPU at one moment; None where the driver does not tell."""
-
-    @property
-    def index(self) -> int: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def lost(self) -> bool: ...
-    @property
-    def busy_percent(self) -> int | None: ...
-    @property
-    def memory_used_bytes(self) -> int | None: ...
-    @property
-    def memory_total_bytes(self) -> int | None: ...
-    @property
-    def temperature_c(self) -> int | None: ...
-    @property
-    def power_mw(self) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True)

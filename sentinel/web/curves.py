@@ -106,8 +106,8 @@ def curves_document(
 def _reach_documents(
     drawn: Mapping[int, DrawnAttempt], attempts: Sequence[Mapping[str, Any]], choice: MetricChoice, view: View
 ) -> dict[str, list[float] | None]:
-    """By name as it was asked for, the lowest and the highest value that the scale shows; null where there is nothing to show. Of a
-    family the highest values alone are drawn."""
+    """By name as it was asked for, the lowest and the highest value that the scale shows; null where there is nothing to show.
+    Of a family the highest values alone are drawn."""
     survives = {one["attempt"]: one["survives_to"] for one in attempts}
     newest = max(drawn, default=0)
     out: dict[str, list[float] | None] = {}
@@ -125,7 +125,7 @@ def _reach_documents(
 
 
 def _values(curve: Curve, newest_step: int, view: View, keep: float) -> Iterator[tuple[tuple[float, float], bool]]:
-    """Lowest and highest of each bucket that is looked at, and whether it survives: one that holds both kinds of steps does not."""
+    """Lowest and highest of each bucket that is looked at, and whether it survives: one with steps of both kinds does not."""
     buckets = curve.buckets
     begin = 0 if view.first == -inf else max(0, bisect_right(buckets, (view.first, inf, inf)) - 1)
     end = len(buckets) if view.last == inf else bisect_right(buckets, (view.last, inf, inf))

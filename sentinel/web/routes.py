@@ -11,8 +11,9 @@ from typing import Literal, NoReturn
 
 from sentinel.client.run_layout import incident_report_path
 from sentinel.curves.registry import metrics_shown_on
-from sentinel.web.acting import OF_INCIDENT, OF_RUN, Unattended, ask_of
+from sentinel.web.acting import OF_INCIDENT, OF_RUN, Unattended, ask_of, fields_of, stop_of
 from sentinel.web.answers import REPORT_POLICY, TEXT, Refused, Request, Response, encode
+from sentinel.web.cards import checkpoints_document, log_document, machines_document
 from sentinel.web.curves import METRICS_ASKED_MAX, MetricChoice, View, curves_document, metric_names, read_cursor
 from sentinel.web.documents import events_document, incident_documents, ledger_document, run_document
 from sentinel.web.fleet import order, overview_document
@@ -100,7 +101,7 @@ def _run(served: Served, request: Request, words: Words) -> Response:
 def _incidents(served: Served, request: Request, words: Words) -> Response:
     del request
     run = served.runs.find(words["NAME"])
-    return Response(run.document("incidents", lambda: incident_documents(run.seen().state)))
+    return Response(run.document("incidents", lambda: incident_documents(run.seen().state, run.policy())))
 
 
 def _events(served: Served, request: Request, words: Words) -> Response:
@@ -164,6 +165,24 @@ def _ledger(served: Served, request: Request, words: Words) -> Response:
     return Response(run.document("ledger", lambda: ledger_document(run.seen())))
 
 
+def _machines(served: Served, request: Request, words: Words) -> Response:
+    del request
+    run = served.runs.find(words["NAME"])
+    return Response(run.document("machines", lambda: machines_document(run.seen(), run.ranks())))
+
+
+def _checkpoints(served: Served, request: Request, words: Words) -> Response:
+    del request
+    run = served.runs.find(words["NAME"])
+    return Response(run.document("checkpoints", lambda: checkpoints_document(run.seen())))
+
+
+def _log(served: Served, request: Request, words: Words) -> Response:
+    del request
+    run = served.runs.find(words["NAME"])
+    return Response(run.document("log", lambda: log_document(run.seen())))
+
+
 def _report(served: Served, request: Request, words: Words) -> Response:
     """The file as it lies there, and nothing that a link in its place leads to."""
     del request
@@ -174,6 +193,7 @@ def _report(served: Served, request: Request, words: Words) -> Response:
 def _ask_of_incident(verb: str) -> Answer:
     def answer(served: Served, request: Request, words: Words) -> Response:
         run, number = served.runs.find(words["NAME"]), number_of(words)
+        fields_of(request.body)  # nothing in it means anything yet
         if all(incident.id != number for incident in run.seen().state.incidents):
             raise Refused(404, f"{words['NAME']}: there is no incident {number}")
         return ask_of(run, OF_INCIDENT[verb](number), request, served.unattended)
@@ -185,9 +205,16 @@ def _ask_of_run(verb: str) -> Answer:
     def answer(served: Served, request: Request, words: Words) -> Response:
         run = served.runs.find(words["NAME"])
         run.seen()
-        return ask_of(run, OF_RUN[verb](), request, served.unattended)
+        return ask_of(run, OF_RUN[verb](fields_of(request.body)), request, served.unattended)
 
     return answer
+
+
+def _stop(served: Served, request: Request, words: Words) -> Response:
+    fields_of(request.body)
+    run = served.runs.find(words["NAME"])
+    run.seen()
+    return stop_of(run, request)
 
 
 ROUTES = (
@@ -204,9 +231,13 @@ ROUTES = (
     HttpRoute("GET", "/api/runs/NAME/metrics", "reading", _metric_names),
     HttpRoute("GET", "/api/runs/NAME/lineage", "reading", _lineage),
     HttpRoute("GET", "/api/runs/NAME/ledger", "reading", _ledger),
+    HttpRoute("GET", "/api/runs/NAME/machines", "reading", _machines),
+    HttpRoute("GET", "/api/runs/NAME/checkpoints", "reading", _checkpoints),
+    HttpRoute("GET", "/api/runs/NAME/log", "reading", _log),
     HttpRoute("GET", REPORT, "reading", _report),
     *(HttpRoute("POST", f"/api/runs/NAME/incidents/N/{verb}", "acting", _ask_of_incident(verb)) for verb in OF_INCIDENT),
     *(HttpRoute("POST", f"/api/runs/NAME/{verb}", "acting", _ask_of_run(verb)) for verb in OF_RUN),
+    HttpRoute("POST", "/api/runs/NAME/stop", "acting", _stop),
 )
 
 

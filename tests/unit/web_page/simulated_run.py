@@ -8,6 +8,7 @@ from typing import Any
 
 from sentinel.curves.reach import reach_of
 
+CALM = {"blamed": False, "tone": ""}
 EVERYTHING = (-math.inf, math.inf, False)
 START_S = 1_700_000_000.0  # Unix seconds, years before anybody's browser looks
 STEP_S = 0.5
@@ -52,7 +53,7 @@ def incident(number: int, kind: str, **said: Any) -> dict[str, Any]:
         "reason": "rank 1 was killed by signal 9",
         "verdict": "60 steps past step 132", "alert": "Crash", "benign": False, "blamed_rank": 1, "blamed_node": "",
         "awaits_approval": None, "acknowledged_by": "", "diagnosis": None, "attribution": None, "put_back": [], "remedies": [],
-        "pages": [], "page": None, "opened_elapsed_s": 30.5, "closed_elapsed_s": 60.0,
+        "pages": [], "page": None, "opened_elapsed_s": 30.5, "closed_elapsed_s": 60.0, "notes": [], "runbook": "", "labels": {},
     } | said  # fmt: skip
     closed_s = told["closed_elapsed_s"]
     return told | {"opened_at_s": START_S + told["opened_elapsed_s"], "closed_at_s": closed_s and START_S + closed_s}
@@ -82,6 +83,8 @@ class SimulatedRun:
         self.detector_rows = [("detectors", "as of 3 s ago, attempt 3, step 412"), ("healthy", "spike, hang")]
         self.total_steps = 600
         self.spike = 5.0
+        self.beats: list[dict[str, Any]] = []
+        self.suspected = ""
         self.wall_s: float | None = None  # None: as long as it is there
         self.ended_at_s: float | None = None
         self.attempts = [
@@ -199,6 +202,48 @@ class SimulatedRun:
         steps = [step for step in range(first, attempt.last_step + 1) if step not in bad]
         values = [value_of(name, step, attempt.number, self.spike) for step in steps]
         return {"step": steps, "low": values, "high": values, "non_finite": bad}
+
+    def machines(self) -> dict[str, Any]:
+        """Eight ranks that beat, or what the test has put in their place; two GPUs, one of them in trouble."""
+        beating = [
+            {"rank": rank, "step": self.step, "phase": "forward", "silent_s": 0.1 * rank, "host": "node-1"} | CALM
+            for rank in range(8)
+        ]
+        rows = self.beats or beating
+        gpu = {
+            "name": "H100", "lost": False, "busy_percent": 97, "memory_used_bytes": 70 << 30, "memory_total_bytes": 80 << 30,
+            "temperature_c": 61, "power_mw": 640_000, "troubles": [],
+        }  # fmt: skip
+        hot = {"index": 1, "temperature_c": 91, "troubles": ["slowed down: HW thermal"]}
+        steps = [min(row["step"] for row in rows), max(row["step"] for row in rows)]
+        ranks = {
+            "attempt": 3, "is_over": False, "suspected": self.suspected, "count": len(rows), "phases": {"forward": len(rows)},
+            "steps": steps, "ranks": rows,
+        }  # fmt: skip
+        return {"ranks": ranks, "gpus": {"age_s": 3.2, "missing": "", "fault": None, "gpus": [{"index": 0, **gpu}, gpu | hot]}}
+
+    def checkpoints(self) -> dict[str, Any]:
+        def one(step: int, trust: str, why: str, **said: Any) -> dict[str, Any]:
+            return {
+                "step": step, "path": f"checkpoints/step-{step:08d}", "attempt": 3, "digest": f"sha256:{step:064x}",
+                "age_s": 60.0, "bytes": 3 << 29, "trust": trust, "why": why, "kept": "one of the newest three",
+            } | said  # fmt: skip
+
+        found = [
+            one(400, "candidate", "committed, not verified yet"), one(350, "proven", "the run trained 60 steps beyond it"),
+            one(380, "quarantined", "after the onset of incident 2", bytes=None, kept=None), one(100, "pruned", "", bytes=None),
+        ]  # fmt: skip
+        mirror = {"to": "s3://bucket/demo", "there": "step 350", "error": "", "behind_s": 42.0}
+        retain = {"last": 3, "every": None}
+        return {"run": "demo", "probation_steps": 60, "missing": "", "retain": retain, "checkpoints": found, "mirror": mirror}
+
+    def log(self) -> dict[str, Any]:
+        lines = ["Traceback (most recent call last):", "  <b>File</b> train.py", "RuntimeError: NCCL timeout, api_key=***"]
+        logs = [
+            {"label": "launcher", "file": "attempts/0003/logs/launcher.err", "lines": ["started 8 ranks"]},
+            {"label": "rank 3 (blamed), errors", "file": "attempts/0003/logs/rank-3.err", "lines": lines},
+        ]
+        return {"attempt": 3, "logs": logs, "missing": ""}
 
     def lineage(self) -> list[dict[str, Any]]:
         return [
