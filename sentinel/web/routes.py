@@ -120,8 +120,10 @@ def _curves(served: Served, request: Request, words: Words) -> Response:
     since, snapshot, view = request.query.get("since", ""), run.seen(), _view(request.query)
 
     def build() -> object:
+        tokens = {"tokens_per_step": run.tokens_per_step()}
         with run.drawings() as (drawn, stamp):
-            return curves_document(drawn, snapshot.state, snapshot.step, MetricChoice(names), read_cursor(since), stamp, view)
+            choice, cursor = MetricChoice(names), read_cursor(since)
+            return curves_document(drawn, snapshot.state, snapshot.step, choice, cursor, stamp, view) | tokens
 
     return Response(run.document(("curves", names, since, view), build))
 

@@ -23,7 +23,7 @@ from sentinel.report.drawn import DrawnAttempt
 from sentinel.report.following import FollowedRun, RunSnapshot
 from sentinel.report.lineage import branch_document
 from sentinel.run_files.heartbeats import RankBeats, RankSeen
-from sentinel.run_files.stream import read_recent, read_tokens_per_sample
+from sentinel.run_files.stream import read_recent, read_tokens_per_sample, read_tokens_per_step
 from sentinel.streams.curve import Curve
 from sentinel.web.answers import Refused, encode
 from sentinel.web.fleet import RECENT_ROWS
@@ -68,6 +68,7 @@ class ServedRun:
         self._seen: object = None
         self._recent: tuple[object, tuple[float, ...]] = (None, ())
         self._beats, self._beats_lock = RankBeats(run_dir), threading.Lock()
+        self._tokens: tuple[int, int | None] = (0, None)
         self._policy: tuple[float, Policy | None] = (float("-inf"), None)
 
     # -- the watching thread -------------------------------------------------------------------------------------------
@@ -155,6 +156,15 @@ class ServedRun:
         if self._recent[0] != known:
             self._recent = (known, tuple(read_recent(self.run_dir, attempt.attempt, "loss", RECENT_ROWS)))
         return self._recent[1]
+
+    def tokens_per_step(self) -> int | None:
+        """Of its newest attempt; None where that does not say. Asked again until it does."""
+        attempt = self.seen().state.attempt
+        if attempt is None:
+            return None
+        if self._tokens[0] != attempt.attempt or self._tokens[1] is None:
+            self._tokens = (attempt.attempt, read_tokens_per_step(self.run_dir, attempt.attempt))
+        return self._tokens[1]
 
     def ranks(self) -> tuple[RankSeen, ...]:
         """Of its newest attempt, each as it beat last."""

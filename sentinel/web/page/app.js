@@ -67,6 +67,7 @@ async function lookAtRuns() {
     known.runsMs = performance.now();
   }
   choose(runOfAddress());
+  curves.offer(known.runs.map((one) => one.name));
 }
 
 /**

@@ -13,6 +13,8 @@ const NON_FINITE_KEPT = 64;
 export class CurveStore {
   /** @type {Attempt[]} oldest first */
   attempts = [];
+  /** How many tokens a step of the newest attempt has; null: not told. @type {number | null} */
+  tokensPerStep = null;
   /** Opaque: where the next answer goes on. */
   cursor = "";
   /** Grows with every answer that brought something. */
@@ -38,6 +40,7 @@ export class CurveStore {
     this.attempts = [...answer.attempts].sort((a, b) => a.attempt - b.attempt);
     this.cursor = answer.cursor;
     const reach = Object.entries(answer.reach ?? {}).filter(([, ends]) => ends);
+    this.tokensPerStep = answer.tokens_per_step ?? null;
     this.reach = new Map(reach.map(([choice, ends]) => [choice, ends.map(valueOf)]));
     let isNew = Boolean(answer.whole) || before !== this.#frame();
     for (const [metric, byAttempt] of Object.entries(answer.curves)) {
@@ -52,7 +55,7 @@ export class CurveStore {
 
   /** What is drawn anew when it changes, also without a new point. */
   #frame() {
-    return JSON.stringify([this.attempts, [...this.reach]]);
+    return JSON.stringify([this.attempts, this.tokensPerStep, [...this.reach]]);
   }
 
   /** Of one metric, by attempt. @param {string} metric @returns {Map<number, Series>} */

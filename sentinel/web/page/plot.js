@@ -3,8 +3,9 @@
 import { colour, layerColour } from "./colours.js";
 import { make, redraw } from "./dom.js";
 import { numberWords, stepWords } from "./numbers.js";
-import { columnsOf, linesOfFamily, linesOfOne, outsideOf, segmentsOf, valueAt } from "./plot_data.js";
-import { drawBands, drawLabels, drawNonFinite, drawOutside } from "./plot_marks.js";
+import { BESIDE, columnsOf, linesOfFamily, linesOfOne, outsideOf, segmentsOf, valueAt } from "./plot_data.js";
+import { drawBands, drawLabels, drawNonFinite, drawOutside, nameOf } from "./plot_marks.js";
+import { farthest, outsideWords } from "./plot_outside.js";
 import vendored from "./vendor/uPlot.esm.js";
 
 /** @type {any} the vendored file has no types */
@@ -12,13 +13,15 @@ const uPlot = vendored;
 
 const HEIGHT = 176;
 const AXIS_WIDTH = 58;
+const RAW_ALPHA = 0.3;
 const MARK_PX = 10;  // marks at the edge are so far apart
 const HOVER_KEY = "sentinel";
 
 /**
  * What all plots share: the steps shown, and the incidents.
  * @typedef {{range: () => [number, number], isLog: boolean, bands: import("./plot_marks.js").IncidentBand[],
- *   zoom: (range: [number, number] | null) => void}} View
+ *   zoom: (range: [number, number] | null) => void, choice: import("./view.js").Choice,
+ *   beside: import("./beside.js").Beside}} View
  * @typedef {import("./plot_data.js").Line} Line
  */
 
@@ -64,11 +67,12 @@ export class Plot {
   draw(store) {
     const names = store.members(this.choice);
     const { attempts } = store;
+    const { smooth, beside, by } = this.view.choice;
     this.#lines = this.isFamily
       ? linesOfFamily(attempts, names, (name) => store.of(name))
-      : linesOfOne(attempts, store.of(this.choice));
-    this.columns = columnsOf(this.#lines, this.isFamily, this.view.range());
-    this.#scale = store.reach.get(this.choice) ?? null;
+      : [...linesOfOne(attempts, store.of(this.choice)), ...this.view.beside.lines(this.choice, beside, store, by)];
+    this.columns = columnsOf(this.#lines, this.isFamily, this.view.range(), smooth);
+    this.#scale = both(store.reach.get(this.choice), this.view.beside.store.reach.get(this.choice));
     this.#outside = this.#scale ? this.#findOutside(this.#scale) : [];
     this.#nonFinite = [...new Set(names.flatMap((name) => [...store.of(name).values()].flatMap((series) => series.nonFinite)))];
     this.#told = names.length ? segmentsOf(attempts, store.of(names[names.length - 1])) : [];
@@ -103,7 +107,8 @@ export class Plot {
   }
 
   #show() {
-    const shape = JSON.stringify([this.#lines.map((line) => [line.colour, line.member]), this.#isLog]);
+    const { smooth } = this.view.choice;
+    const shape = JSON.stringify([this.#lines.map((line) => [line.colour, line.member]), this.#isLog, smooth > 0]);
     if (this.chart && shape === this.#shape) {
       this.chart.setData(this.columns);
       return;
@@ -126,7 +131,7 @@ export class Plot {
       },
       axes: [{ ...axis, size: 26, values: words }, { ...axis, size: AXIS_WIDTH, values: words, space: 28 }],
       series: [{}, ...this.#lines.flatMap((line) => this.#strokes(line))],
-      bands: this.isFamily ? [] : this.#lines.map(stripe),
+      bands: this.isFamily ? [] : this.#lines.map((line, at) => stripe(line, at, view.choice.smooth > 0)),
       cursor: this.#cursor(),
       hooks: {
         drawAxes: [(/** @type {any} */ plot) => drawBands(plot, view.bands)],
@@ -156,9 +161,14 @@ export class Plot {
   /** @param {Line} line */
   #strokes(line) {
     const members = Math.max(1, ...this.#lines.map((one) => one.member));
-    const shown = { stroke: stroke(line, members, this.isFamily), width: line.colour < 0 ? 1 : 1.5, label: line.label };
-    const bare = { ...shown, points: { show: false } };
-    return this.isFamily ? [bare] : [bare, { ...shown, points: { size: 4 } }];
+    const isSmooth = this.view.choice.smooth > 0;
+    const own = stroke(line, members, this.isFamily);
+    const dash = line.colour === BESIDE ? [6, 4] : [];
+    const told = { stroke: own, width: line.colour === -1 ? 1 : 1.5, label: line.label, dash };
+    const raw = isSmooth ? { ...told, alpha: RAW_ALPHA, width: 1 } : told;  // it stays faint behind the smoothed one
+    const bare = { ...raw, points: { show: false } };
+    const smooth = isSmooth ? [{ ...told, width: 2, points: { show: false } }] : [];
+    return this.isFamily ? [bare, ...smooth] : [bare, { ...raw, points: { size: 4 } }, ...smooth];
   }
 
   /** @param {number | null} shownLow @param {number | null} shownHigh of what is visible */
@@ -215,26 +225,22 @@ export class Plot {
 
 /** @param {Line} line @param {number} members @param {boolean} [isFamily] */
 function stroke(line, members, isFamily = false) {
-  if (line.colour < 0) return colour("abandoned");
-  return isFamily ? layerColour(line.member / members) : colour(`attempt-${line.colour}`);
+  return isFamily && line.colour >= 0 ? layerColour(line.member / members) : colour(nameOf(line.colour));
 }
 
-/** Of what lies outside the farthest on either side. @param {import("./plot_data.js").Outside[]} outside */
-function farthest(outside) {
-  return /** @type {const} */ ([1, -1]).flatMap((side) => {
-    const own = outside.filter((one) => one.side === side);
-    return own.length ? [own.reduce((far, one) => ((one.value - far.value) * side > 0 ? one : far))] : [];
-  });
+/** Between a line's lowest and highest values. @param {Line} line @param {number} at @param {boolean} isSmooth */
+function stripe(line, at, isSmooth) {
+  const first = (isSmooth ? 3 : 2) * at + 1;
+  return { series: [first + 1, first], fill: `${stroke(line, 1)}${isSmooth ? "22" : "55"}` };
 }
 
-/** @param {import("./plot_data.js").Outside} one */
-function outsideWords({ side, value, step, survives }) {
-  return `${side > 0 ? "▲" : "▼"} ${numberWords(value)} at step ${stepWords(step)}${survives ? "" : ", abandoned"}`;
-}
-
-/** Between a line's lowest and highest values. @param {Line} line @param {number} at */
-function stripe(line, at) {
-  return { series: [2 * at + 2, 2 * at + 1], fill: `${stroke(line, 1)}55` };
+/**
+ * A scale that shows both.
+ * @param {[number, number] | undefined} one @param {[number, number] | undefined} other @returns {[number, number] | null}
+ */
+function both(one, other) {
+  if (!one || !other) return one ?? other ?? null;
+  return [Math.min(one[0], other[0]), Math.max(one[1], other[1])];
 }
 
 /** Words for an axis. @param {any} _ @param {(number | null)[]} splits */

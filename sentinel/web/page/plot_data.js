@@ -6,8 +6,10 @@
  */
 
 import { firstAtOrAfter } from "./curve_store.js";
+import { smoothed } from "./smoothing.js";
 
 export const COLOURS = 6;
+export const BESIDE = -2;  // the colour of what is compared
 const LANES_MAX = 6;
 const MEMBERS_MAX = 16;
 const POINTS_ACROSS = 1024;  // more than a plot has pixels
@@ -17,7 +19,7 @@ const POINTS_ACROSS = 1024;  // more than a plot has pixels
  * Part of one attempt's curve: points `from` to `to` (without it).
  * @typedef {{attempt: number, series: Series, from: number, to: number, survives: boolean}} Segment
  * @typedef {{step: number[], low: number[], high: number[]}} Part
- * `colour`: 0 to 5, or -1 for what was abandoned. `member`: which metric of a family it is, 0 for one alone.
+ * `colour`: 0 to 5, -1 for what was abandoned, or BESIDE. `member`: which metric of a family it is, 0 for one alone.
  * @typedef {{segments: Segment[], colour: number, member: number, label: string}} Line
  */
 
@@ -110,10 +112,10 @@ const last = (segment) => segment.series.step[segment.to - 1];
 
 /**
  * @param {Line[]} lines @param {boolean} isFamily highest values only, where false lowest and highest
- * @param {[number, number]} range the steps shown
- * @returns {(number | null | undefined)[][]} steps, and for each line its column, or its two
+ * @param {[number, number]} range the steps shown @param {number} smooth 0: not at all
+ * @returns {(number | null | undefined)[][]} steps, and for each line its column, or its two, and behind them the smoothed one
  */
-export function columnsOf(lines, isFamily, range) {
+export function columnsOf(lines, isFamily, range, smooth = 0) {
   const parts = lines.map((line) => line.segments.map((segment) => visible(segment, range)).filter((part) => part.step.length));
   const steps = [...new Set(parts.flatMap((own) => own.flatMap((part) => part.step)))].sort((a, b) => a - b);
   const at = new Map(steps.map((step, index) => [step, index]));
@@ -123,7 +125,7 @@ export function columnsOf(lines, isFamily, range) {
     const low = new Array(steps.length).fill(null);
     const high = new Array(steps.length).fill(null);
     for (const part of own) lay(part, at, low, high);
-    columns.push(...(isFamily ? [high] : [low, high]));
+    columns.push(...(isFamily ? [high] : [low, high]), ...(smooth ? [smoothed(isFamily ? high : low, high, smooth)] : []));
   }
   return columns;
 }

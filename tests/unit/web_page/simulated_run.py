@@ -83,6 +83,7 @@ class SimulatedRun:
         self.detector_rows = [("detectors", "as of 3 s ago, attempt 3, step 412"), ("healthy", "spike, hang")]
         self.total_steps = 600
         self.spike = 5.0
+        self.tokens_per_step: int | None = 4096
         self.beats: list[dict[str, Any]] = []
         self.suspected = ""
         self.wall_s: float | None = None  # None: as long as it is there
@@ -179,7 +180,9 @@ class SimulatedRun:
             for a in self.attempts
         ]
         reach = {asked: self._reach(asked, view) for asked in metrics}
-        return {"cursor": str(self.step), "whole": known is None, "attempts": attempts, "reach": reach, "curves": found}
+        return {"cursor": str(self.step), "whole": known is None, "attempts": attempts, "reach": reach, "curves": found} | {
+            "tokens_per_step": self.tokens_per_step
+        }
 
     def _reach(self, asked: str, view: tuple[float, float, bool]) -> list[float] | None:
         """By the rule of the real server."""
