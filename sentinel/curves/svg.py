@@ -306,7 +306,8 @@ def _legend(marks: Sequence[PlotMark]) -> list[str]:
 def _stripe(name: str, curve: Stripe, marks: Sequence[PlotMark], span: tuple[int, int], top: int) -> list[str]:
     reach = reach_of(value for _, low, high in curve for value in (low, high))
     assert reach is not None, "a recorded log's points are finite"
-    scale = Scale(reach.low, reach.high, *span, Box(LEFT, top, WIDTH - LEFT - RIGHT, HEIGHT))
+    first, last = span
+    scale = Scale(reach.low, reach.high, first, last, Box(LEFT, top, WIDTH - LEFT - RIGHT, HEIGHT))
     parts = [
         f'<rect x="{LEFT}" y="{top}" width="{WIDTH - LEFT - RIGHT}" height="{HEIGHT}" fill="none" stroke="#ccc"/>',
         f'<text x="{LEFT + 8}" y="{top + 16}" font-weight="600">{escape(name)}{" (log)" if scale.is_log else ""}</text>',

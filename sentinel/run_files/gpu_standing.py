@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sentinel.client.strict_json import printable
@@ -50,12 +50,19 @@ class GpuStanding:
     troubles: tuple[str, ...] = ()
 
 
-_COUNTS = ("busy_percent", "memory_used_bytes", "memory_total_bytes", "temperature_c", "power_mw")
-
-
 def gpu_documents(gpus: Sequence[GpuSeen]) -> list[dict[str, Any]]:
     return [
-        asdict(GpuStanding(gpu.index, gpu.name, gpu.lost, *(getattr(gpu, name) for name in _COUNTS), troubles=gpu.troubles))
+        {
+            "index": gpu.index,
+            "name": gpu.name,
+            "lost": gpu.lost,
+            "busy_percent": gpu.busy_percent,
+            "memory_used_bytes": gpu.memory_used_bytes,
+            "memory_total_bytes": gpu.memory_total_bytes,
+            "temperature_c": gpu.temperature_c,
+            "power_mw": gpu.power_mw,
+            "troubles": list(gpu.troubles[:TROUBLES_MAX]),
+        }
         for gpu in gpus[:GPUS_MAX]
     ]
 
@@ -64,11 +71,19 @@ def read_gpus(raw: Any) -> tuple[GpuStanding, ...]:
     """Raises TypeError, KeyError, ValueError, AttributeError."""
     return tuple(
         GpuStanding(
-            int(item["index"]),
-            printable(str(item["name"])),
-            item["lost"] is True,
-            *(None if item[name] is None else int(item[name]) for name in _COUNTS),
+            index=int(item["index"]),
+            name=printable(str(item["name"])),
+            lost=item["lost"] is True,
+            busy_percent=_count(item["busy_percent"]),
+            memory_used_bytes=_count(item["memory_used_bytes"]),
+            memory_total_bytes=_count(item["memory_total_bytes"]),
+            temperature_c=_count(item["temperature_c"]),
+            power_mw=_count(item["power_mw"]),
             troubles=tuple(printable(str(word)) for word in item["troubles"][:TROUBLES_MAX]),
         )
         for item in raw[:GPUS_MAX]
     )
+
+
+def _count(value: Any) -> int | None:
+    return None if value is None else int(value)

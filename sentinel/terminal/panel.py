@@ -3,7 +3,6 @@ Draws, remembers nothing. The same rows without a frame are for logs, and for te
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,13 +17,13 @@ from rich.text import Text
 
 from sentinel.curves.blocks import ASCII_BLOCKS, BLOCKS, Point, columns, find_column, sparkline
 from sentinel.curves.registry import CURVES
-from sentinel.engine.goodput import account, surviving_steps
+from sentinel.engine.goodput import account
 from sentinel.model.actions import StartAttempt
 from sentinel.model.metrics import SHORT_CHARS_MAX
 from sentinel.model.state import UNOBSERVED
 from sentinel.run_files.stall import STALLED, run_word
 from sentinel.terminal.clean import clean
-from sentinel.terminal.picture import METRICS, Picture, newest_step, shown_incident
+from sentinel.terminal.picture import METRICS, Picture, newest_step, shown_incident, survival_in
 from sentinel.terminal.side_rows import checkpoint_row, gpu_rows, page_row, rank_rows
 from sentinel.terminal.words import Tone, action_words, clock_words, utc_words
 
@@ -163,24 +162,15 @@ def _sparks(picture: Picture, width: int, rows: int) -> list[RenderableType]:
     """A curve each, and below them where the newest incident began."""
     cells = columns(picture.points, width - LABEL_WIDTH - VALUE_WIDTH - 1)
     blocks = BLOCKS if picture.blocks else ASCII_BLOCKS
-    survives = _survival(picture)
     lines: list[RenderableType] = []
     for metric in _metrics(picture)[:rows]:
         newest = next((p.values[metric] for p in reversed(picture.points) if metric in p.values), None)
         line = Text(no_wrap=True, overflow="crop")
         line.append(f"{LABELS.get(metric, metric):<{LABEL_WIDTH}}")
         line.append(f"{newest:<{VALUE_WIDTH}.4g} " if newest is not None else " " * (VALUE_WIDTH + 1), "bold")
-        line.append(sparkline(cells, metric, blocks, survives), "cyan")
+        line.append(sparkline(cells, metric, blocks, survival_in(picture)), "cyan")
         lines.append(line)
     return [*lines, _onset_mark(picture, cells, width)]
-
-
-def _survival(picture: Picture) -> Callable[[Point], bool]:
-    """Whether the run stands on a point now. An attempt that the state holds no more lies before the oldest that it holds."""
-    attempts = picture.state.attempts
-    keep = dict(zip((attempt.attempt for attempt in attempts), surviving_steps(attempts), strict=True))
-    oldest = min((attempt.resumed_step for attempt in attempts), default=math.inf)
-    return lambda point: point.step <= keep.get(point.attempt, oldest)
 
 
 def _onset_mark(picture: Picture, cells: Sequence[Sequence[Point]], width: int) -> Text:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sentinel.curves.blocks import Point
 from sentinel.curves.registry import metrics_shown_on
+from sentinel.engine.goodput import surviving_steps
 from sentinel.model.incidents import Incident
 from sentinel.model.state import RunState
 from sentinel.run_files.gpu_standing import GpuSeen
@@ -48,3 +51,11 @@ def newest_step(picture: Picture) -> int:
 def shown_incident(state: RunState) -> Incident | None:
     """The newest open incident, else the newest of all."""
     return (state.open_incidents or state.incidents or (None,))[-1]
+
+
+def survival_in(picture: Picture) -> Callable[[Point], bool]:
+    """Whether the run stands on a point now. An attempt that the state holds no more lies before the oldest that it holds."""
+    attempts = picture.state.attempts
+    keep = dict(zip((attempt.attempt for attempt in attempts), surviving_steps(attempts), strict=True))
+    oldest = min((attempt.resumed_step for attempt in attempts), default=math.inf)
+    return lambda point: point.step <= keep.get(point.attempt, oldest)

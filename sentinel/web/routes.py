@@ -2,63 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import stat
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal, NoReturn
+from collections.abc import Mapping
 
 from sentinel.client.run_layout import incident_report_path
 from sentinel.curves.registry import metrics_shown_on
-from sentinel.web.acting import OF_INCIDENT, OF_RUN, Unattended, ask_of, fields_of, stop_of
+from sentinel.web.acting import OF_INCIDENT, OF_RUN, ask_of, fields_of, stop_of
 from sentinel.web.answers import REPORT_POLICY, TEXT, Refused, Request, Response, encode
 from sentinel.web.cards import checkpoints_document, log_document, machines_document
 from sentinel.web.curves import METRICS_ASKED_MAX, MetricChoice, View, curves_document, metric_names, read_cursor
 from sentinel.web.documents import events_document, incident_documents, ledger_document, run_document
 from sentinel.web.fleet import order, overview_document
-from sentinel.web.runs import Runs
-from sentinel.web.static_files import INDEX, StaticFiles
+from sentinel.web.report_file import read_plain_file
+from sentinel.web.route import Answer, HttpRoute, Served, Words, number_of
+from sentinel.web.static_files import INDEX
 from sentinel.web.watched import ServedRun
 
-REPORT_BYTES_MAX = 16 << 20
 WORDS_MAX = 2048  # of a query
 REPORT = "/runs/NAME/incidents/N/report"
-Exposition = Callable[[list[ServedRun]], Response]
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """What answers are made of."""
-
-    runs: Runs
-    files: StaticFiles
-    exposition: Exposition | None
-    can_act: bool
-    unattended: Unattended | None = None
-
-
-Words = Mapping[str, str]  # the parts of the path that stand for something, by their name in the route
-Answer = Callable[[Served, Request, Words], Response]
-
-
-@dataclass(frozen=True, slots=True)
-class HttpRoute:
-    """`path`: a part in capitals stands for anything; FILE at its end for all that follows. `needs`: nothing, what reading
-    needs (on a loopback address nothing), or what acting needs."""
-
-    method: Literal["GET", "POST"]
-    path: str
-    needs: Literal["nothing", "reading", "acting"]
-    answer: Answer
-
-    def match(self, parts: tuple[str, ...]) -> dict[str, str] | None:
-        wanted = tuple(self.path[1:].split("/")) if self.path != "/" else ()
-        if wanted[-1:] == ("FILE",) and len(parts) >= len(wanted):
-            parts = (*parts[: len(wanted) - 1], "/".join(parts[len(wanted) - 1 :]))
-        if len(parts) != len(wanted) or any(a != b for a, b in zip(wanted, parts, strict=True) if not a.isupper()):
-            return None
-        return {a: b for a, b in zip(wanted, parts, strict=True) if a.isupper()}
 
 
 def _index(served: Served, request: Request, words: Words) -> Response:
@@ -261,26 +221,3 @@ def trouble_of(run: ServedRun, is_stale: bool) -> str:
     snapshot = run.seen()
     words = "the run directory has not answered for a while; a disk may hang" if is_stale else ""
     return "; ".join(part for part in (snapshot.trouble, words) if part)
-
-
-def number_of(words: Words) -> int:
-    text = words["N"]
-    if not (text.isascii() and text.isdecimal()) or len(text) > 9:
-        raise Refused(404, "an incident has a number")
-    return int(text)
-
-
-def read_plain_file(path: Path) -> bytes:
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        _no_report()
-    with open(handle, "rb") as file:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > REPORT_BYTES_MAX:
-            _no_report()
-        return file.read(REPORT_BYTES_MAX)
-
-
-def _no_report() -> NoReturn:
-    raise Refused(404, "there is no report of this incident yet; it is written when the incident ends")

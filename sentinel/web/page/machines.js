@@ -41,12 +41,12 @@ function rankHead(ranks) {
 
 /** @param {any} ranks */
 function rankTable(ranks) {
-  return table("ranks", ["rank", "step", "phase", "last beat", "host"], ranks.ranks.map((/** @type {any} */ seen) =>
+  return table("ranks", ["rank", "last beat", "phase", "step", "host"], ranks.ranks.map((/** @type {any} */ seen) =>
     make("tr", { class: seen.tone },
       make("th", { scope: "row" }, String(seen.rank), seen.blamed && make("span", { class: "chip small bad" }, "blamed")),
-      make("td", {}, stepWords(seen.step)),
-      make("td", {}, seen.phase),
       make("td", {}, ranks.is_over ? "" : beatWords(seen)),
+      make("td", {}, seen.phase),
+      make("td", {}, stepWords(seen.step)),
       make("td", {}, seen.host))));
 }
 
