@@ -9,6 +9,8 @@ const ATTEMPT = "attempt:";
 
 export class Beside {
   store = new CurveStore();
+  /** Why the other run cannot be read; empty while it can. */
+  trouble = "";
   #of = "";
 
   /** @param {string} beside @returns {string} the other run's name; empty: none */
@@ -25,11 +27,19 @@ export class Beside {
     if (key !== this.#of) this.store.clear();
     this.#of = key;
     const run = Beside.runOf(beside);
-    if (!run) return;
+    if (!run) {
+      this.trouble = "";
+      return;
+    }
     const ends = ["first", "last"].filter((name) => name in view);
     const steps = ends.map((name) => [name, String(Math.round(Number(view[name]) / ratio))]);
-    const answer = await readCurves(run, choices, this.store.cursor, { ...view, ...Object.fromEntries(steps) });
-    if (key === this.#of) this.store.take(answer);
+    try {
+      const answer = await readCurves(run, choices, this.store.cursor, { ...view, ...Object.fromEntries(steps) });
+      if (key === this.#of) this.store.take(answer);
+      this.trouble = "";
+    } catch (error) {
+      this.trouble = error instanceof Error ? error.message : String(error);  // this run's own curves go on
+    }
   }
 
   /**

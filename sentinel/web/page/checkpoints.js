@@ -40,7 +40,9 @@ const undated = (checkpoint) => ({ ...checkpoint, age_s: null });
 
 /** @param {any[]} there @param {(step: number) => void} rollBack @param {{canRollBack: boolean, isBusy: boolean}} may */
 function checkpointTable(there, rollBack, may) {
-  const heads = ["step", ...(may.canRollBack ? ["act"] : []), "trust", "age", "size", "why", "kept because", "digest"];
+  const isRetained = there.some((one) => one.kept);  // where nothing is deleted, nothing is kept for a reason
+  const kept = isRetained ? ["kept because"] : [];
+  const heads = ["step", ...(may.canRollBack ? ["act"] : []), "trust", "age", "size", "why", ...kept, "digest"];
   return table("checkpoints", heads, there.map((one) =>
     make("tr", {},
       make("th", { scope: "row" }, stepWords(one.step)),
@@ -49,7 +51,7 @@ function checkpointTable(there, rollBack, may) {
       make("td", {}, elapsedWords(one.age_s)),
       make("td", {}, sizeWords(one.bytes)),
       make("td", { class: "long" }, one.why),
-      make("td", { class: "long" }, one.kept ?? ""),
+      isRetained && make("td", { class: "long" }, one.kept ?? ""),
       make("td", {}, one.digest && make("code", { title: one.digest }, shortDigest(one.digest))))));
 }
 

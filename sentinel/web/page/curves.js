@@ -86,7 +86,7 @@ export class Curves {
     const ratio = this.beside.ratioFor(by, this.store);
     const [answer] = await Promise.all([
       readCurves(run, choices, this.store.cursor, this.#view()),
-      this.beside.refresh(beside, choices, this.#view(), ratio).catch(() => undefined),  // the other run may have gone
+      this.beside.refresh(beside, choices, this.#view(), ratio),
     ]);
     if (run !== this.#run || choices.join() !== this.#choices().join()) return;
     this.store.take(answer);
@@ -141,7 +141,7 @@ export class Curves {
 
   /** Only where something has changed since it was drawn. */
   draw() {
-    const versions = [this.store.version, this.beside.store.version];
+    const versions = [this.store.version, this.beside.store.version, this.beside.trouble];
     const key = JSON.stringify([versions, this.choice, this.range(), this.bands, [...this.plots.keys()], this.#others]);
     if (key === this.#drawn) return;
     this.#drawn = key;
@@ -156,8 +156,12 @@ export class Curves {
   #besideWords() {
     const { beside, by } = this.choice;
     if (!beside) return "";
-    const where = by === "tokens" && this.beside.ratio(this.store) !== null ? "tokens" : "step";
-    return `${beside.replace(":", " ")}${beside.startsWith("run:") ? `, at the same ${where}` : ", whole"}`;
+    const words = beside.replace(":", " ");
+    if (!beside.startsWith("run:")) return `${words}, whole`;
+    if (this.beside.trouble) return `${words}: ${this.beside.trouble}`;
+    const isTold = this.beside.ratio(this.store) !== null;
+    if (by === "tokens" && !isTold) return `${words}, at the same step: how many tokens a step has is not told`;
+    return `${words}, at the same ${by === "tokens" ? "number of tokens" : "step"}`;
   }
 
   /** Begin with the curves that are chosen now. */

@@ -16,7 +16,7 @@ export function drawMachines({ ranks, gpus }) {
   ]);
   redraw(byId("gpus-head"), gpuHead(gpus), () => [gpuHead(gpus)]);
   redraw(byId("gpus-body"), gpus, () => [
-    gpus.fault && gpus.fault.verdict !== "healthy" && faultWords(gpus.fault),
+    isTold(gpus) && faultWords(gpus.fault),
     gpus.missing && quiet(`None is seen: ${gpus.missing}.`),
     gpus.gpus.length > 0 && gpuTable(gpus),
   ]);
@@ -24,6 +24,9 @@ export function drawMachines({ ranks, gpus }) {
 
 /** @param {string} words */
 const quiet = (words) => make("p", { class: "quiet" }, words);
+
+/** Where no GPU is seen, that nothing is known of faults goes without saying. @param {any} gpus */
+const isTold = ({ fault, missing }) => fault && (fault.verdict === "breached" || (fault.verdict === "unknown" && !missing));
 
 /** What the detector of GPU faults says, with the Xids. @param {any} fault */
 function faultWords({ verdict, reason }) {

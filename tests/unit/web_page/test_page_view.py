@@ -210,11 +210,13 @@ def test_a_run_is_compared_with_another_at_the_same_step_or_token(page: Page, se
     assert data(page)["loss"]["columns"][-1] == data(page)["grad_norm"]["columns"][-1] == 420
     page.wait_for_text("#attempts", "run other, at the same step")
     choose_option(page, "at the same", "number of tokens")
-    page.wait_for_text("#attempts", "run other, at the same tokens")
+    page.wait_for_text("#attempts", "run other, at the same number of tokens")
     page.until(lambda: STRETCHED in page.chrome.execute_async_script(BESIDE), "its steps have half the tokens")
     assert "beside=run%3Aother&by=tokens" in page.script("return location.search")
+    other.tokens_per_step = None
+    page.wait_for_text("#attempts", "run other, at the same step: how many tokens a step has is not told")
     del server.runs["other"]
-    page.wait_for_text("#figures", "step 420")
+    page.wait_for_text("#attempts", "run other: no such run")
     choose_option(page, "beside", "nothing")
     page.until(lambda: len(data(page)["loss"]["columns"]) == 9, "its own lines alone")
 
