@@ -122,7 +122,9 @@ def test_a_person_sees_ranks_checkpoints_and_logs_on_the_page_and_stops_the_run_
     page = Page(run)
     beat = wait_for("a heartbeat", lambda: page.get("api/runs/run/machines")["ranks"]["ranks"])[0]
     assert (beat["rank"], beat["tone"], beat["blamed"]) == (0, "", False)
-    wait_for("a word on the GPUs", lambda: (gpus := page.get("api/runs/run/machines")["gpus"])["gpus"] or gpus["missing"])
+    wait_for("a word on the GPUs", lambda: page.get("api/runs/run/machines")["gpus"]["age_s"] is not None)
+    gpus = page.get("api/runs/run/machines")["gpus"]
+    assert gpus["gpus"] or "nobody looks" not in gpus["missing"], "the supervisor writes down what it sees"
     kept = wait_for("a checkpoint", lambda: page.get("api/runs/run/checkpoints")["checkpoints"])
     assert kept[0]["trust"] in ("candidate", "verified", "proven")
     assert page.get("api/runs/run/log")["attempt"] == 1

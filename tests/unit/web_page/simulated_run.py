@@ -86,6 +86,7 @@ class SimulatedRun:
         self.tokens_per_step: int | None = 4096
         self.beats: list[dict[str, Any]] = []
         self.suspected = ""
+        self.printed = 0  # lines in the log of rank 3, above its end
         self.wall_s: float | None = None  # None: as long as it is there
         self.ended_at_s: float | None = None
         self.attempts = [
@@ -241,7 +242,8 @@ class SimulatedRun:
         return {"run": "demo", "probation_steps": 60, "missing": "", "retain": retain, "checkpoints": found, "mirror": mirror}
 
     def log(self) -> dict[str, Any]:
-        lines = ["Traceback (most recent call last):", "  <b>File</b> train.py", "RuntimeError: NCCL timeout, api_key=***"]
+        death = ["Traceback (most recent call last):", "  <b>File</b> train.py", "RuntimeError: NCCL timeout, api_key=***"]
+        lines = [*(f"step {n}" for n in range(self.printed)), *death]
         logs = [
             {"label": "launcher", "file": "attempts/0003/logs/launcher.err", "lines": ["started 8 ranks"]},
             {"label": "rank 3 (blamed), errors", "file": "attempts/0003/logs/rank-3.err", "lines": lines},

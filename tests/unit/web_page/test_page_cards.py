@@ -57,6 +57,21 @@ def test_what_was_folded_stays_so(page: Page, server: PageServer) -> None:
     assert page.find("#checkpoints-fold[open]")
 
 
+def test_a_log_shows_its_end_and_leaves_who_reads_further_up_where_they_are(
+    page: Page, server: PageServer, run: SimulatedRun
+) -> None:
+    run.printed = 200
+    page.open(server.address)
+    page.click_on("#log-fold summary")
+    page.wait_for_text("#log-body", "step 199")
+    log = "document.querySelector('#log-body pre[data-log$=\"rank-3.err\"]')"
+    assert page.script(f"const log = {log}; return log.scrollTop + log.clientHeight >= log.scrollHeight - 4"), "its end"
+    page.script(f"{log}.scrollTop = 100")
+    run.printed = 230
+    page.wait_for_text("#log-body", "step 229")
+    assert page.script(f"return {log}.scrollTop") == 100
+
+
 def test_a_rollback_names_what_will_happen_and_says_the_step(page: Page, server: PageServer) -> None:
     page.open(server.address)
     page.script(f"sessionStorage.setItem('sentinel-token', '{TOKEN}')")
