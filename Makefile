@@ -7,7 +7,7 @@ BENCH := $(BIN)/python -m pytest -m bench -s -o timeout=1800 # a busy machine ta
 # The tests start sentinel and the trainer hundreds of times. Without bytecode each start compiles every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install install-locked lock sbom demo test lint types contracts kernels unit accept drills drills-real chaos soak trainers-test bench bench-client bench-detect bench-policy bench-replay bench-recovery bench-long-life bench-telemetry bench-sealing bench-verify bench-watching compare bench-web bench-kernels gpu leave-one-out clean
+.PHONY: help install install-locked lock sbom demo test lint types contracts kernels unit accept drills drills-real chaos soak trainers-test bench bench-client bench-detect bench-policy bench-replay bench-recovery bench-long-life bench-telemetry bench-sealing bench-verify bench-watching compare bench-web bench-page bench-kernels gpu leave-one-out clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 14
 
@@ -120,6 +120,9 @@ compare: $(STAMP) ## kill, hang, NaN and poison under torchrun, ft_launcher and 
 
 bench-web: $(STAMP) ## ten viewers of the page of a run of 100,000 steps: what serving them costs
 	$(BENCH) tests/bench/test_web_bench.py
+
+bench-page: $(STAMP) ## the page of a run of a million steps in Chromium: first paint, state, curves
+	$(BIN)/python -m pytest -m bench -s tests/bench/test_page_bench.py
 
 bench-long-life: $(STAMP) ## a run of 60 days, 200 attempts, 500 incidents is made (1.5 GB): every command that reads it, the page, the loop (DIR=… keeps it)
 	$(BIN)/python -m tests.bench.long_life $(if $(DIR),--dir $(DIR))

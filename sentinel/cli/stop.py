@@ -9,16 +9,14 @@ from __future__ import annotations
 import math
 import os
 import select
-import signal
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 from sentinel.errors import PolicyError, RetryLater, UsageError
-from sentinel.journal.holder import judge_holder
-from sentinel.journal.identity import ProcessIdentity, is_here, send_signal
-from sentinel.journal.lease import read_lease
+from sentinel.journal.identity import ProcessIdentity
 from sentinel.journal.run_file import read_run_file
 from sentinel.model.state import RunState
+from sentinel.operator.stopping import ask_to_stop, supervisor_here
 from sentinel.policy_files.loading import load_policy
 from sentinel.report.reading import is_attempt_alive, read_run
 from sentinel.run_files.stream import read_newest_step
@@ -42,16 +40,9 @@ def stop_run(run_dir: Path, timeout: float) -> str:
         RetryLater: the supervisor is still stopping it after `timeout` seconds.
     """
     before = read_run(run_dir).state
-    lease = read_lease(run_dir)
-    holder = judge_holder(run_dir, lease)
-    if lease is not None and holder != "gone":
-        where = f"pid {lease.holder.pid} on {lease.holder.host}"
-        if holder == "unknown":
-            why = f"whether its supervisor ({where}) lives cannot be seen from here, for the clocks differ"
-            raise UsageError(f"{run_dir}: {why}; run there: sentinel stop {run_dir}")
-        if not is_here(lease.holder):
-            raise UsageError(f"{run_dir}: is supervised by {where}; run there: sentinel stop {run_dir}")
-        _ask_and_wait(run_dir, lease.holder, timeout)
+    holder = supervisor_here(run_dir)
+    if holder is not None:
+        _ask_and_wait(run_dir, holder, timeout)
         return _standing(read_run(run_dir).state)
     if before.ended == "suspended":
         return f"{_standing(before)}\n{NOT_OVER}"
@@ -73,11 +64,7 @@ def _ask_and_wait(run_dir: Path, holder: ProcessIdentity, timeout: float) -> Non
     except OSError:
         return  # it left between two looks
     try:
-        with suppress(ProcessLookupError):
-            try:
-                send_signal(holder, signal.SIGTERM)
-            except PermissionError:
-                raise UsageError(f"{run_dir}: its supervisor (pid {holder.pid}) belongs to another user; ask them") from None
+        ask_to_stop(run_dir, holder)
         poll = select.poll()
         poll.register(handle, select.POLLIN)
         if not poll.poll(math.ceil(min(timeout, LONGEST_POLL_S) * 1000)):

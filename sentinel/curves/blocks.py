@@ -1,7 +1,8 @@
 """Curves in block characters, for terminals and for text in a fixed-width font.
 
 `sparkline` is one row, the newest at the right, linear: for a view that is drawn again and again. A bad step among many stays
-visible, since each column shows the highest of its points; a value that is no number shows as '!', and a relaunch as '|'.
+visible, since each column shows the highest of its points; a value that is no number shows as '!', and a relaunch as '|'. What
+lies outside the scale (`reach`) shows as '▲' or '▼'.
 
 `draw_plot` is two rows with words, logarithmic where the values span more than a factor of LOG_SPAN, and the onset marked:
 
@@ -9,20 +10,25 @@ visible, since each column shows the highest of its points; a value that is no n
                                              ▅█
     ▁▁▂▁▁▁▂▁▁▁▁▂▁▁▁▂▁▁▁▁▁▂▁▁▁▂▁▁▁▁▁▂▁▁▁▁▂▁▁▁▁██
                                              ^ onset, step 379
+
+It shows one break of one attempt, whole: there the spike is the subject.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeVar
 
+from sentinel.curves.reach import Reach, reach_of
 from sentinel.curves.svg import LOG_SPAN
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 ASCII_BLOCKS = "_.:-=+*#"
+ABOVE, BELOW = "▲", "▼"
+ASCII_ABOVE, ASCII_BELOW = "^", "v"
 NON_FINITE = "!"
 CUT = "|"
 WIDTH = 60
@@ -61,16 +67,19 @@ class Point:
     values: dict[str, float]
 
 
-def sparkline(cells: Sequence[Sequence[Point]], metric: str, blocks: str = BLOCKS) -> str:
-    """One character per column, scaled to the lowest and highest finite value shown."""
-    highs: list[float | None] = []
-    for cell in cells:
-        values = [p.values[metric] for p in cell if metric in p.values]
-        bad = any(not math.isfinite(v) for v in values)
-        highs.append(math.nan if bad else max(values) if values else None)
-    finite = [v for v in highs if v is not None and math.isfinite(v)]
-    low, high = (min(finite), max(finite)) if finite else (0.0, 0.0)
-    return "".join(_cell(value, low, high, blocks, _is_cut(cells, n)) for n, value in enumerate(highs))
+def survives_always(point: Point) -> bool:
+    del point
+    return True
+
+
+def sparkline(
+    cells: Sequence[Sequence[Point]], metric: str, blocks: str = BLOCKS, survives: Callable[[Point], bool] = survives_always
+) -> str:
+    """One character per column, on the scale of the points that survive."""
+    highs = [_highest(cell, metric) for cell in cells]
+    kept = (_highest([p for p in cell if survives(p)], metric) for cell in cells)
+    reach = reach_of((v for v in kept if v is not None), (v for v in highs if v is not None)) or Reach(0.0, 0.0)
+    return "".join(CUT if _is_cut(cells, n) else _cell(value, reach, blocks) for n, value in enumerate(highs))
 
 
 def find_column(cells: Sequence[Sequence[Point]], attempt: int, step: int) -> int | None:
@@ -82,12 +91,23 @@ def find_column(cells: Sequence[Sequence[Point]], attempt: int, step: int) -> in
     return None
 
 
-def _cell(value: float | None, low: float, high: float, blocks: str, is_cut: bool) -> str:
-    if is_cut:
-        return CUT
+def _highest(cell: Sequence[Point], metric: str) -> float | None:
+    """NaN where one of them is no number; None where none of them tells the metric."""
+    values = [p.values[metric] for p in cell if metric in p.values]
+    if not all(math.isfinite(value) for value in values):
+        return math.nan
+    return max(values, default=None)
+
+
+def _cell(value: float | None, reach: Reach, blocks: str) -> str:
     if value is None:
         return " "
-    return blocks[level(value, low, high, len(blocks))] if math.isfinite(value) else NON_FINITE
+    if not math.isfinite(value):
+        return NON_FINITE
+    if side := reach.side(value):
+        above, below = (ABOVE, BELOW) if blocks == BLOCKS else (ASCII_ABOVE, ASCII_BELOW)
+        return above if side > 0 else below
+    return blocks[level(value, reach.low, reach.high, len(blocks))]
 
 
 def _is_cut(cells: Sequence[Sequence[Point]], number: int) -> bool:

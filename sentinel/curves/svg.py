@@ -5,7 +5,8 @@ come from the page's style sheet by class. `draw_picture` is a file for any view
 
     Path("run.svg").write_text(draw_picture("train.csv", {"loss": [(1, 9.8, 9.9), ...]}, [PlotMark(1700, "onset", "spike")]))
 
-A scale is logarithmic where the values span more than a factor of LOG_SPAN.
+A scale reaches as far as `reach` says; what lies outside is a triangle at the edge. It is logarithmic where it spans more than a
+factor of LOG_SPAN.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
+
+from sentinel.curves.reach import Reach, reach_of
 
 LOG_SPAN = 10.0
 PAD = 0.04  # of the height, above the highest and below the lowest value
@@ -24,6 +27,9 @@ POINTS_MAX = 300  # of one line: neighbours are put together beyond, lowest and 
 PANEL_COLOURS = 6
 PANEL_MARKS_MAX = 64  # the newest
 NON_FINITE_MAX = 32
+OUTSIDE_SIZE = 5.0  # of a triangle at the edge, half its width
+OUTSIDE_APART = 8.0  # of several that would lie on each other the farthest is drawn
+OUTSIDE_MAX = 128  # of one curve
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, GAP, BOTTOM = 1000, 240, 70, 16, 64, 34, 40
 MARKS_MAX = 400
@@ -125,7 +131,8 @@ class AttemptLine:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A drawn metric. `marks` with their place from the left in percent; `attempts` with the class of their colour."""
+    """A drawn metric. `marks` with their place from the left in percent; `attempts` with the class of their colour. `outside`:
+    the farthest values that lie outside the scale, in words."""
 
     metric: str
     svg: str
@@ -140,6 +147,7 @@ class Panel:
     has_cut: bool = False
     has_non_finite: bool = False
     has_band: bool = False
+    outside: tuple[str, ...] = ()
 
 
 def draw_panel(
@@ -151,10 +159,11 @@ def draw_panel(
     band: tuple[float, float] | None = None,
 ) -> Panel | None:
     """None where there is no finite value to draw."""
-    finite = [value for line in lines for _, value in line.points if math.isfinite(value)]
-    if not finite:
+    survived = (value for line in lines for step, value in line.points if line.keep is not None and step <= line.keep)
+    reach = reach_of(survived, (value for line in lines for _, value in line.points))
+    if reach is None:
         return None
-    scale = Scale(min(finite), max(finite), first, last, Box(0.0, 0.0, PANEL_WIDTH, PANEL_HEIGHT))
+    scale = Scale(reach.low, reach.high, first, last, Box(0.0, 0.0, PANEL_WIDTH, PANEL_HEIGHT))
     view = f'viewBox="0 0 {PANEL_WIDTH:g} {PANEL_HEIGHT:g}"'
     parts = [f'<svg {view} preserveAspectRatio="none" aria-hidden="true" focusable="false">']
     parts.append(f'<line class="grid" x1="0" x2="{PANEL_WIDTH:g}" y1="{PANEL_HEIGHT / 2:g}" y2="{PANEL_HEIGHT / 2:g}"/>')
@@ -173,13 +182,45 @@ def draw_panel(
         parts += [_upright(scale.x(step), 0.0, 14.0, "nan") for step in bad[:NON_FINITE_MAX]]
         has_cut, has_non_finite = has_cut or bool(cut), has_non_finite or bool(bad)
         attempts.append((line.attempt, colour if kept else "cut"))
-    parts.append("</svg>")
+    outside = [point for line in lines for point in line.points if reach.side(point[1])]
+    parts += [*_outside_marks(scale, outside, 'class="outside"'), "</svg>"]
     placed = tuple((round(scale.x(mark.step) / PANEL_WIDTH * 100, 2), mark) for mark in shown)
     return Panel(
         metric, "".join(parts), _number_words(scale.low), _number_words(scale.middle), _number_words(scale.high), scale.is_log,
         first, last, placed, tuple(attempts),
-        has_cut, has_non_finite, band is not None,
+        has_cut, has_non_finite, band is not None, _outside_words(reach, outside),
     )  # fmt: skip
+
+
+def _outside_words(reach: Reach, outside: Points) -> tuple[str, ...]:
+    """The farthest on either side, with its step."""
+    ends = [max(outside, key=lambda p: p[1]), min(outside, key=lambda p: p[1])] if outside else []
+    told = [(reach.side(value), step, value) for step, value in ends]
+    return tuple(
+        f"{'▲' if side > 0 else '▼'} {_number_words(value)} at step {step:,}"
+        for (side, step, value), wanted in zip(told, (1, -1), strict=False)
+        if side == wanted
+    )
+
+
+def _outside_marks(scale: Scale, outside: Points, style: str) -> list[str]:
+    """Triangles at the edges, each with its value for the pointer."""
+    far: dict[tuple[bool, int], tuple[int, float]] = {}
+    for point in outside:
+        step, value = point
+        is_above = value > scale.high
+        place = (is_above, int(scale.x(step) / OUTSIDE_APART))
+        known = far.setdefault(place, point)
+        far[place] = (max if is_above else min)(known, point, key=lambda p: p[1])
+    parts = []
+    for (is_above, _), (step, value) in sorted(far.items(), key=lambda item: item[1])[-OUTSIDE_MAX:]:
+        x, size = scale.x(step), OUTSIDE_SIZE
+        edge = scale.box.top if is_above else scale.box.top + scale.box.height
+        foot = edge + (2 * size if is_above else -2 * size)
+        corners = f"{x - size:.1f},{foot:.1f} {x + size:.1f},{foot:.1f} {x:.1f},{edge:.1f}"
+        title = f"{_number_words(value)} at step {step:,}, outside the scale"
+        parts.append(f"<polygon {style} points=\"{corners}\"><title>{title}</title></polygon>")
+    return parts
 
 
 def _curve(scale: Scale, points: Points, colour: str) -> list[str]:
@@ -263,9 +304,10 @@ def _legend(marks: Sequence[PlotMark]) -> list[str]:
 
 
 def _stripe(name: str, curve: Stripe, marks: Sequence[PlotMark], span: tuple[int, int], top: int) -> list[str]:
-    low, high = min(point[1] for point in curve), max(point[2] for point in curve)
+    reach = reach_of(value for _, low, high in curve for value in (low, high))
+    assert reach is not None, "a recorded log's points are finite"
     first, last = span
-    scale = Scale(low, high, first, last, Box(LEFT, top, WIDTH - LEFT - RIGHT, HEIGHT))
+    scale = Scale(reach.low, reach.high, first, last, Box(LEFT, top, WIDTH - LEFT - RIGHT, HEIGHT))
     parts = [
         f'<rect x="{LEFT}" y="{top}" width="{WIDTH - LEFT - RIGHT}" height="{HEIGHT}" fill="none" stroke="#ccc"/>',
         f'<text x="{LEFT + 8}" y="{top + 16}" font-weight="600">{escape(name)}{" (log)" if scale.is_log else ""}</text>',
@@ -280,8 +322,8 @@ def _stripe(name: str, curve: Stripe, marks: Sequence[PlotMark], span: tuple[int
     there = " ".join(f"{scale.x(step):.1f},{scale.y(high):.1f}" for step, _, high in curve)
     back = " ".join(f"{scale.x(step):.1f},{scale.y(low):.1f}" for step, low, _ in reversed(curve))
     style = 'fill="#33415555" stroke="#334155" stroke-width="0.8" stroke-linejoin="round"'
-    parts.append(f'<polygon points="{there} {back}" {style}/>')
-    return parts
+    outside = [(step, value) for step, low, high in curve for value in {low, high} if reach.side(value)]
+    return [*parts, f'<polygon points="{there} {back}" {style}/>', *_outside_marks(scale, outside, 'fill="#c1121f"')]
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, what: str, width: float) -> str:

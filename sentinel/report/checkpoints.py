@@ -39,19 +39,24 @@ def read_trust(run_dir: Path) -> dict[str, Any]:
     read, and nothing can be called proven. `retain` null: sentinel deletes none. `kept` of a checkpoint: why it is not deleted.
     Raises UsageError, JournalError."""
     run = read_run(run_dir)
-    policy, missing = read_policy(run_dir)
-    probation = policy.spec.probation.steps if policy is not None else None
     attempt = run.state.attempt
     newest = read_newest_step(run_dir, attempt.attempt) if attempt is not None else None
-    trusts = judge_trust(run.state, probation, newest, read_told(run_dir, run.state))
+    return trust_document(run_dir, run.state, run.now_s, newest)
+
+
+def trust_document(run_dir: Path, state: RunState, now_s: float, newest: int | None) -> dict[str, Any]:
+    """As `read_trust`, for whoever knows the state already. `newest`: the newest step of the stream."""
+    policy, missing = read_policy(run_dir)
+    probation = policy.spec.probation.steps if policy is not None else None
+    trusts = judge_trust(state, probation, newest, read_told(run_dir, state))
     retain = policy.spec.checkpoints.retain if policy is not None else None
-    kept = _kept(run.state, policy, trusts, newest_seen(run.state, newest)) if policy is not None else {}
+    kept = _kept(state, policy, trusts, newest_seen(state, newest)) if policy is not None else {}
     return {
-        "run": run.state.run_id,
+        "run": state.run_id,
         "probation_steps": probation,
         "missing": missing,
         "retain": {"last": retain.last, "every": retain.every_steps} if retain is not None else None,
-        "checkpoints": [_document(run_dir, trust, run.now_s, kept) for trust in trusts],
+        "checkpoints": [_document(run_dir, trust, now_s, kept) for trust in trusts],
     }
 
 

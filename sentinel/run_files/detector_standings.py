@@ -6,7 +6,7 @@ may be lost with the machine. Whoever reads it must say as of when: a healthy de
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ from sentinel.engine import Engine
 from sentinel.model.disks import DiskReading
 from sentinel.model.findings import Kind, Verdict
 from sentinel.model.stall import StepTimes
+from sentinel.run_files.gpu_standing import GpuSeen, GpuStanding, gpu_documents, read_gpus
 
 VERSION = 1
 JUDGE_S = 1.0  # asking every detector at each of a hundred turns a second would be waste
@@ -28,11 +29,16 @@ OLD_AFTER_S = 30.0  # six writes of a living supervisor were missed
 BYTES_MAX = 1 << 20
 
 
+Gpus = Callable[[], tuple[Sequence[GpuSeen], str]]
+"""The GPUs of this machine, and why none is seen."""
+
+
 class StandingsFile:
     """The supervisor's side. A disk that says no is asked again in `WRITE_S`, and nobody is disturbed."""
 
-    def __init__(self, run_dir: Path) -> None:
+    def __init__(self, run_dir: Path, gpus: Gpus | None = None) -> None:
         self._path = run_dir / STANDINGS_NAME
+        self._gpus = gpus
         self._judged_s = self._tried_s = float("-inf")
         self._written: dict[Kind, Verdict] = {}
         self._was_stalled = False
@@ -54,6 +60,7 @@ class StandingsFile:
         self._tried_s = now_s
         times = engine.detectors.step_times
         self._was_stalled = times.stalled_since_s(now_s) is not None
+        gpus, why_not = self._gpus() if self._gpus is not None else ((), "nobody looks at them")
         document = {
             "v": VERSION,
             "time_s": now_s,
@@ -73,6 +80,8 @@ class StandingsFile:
                 }
                 for disk in engine.detectors.disks(now_s)
             ],
+            "gpus": gpu_documents(gpus),
+            "gpus_why_not": why_not,
             "detectors": [{"kind": kind, "verdict": verdict, "reason": reason} for kind, (verdict, reason) in standing.items()],
         }
         with suppress(OSError):
@@ -82,8 +91,8 @@ class StandingsFile:
 @dataclass(frozen=True, slots=True)
 class DetectorStandings:
     """The file as read. `time_s`: session seconds at which it was written; `verdicts`: kind, verdict, reason.
-    `step_times`: of the attempt as it stood then. `disks`: as they were looked at, without checkpoints. `missing`: why nothing is
-    known, and then there is nothing else."""
+    `step_times`: of the attempt as it stood then. `disks`: as they were looked at, without checkpoints. `gpus`: of the
+    supervisor's machine, and why none is seen. `missing`: why nothing is known, and then there is nothing else."""
 
     time_s: float | None = None
     attempt: int | None = None
@@ -93,6 +102,8 @@ class DetectorStandings:
     step_times: StepTimes = field(default_factory=StepTimes)
     missing: str = ""
     disks: tuple[DiskReading, ...] = ()
+    gpus: tuple[GpuStanding, ...] = ()
+    gpus_why_not: str = ""
 
 
 NO_STANDINGS = DetectorStandings(missing=f"no supervisor has written {STANDINGS_NAME} yet")
@@ -114,6 +125,8 @@ def read_standings(run_dir: Path) -> DetectorStandings:
             verdicts=tuple(_verdict(item) for item in raw["detectors"]),
             step_times=_step_times(raw),
             disks=tuple(_disk(item) for item in raw.get("disks", ())),
+            gpus=read_gpus(raw.get("gpus", [])),
+            gpus_why_not=printable(str(raw.get("gpus_why_not", "its supervisor is older and tells of none"))),
         )
     except FileNotFoundError:
         return NO_STANDINGS

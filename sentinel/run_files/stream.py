@@ -55,9 +55,14 @@ def read_world_size(run_dir: Path, attempt: int) -> int | None:
     return _positive(run_dir, attempt, "world_size")
 
 
+def read_tokens_per_step(run_dir: Path, attempt: int) -> int | None:
+    """As the attempt's receipt says; None when it does not."""
+    return _positive(run_dir, attempt, "tokens_per_step")
+
+
 def read_tokens_per_sample(run_dir: Path, attempt: int) -> float | None:
     """From the receipt's tokens a step and the samples of the newest step; None when either is not said."""
-    tokens = _positive(run_dir, attempt, "tokens_per_step")
+    tokens = read_tokens_per_step(run_dir, attempt)
     newest = next(_steps_backwards(run_dir, attempt), None)
     samples = sum(one.end - one.start for one in newest.samples) if newest is not None else 0
     return tokens / samples if tokens is not None and samples > 0 else None

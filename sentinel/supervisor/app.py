@@ -186,7 +186,7 @@ def _watch(
             outage.systemd.ready()
             if request.stop_at_once:
                 daemon.want_stop("sentinel stop")
-            standings = StandingsFile(run_dir)
+            standings = StandingsFile(run_dir, hardware.gpus)
             each_turn = keep_up(session, wake, daemon, outage.stops, standings, desk, outage.systemd, reserve)
             run_until_over(daemon, clock, wake, each_turn)
             standings.write(clock.now_s(), engine)

@@ -24,10 +24,11 @@ from sentinel.engine import Engine
 from sentinel.model.facts import Entry, ReceiptSeen
 from sentinel.model.readings import StepReading
 from sentinel.model.state import RunState
+from sentinel.run_files.gpu_standing import GpuSeen
 from sentinel.run_files.heartbeats import RankBeats
 from sentinel.run_files.stall import find_stall
 from sentinel.terminal.panel import Picture, draw
-from sentinel.terminal.picture import METRICS, GpuSeen
+from sentinel.terminal.picture import METRICS
 from sentinel.terminal.total_steps import TotalSteps
 from sentinel.terminal.words import Line, clock_words, describe
 

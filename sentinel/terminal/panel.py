@@ -23,7 +23,7 @@ from sentinel.model.metrics import SHORT_CHARS_MAX
 from sentinel.model.state import UNOBSERVED
 from sentinel.run_files.stall import STALLED, run_word
 from sentinel.terminal.clean import clean
-from sentinel.terminal.picture import METRICS, Picture, newest_step, shown_incident
+from sentinel.terminal.picture import METRICS, Picture, newest_step, shown_incident, survival_in
 from sentinel.terminal.side_rows import checkpoint_row, gpu_rows, page_row, rank_rows
 from sentinel.terminal.words import Tone, action_words, clock_words, utc_words
 
@@ -168,7 +168,7 @@ def _sparks(picture: Picture, width: int, rows: int) -> list[RenderableType]:
         line = Text(no_wrap=True, overflow="crop")
         line.append(f"{LABELS.get(metric, metric):<{LABEL_WIDTH}}")
         line.append(f"{newest:<{VALUE_WIDTH}.4g} " if newest is not None else " " * (VALUE_WIDTH + 1), "bold")
-        line.append(sparkline(cells, metric, blocks), "cyan")
+        line.append(sparkline(cells, metric, blocks, survival_in(picture)), "cyan")
         lines.append(line)
     return [*lines, _onset_mark(picture, cells, width)]
 

@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from sentinel.curves.blocks import Point
 from sentinel.curves.registry import metrics_shown_on
+from sentinel.engine.goodput import surviving_steps
 from sentinel.model.incidents import Incident
 from sentinel.model.state import RunState
+from sentinel.run_files.gpu_standing import GpuSeen
 from sentinel.run_files.heartbeats import RankSeen
 from sentinel.run_files.stall import Stall
 from sentinel.terminal.words import Line
 
 METRICS = metrics_shown_on("terminal")
 """What has a curve, as far as there is room; the first come first."""
-
-
-class GpuSeen(Protocol):
-    """One GPU at one moment; None where the driver does not tell."""
-
-    @property
-    def index(self) -> int: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def lost(self) -> bool: ...
-    @property
-    def busy_percent(self) -> int | None: ...
-    @property
-    def memory_used_bytes(self) -> int | None: ...
-    @property
-    def memory_total_bytes(self) -> int | None: ...
-    @property
-    def temperature_c(self) -> int | None: ...
-    @property
-    def power_mw(self) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +51,11 @@ def newest_step(picture: Picture) -> int:
 def shown_incident(state: RunState) -> Incident | None:
     """The newest open incident, else the newest of all."""
     return (state.open_incidents or state.incidents or (None,))[-1]
+
+
+def survival_in(picture: Picture) -> Callable[[Point], bool]:
+    """Whether the run stands on a point now. An attempt that the state holds no more lies before the oldest that it holds."""
+    attempts = picture.state.attempts
+    keep = dict(zip((attempt.attempt for attempt in attempts), surviving_steps(attempts), strict=True))
+    oldest = min((attempt.resumed_step for attempt in attempts), default=math.inf)
+    return lambda point: point.step <= keep.get(point.attempt, oldest)

@@ -9,9 +9,10 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from sentinel.model.actions import SendPage
+from sentinel.run_files.gpu_standing import GpuSeen
 from sentinel.run_files.heartbeats import RankSeen
 from sentinel.terminal.clean import clean
-from sentinel.terminal.picture import GpuSeen, Picture, shown_incident
+from sentinel.terminal.picture import Picture, shown_incident
 from sentinel.terminal.words import clock_words
 
 LABEL_WIDTH = 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from sentinel.client.strict_json import loads, printable
 from sentinel.errors import JournalError, RetryLater, UsageError
 from sentinel.model import operator_requests as w
 from sentinel.operator.answers import Answered, await_answer, check_supervised, post_request
+from sentinel.operator.stopping import ask_to_stop, supervisor_here
 from sentinel.web.answers import Refused, Request, Response, encode
 from sentinel.web.watched import ServedRun
 
@@ -21,7 +23,25 @@ OF_INCIDENT: Mapping[str, Callable[[int], w.OperatorRequest]] = {
     "approve": w.Approve,
     "deny": w.Deny,
 }
-OF_RUN: Mapping[str, Callable[[], w.OperatorRequest]] = {"pause": w.PauseRun, "resume": w.ResumeRun}
+Fields = Mapping[str, Any]
+"""The body of a request."""
+
+STEP_MAX = 1 << 53
+
+
+def _roll_back(fields: Fields) -> w.OperatorRequest:
+    step = fields.get("to_step")
+    if type(step) is not int or not 0 <= step < STEP_MAX:
+        raise Refused(400, 'to_step: is not a step; send {"to_step": 400} for the newest good checkpoint at or below it')
+    return w.RollBack(step)
+
+
+OF_RUN: Mapping[str, Callable[[Fields], w.OperatorRequest]] = {
+    "pause": lambda _: w.PauseRun(),
+    "resume": lambda _: w.ResumeRun(),
+    "hold": lambda _: w.HoldRun(),
+    "rollback": _roll_back,
+}
 
 
 Unattended = Callable[[Path, str, w.OperatorRequest], Answered]
@@ -32,7 +52,6 @@ def ask_of(
     run: ServedRun, operator_request: w.OperatorRequest, request: Request, unattended: Unattended | None = None
 ) -> Response:
     """200 with the answer; 202 when there is none yet, and the request stays open. Raises Refused."""
-    check_body(request.body)
     try:
         if unattended is not None and run.seen().supervisor == "gone":
             return _answered(unattended(run.run_dir, who_of(request), operator_request))
@@ -49,14 +68,34 @@ def ask_of(
     return _answered(answer)
 
 
-def check_body(body: bytes) -> None:
-    """Nothing in it means anything yet; what is not an object was sent by mistake. Raises Refused."""
+STOP_ASKED = "asked from the page to stop the run after a checkpoint"
+
+
+def stop_of(run: ServedRun, request: Request) -> Response:
+    """202: the supervisor was asked to stop after a checkpoint, as `sentinel stop` asks it. A signal does not say who sends it,
+    so that is written down before. Raises Refused."""
+    try:
+        holder = supervisor_here(run.run_dir)
+        if holder is None:
+            raise Refused(409, f"nobody supervises the run, so nobody can be asked; in a terminal: sentinel stop {run.run_dir}")
+        number = post_request(run.run_dir, who_of(request), w.Remark(STOP_ASKED))
+        with suppress(JournalError):
+            await_answer(run.run_dir, number, ANSWER_S, run.seen().seq)
+        ask_to_stop(run.run_dir, holder)
+    except (UsageError, RetryLater) as error:
+        raise Refused(409, str(error)) from None
+    return _unanswered("it stops after a checkpoint, and its supervisor leaves; the events show how far it is")
+
+
+def fields_of(body: bytes) -> Fields:
+    """An empty body has none. What is not an object was sent by mistake. Raises Refused."""
     try:
         fields: Any = loads(body) if body.strip() else {}
     except ValueError:
         fields = None
     if not isinstance(fields, dict):
         raise Refused(400, "the body is not a JSON object; send {}")
+    return fields
 
 
 def who_of(request: Request) -> str:

@@ -12,16 +12,18 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
+from math import ceil, inf
 from typing import Any
 
+from sentinel.curves.reach import reach_of
 from sentinel.engine.goodput import surviving_steps
 from sentinel.model.state import RunState
 from sentinel.report.drawn import DrawnAttempt
-from sentinel.streams.curve import Curve
+from sentinel.streams.curve import Bucket, Curve
 
 METRICS_ASKED_MAX = 64
 SERIES_MAX = 256  # of one attempt
+MEMBERS_MAX = 16  # of a family: so many the page draws
 POINTS_MAX = 60_000  # of one answer, about 2 MB, but for an attempt that alone has more; the rest comes with the next
 
 
@@ -35,6 +37,18 @@ class MetricChoice:
         prefixes = tuple(name for name in self.names if name.endswith("/"))
         found = [name for name in curves if name in self.names or (prefixes and name.startswith(prefixes))]
         return sorted(found)[:SERIES_MAX]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The steps that are looked at, and on what scale: for these the values that the scale shows are told."""
+
+    first: float = -inf
+    last: float = inf
+    is_log: bool = False
+
+
+ALL_STEPS = View()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +71,13 @@ def read_cursor(text: str) -> Cursor:
 
 
 def curves_document(
-    drawn: Mapping[int, DrawnAttempt], state: RunState, newest_step: int | None, choice: MetricChoice, since: Cursor, stamp: str
+    drawn: Mapping[int, DrawnAttempt],
+    state: RunState,
+    newest_step: int | None,
+    choice: MetricChoice,
+    since: Cursor,
+    stamp: str,
+    view: View = ALL_STEPS,
 ) -> dict[str, Any]:
     """`stamp`: of these drawings; another one than the cursor's, and nothing that its holder has still holds."""
     wanted = {number: choice.of(drawn[number].curves) for number in sorted(drawn, reverse=True)}
@@ -79,7 +99,45 @@ def curves_document(
                 curves.setdefault(name, {})[str(number)] = part
         reached[number] = step
     cursor = Cursor(stamp, shape, dict(sorted(reached.items())))
-    return {"cursor": str(cursor), "whole": whole, "attempts": attempt_documents(drawn, state, newest_step), "curves": curves}
+    attempts = attempt_documents(drawn, state, newest_step)
+    reach = _reach_documents(drawn, attempts, choice, view)
+    return {"cursor": str(cursor), "whole": whole, "attempts": attempts, "reach": reach, "curves": curves}
+
+
+def _reach_documents(
+    drawn: Mapping[int, DrawnAttempt], attempts: Sequence[Mapping[str, Any]], choice: MetricChoice, view: View
+) -> dict[str, list[float] | None]:
+    """By name as it was asked for, the lowest and the highest value that the scale shows; null where there is nothing to show.
+    Of a family the highest values of some members are drawn, and looked at."""
+    survives = {one["attempt"]: one["survives_to"] for one in attempts}
+    newest = max(drawn, default=0)
+    out: dict[str, list[float] | None] = {}
+    for asked in choice.names:
+        is_family = asked.endswith("/")
+        kept: list[float] = []
+        lost: list[float] = []
+        for number, attempt in drawn.items():
+            keep = inf if number == newest else -inf if survives.get(number) is None else survives[number]
+            names = MetricChoice((asked,)).of(attempt.curves)
+            for name in names[:: max(1, ceil(len(names) / MEMBERS_MAX))]:
+                parted = _parted(attempt.curves[name], attempt.newest_step or 0, view, keep)
+                for buckets, to in zip(parted, (kept, lost), strict=True):
+                    to += [high for _, _, high in buckets]
+                    to += [] if is_family else [low for _, low, _ in buckets]
+        reach = reach_of(kept, lost, is_log=view.is_log)
+        out[asked] = None if reach is None else [reach.low, reach.high]
+    return out
+
+
+def _parted(curve: Curve, newest_step: int, view: View, keep: float) -> tuple[list[Bucket], list[Bucket]]:
+    """The buckets that are looked at: those that survive, and the others. One with steps of both kinds does not survive."""
+    buckets = curve.buckets
+    if newest_step < view.first:
+        return [], []
+    begin = 0 if view.first == -inf else max(0, bisect_right(buckets, (view.first, inf, inf)) - 1)
+    end = len(buckets) if view.last == inf else bisect_right(buckets, (view.last, inf, inf))
+    cut = len(buckets) if newest_step <= keep else max(0, bisect_right(buckets, (keep + 1, inf, inf)) - 1)
+    return buckets[begin : min(cut, end)], buckets[max(begin, cut) : end]
 
 
 def attempt_documents(drawn: Mapping[int, DrawnAttempt], state: RunState, newest_step: int | None) -> list[dict[str, Any]]:

@@ -9,12 +9,14 @@ from sentinel.client.strict_json import printable
 from sentinel.engine.goodput import account
 from sentinel.model import facts as f
 from sentinel.model.state import RunState
+from sentinel.policy.schema import Policy
 from sentinel.report.detectors import detector_rows
 from sentinel.report.documents import Outside, incident_document, status_document
 from sentinel.report.events import incident_of
 from sentinel.report.following import RunSnapshot
 from sentinel.run_files.stall import stall_of
 from sentinel.terminal.words import describe
+from sentinel.web.cards import rule_document
 from sentinel.web.needs import needs_document
 
 EVENTS_MAX = 500
@@ -48,10 +50,11 @@ def run_document(snapshot: RunSnapshot, schedule: Mapping[str, Any] | None, trou
     }
 
 
-def incident_documents(state: RunState) -> list[dict[str, Any]]:
-    """As `sentinel incidents --json`, with the times in Unix seconds and on the run's own clock."""
+def incident_documents(state: RunState, policy: Policy | None = None) -> list[dict[str, Any]]:
+    """As `sentinel incidents --json`, with what the rule's author wrote, and the times in Unix seconds and on the run's clock."""
     return [
         incident_document(incident)
+        | rule_document(policy, incident)
         | {
             "opened_at_s": incident.detected_s,
             "closed_at_s": incident.closed_s,

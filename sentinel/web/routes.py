@@ -2,62 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import stat
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal, NoReturn
+from collections.abc import Mapping
 
 from sentinel.client.run_layout import incident_report_path
 from sentinel.curves.registry import metrics_shown_on
-from sentinel.web.acting import OF_INCIDENT, OF_RUN, Unattended, ask_of
+from sentinel.web.acting import OF_INCIDENT, OF_RUN, ask_of, fields_of, stop_of
 from sentinel.web.answers import REPORT_POLICY, TEXT, Refused, Request, Response, encode
-from sentinel.web.curves import METRICS_ASKED_MAX, MetricChoice, curves_document, metric_names, read_cursor
+from sentinel.web.cards import checkpoints_document, log_document, machines_document
+from sentinel.web.curves import METRICS_ASKED_MAX, MetricChoice, View, curves_document, metric_names, read_cursor
 from sentinel.web.documents import events_document, incident_documents, ledger_document, run_document
 from sentinel.web.fleet import order, overview_document
-from sentinel.web.runs import Runs
-from sentinel.web.static_files import INDEX, StaticFiles
+from sentinel.web.report_file import read_plain_file
+from sentinel.web.route import Answer, HttpRoute, Served, Words, number_of
+from sentinel.web.static_files import INDEX
 from sentinel.web.watched import ServedRun
 
-REPORT_BYTES_MAX = 16 << 20
 WORDS_MAX = 2048  # of a query
 REPORT = "/runs/NAME/incidents/N/report"
-Exposition = Callable[[list[ServedRun]], Response]
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """What answers are made of."""
-
-    runs: Runs
-    files: StaticFiles
-    exposition: Exposition | None
-    can_act: bool
-    unattended: Unattended | None = None
-
-
-Words = Mapping[str, str]  # the parts of the path that stand for something, by their name in the route
-Answer = Callable[[Served, Request, Words], Response]
-
-
-@dataclass(frozen=True, slots=True)
-class HttpRoute:
-    """`path`: a part in capitals stands for anything; FILE at its end for all that follows. `needs`: nothing, what reading
-    needs (on a loopback address nothing), or what acting needs."""
-
-    method: Literal["GET", "POST"]
-    path: str
-    needs: Literal["nothing", "reading", "acting"]
-    answer: Answer
-
-    def match(self, parts: tuple[str, ...]) -> dict[str, str] | None:
-        wanted = tuple(self.path[1:].split("/")) if self.path != "/" else ()
-        if wanted[-1:] == ("FILE",) and len(parts) >= len(wanted):
-            parts = (*parts[: len(wanted) - 1], "/".join(parts[len(wanted) - 1 :]))
-        if len(parts) != len(wanted) or any(a != b for a, b in zip(wanted, parts, strict=True) if not a.isupper()):
-            return None
-        return {a: b for a, b in zip(wanted, parts, strict=True) if a.isupper()}
 
 
 def _index(served: Served, request: Request, words: Words) -> Response:
@@ -100,7 +61,7 @@ def _run(served: Served, request: Request, words: Words) -> Response:
 def _incidents(served: Served, request: Request, words: Words) -> Response:
     del request
     run = served.runs.find(words["NAME"])
-    return Response(run.document("incidents", lambda: incident_documents(run.seen().state)))
+    return Response(run.document("incidents", lambda: incident_documents(run.seen().state, run.policy())))
 
 
 def _events(served: Served, request: Request, words: Words) -> Response:
@@ -116,13 +77,27 @@ def _curves(served: Served, request: Request, words: Words) -> Response:
     names = tuple(name for name in request.query.get("metrics", "").split(",") if name)
     if not 0 < len(names) <= METRICS_ASKED_MAX:
         raise Refused(400, f"metrics: name one to {METRICS_ASKED_MAX}, separated by commas, as in metrics=loss,activation_norm/")
-    since, snapshot = request.query.get("since", ""), run.seen()
+    since, snapshot, view = request.query.get("since", ""), run.seen(), _view(request.query)
 
     def build() -> object:
+        tokens = {"tokens_per_step": run.tokens_per_step()}
         with run.drawings() as (drawn, stamp):
-            return curves_document(drawn, snapshot.state, snapshot.step, MetricChoice(names), read_cursor(since), stamp)
+            choice, cursor = MetricChoice(names), read_cursor(since)
+            return curves_document(drawn, snapshot.state, snapshot.step, choice, cursor, stamp, view) | tokens
 
-    return Response(run.document(("curves", names, since), build))
+    return Response(run.document(("curves", names, since, view), build))
+
+
+def _view(query: Mapping[str, str]) -> View:
+    """Raises Refused."""
+    steps = {name: float(_step(name, query[name])) for name in ("first", "last") if name in query}
+    return View(**steps, is_log=query.get("scale") == "log")
+
+
+def _step(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or len(text) > 18:
+        raise Refused(400, f"{name}: is not a step; send a whole number")
+    return int(text)
 
 
 def _metric_names(served: Served, request: Request, words: Words) -> Response:
@@ -152,6 +127,24 @@ def _ledger(served: Served, request: Request, words: Words) -> Response:
     return Response(run.document("ledger", lambda: ledger_document(run.seen())))
 
 
+def _machines(served: Served, request: Request, words: Words) -> Response:
+    del request
+    run = served.runs.find(words["NAME"])
+    return Response(run.document("machines", lambda: machines_document(run.seen(), run.ranks())))
+
+
+def _checkpoints(served: Served, request: Request, words: Words) -> Response:
+    del request
+    run = served.runs.find(words["NAME"])
+    return Response(run.document("checkpoints", lambda: checkpoints_document(run.seen())))
+
+
+def _log(served: Served, request: Request, words: Words) -> Response:
+    del request
+    run = served.runs.find(words["NAME"])
+    return Response(run.document("log", lambda: log_document(run.seen())))
+
+
 def _report(served: Served, request: Request, words: Words) -> Response:
     """The file as it lies there, and nothing that a link in its place leads to."""
     del request
@@ -162,6 +155,7 @@ def _report(served: Served, request: Request, words: Words) -> Response:
 def _ask_of_incident(verb: str) -> Answer:
     def answer(served: Served, request: Request, words: Words) -> Response:
         run, number = served.runs.find(words["NAME"]), number_of(words)
+        fields_of(request.body)  # nothing in it means anything yet
         if all(incident.id != number for incident in run.seen().state.incidents):
             raise Refused(404, f"{words['NAME']}: there is no incident {number}")
         return ask_of(run, OF_INCIDENT[verb](number), request, served.unattended)
@@ -173,9 +167,16 @@ def _ask_of_run(verb: str) -> Answer:
     def answer(served: Served, request: Request, words: Words) -> Response:
         run = served.runs.find(words["NAME"])
         run.seen()
-        return ask_of(run, OF_RUN[verb](), request, served.unattended)
+        return ask_of(run, OF_RUN[verb](fields_of(request.body)), request, served.unattended)
 
     return answer
+
+
+def _stop(served: Served, request: Request, words: Words) -> Response:
+    fields_of(request.body)
+    run = served.runs.find(words["NAME"])
+    run.seen()
+    return stop_of(run, request)
 
 
 ROUTES = (
@@ -192,9 +193,13 @@ ROUTES = (
     HttpRoute("GET", "/api/runs/NAME/metrics", "reading", _metric_names),
     HttpRoute("GET", "/api/runs/NAME/lineage", "reading", _lineage),
     HttpRoute("GET", "/api/runs/NAME/ledger", "reading", _ledger),
+    HttpRoute("GET", "/api/runs/NAME/machines", "reading", _machines),
+    HttpRoute("GET", "/api/runs/NAME/checkpoints", "reading", _checkpoints),
+    HttpRoute("GET", "/api/runs/NAME/log", "reading", _log),
     HttpRoute("GET", REPORT, "reading", _report),
     *(HttpRoute("POST", f"/api/runs/NAME/incidents/N/{verb}", "acting", _ask_of_incident(verb)) for verb in OF_INCIDENT),
     *(HttpRoute("POST", f"/api/runs/NAME/{verb}", "acting", _ask_of_run(verb)) for verb in OF_RUN),
+    HttpRoute("POST", "/api/runs/NAME/stop", "acting", _stop),
 )
 
 
@@ -216,26 +221,3 @@ def trouble_of(run: ServedRun, is_stale: bool) -> str:
     snapshot = run.seen()
     words = "the run directory has not answered for a while; a disk may hang" if is_stale else ""
     return "; ".join(part for part in (snapshot.trouble, words) if part)
-
-
-def number_of(words: Words) -> int:
-    text = words["N"]
-    if not (text.isascii() and text.isdecimal()) or len(text) > 9:
-        raise Refused(404, "an incident has a number")
-    return int(text)
-
-
-def read_plain_file(path: Path) -> bytes:
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        _no_report()
-    with open(handle, "rb") as file:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > REPORT_BYTES_MAX:
-            _no_report()
-        return file.read(REPORT_BYTES_MAX)
-
-
-def _no_report() -> NoReturn:
-    raise Refused(404, "there is no report of this incident yet; it is written when the incident ends")

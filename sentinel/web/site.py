@@ -12,7 +12,8 @@ from sentinel.report.following import RunSnapshot
 from sentinel.web.access import Access
 from sentinel.web.acting import Unattended
 from sentinel.web.answers import TEXT, Refused, Request, Response, read_request, refusal_of
-from sentinel.web.routes import REPORT, Served, find_route
+from sentinel.web.route import Served
+from sentinel.web.routes import REPORT, find_route
 from sentinel.web.runs import Runs
 from sentinel.web.static_files import StaticFiles
 from sentinel.web.watched import ServedRun

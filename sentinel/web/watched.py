@@ -17,18 +17,23 @@ from sentinel.client.run_layout import JOURNAL_NAME, LEASE_NAME
 from sentinel.clock import SystemClock
 from sentinel.errors import UsageError
 from sentinel.model.facts import Entry
+from sentinel.policy.schema import Policy
+from sentinel.report.checkpoints import read_policy
 from sentinel.report.drawn import DrawnAttempt
 from sentinel.report.following import FollowedRun, RunSnapshot
 from sentinel.report.lineage import branch_document
-from sentinel.run_files.stream import read_recent, read_tokens_per_sample
+from sentinel.run_files.heartbeats import RankBeats, RankSeen
+from sentinel.run_files.stream import read_recent, read_tokens_per_sample, read_tokens_per_step
 from sentinel.streams.curve import Curve
 from sentinel.web.answers import Refused, encode
 from sentinel.web.fleet import RECENT_ROWS
 
+POLICY_S = 10.0  # it is small, and seldom another one
 LOCK_S = 1.0  # a refresh takes milliseconds, but for one at a disk that hangs
 DOCUMENTS_KEPT = 64  # of one refresh
 DOCUMENT_BYTES_KEPT = 16 << 20  # of these together: whoever makes up cursors must not fill the memory
-_server = f"{round(SystemClock().wall_s() * 1e3):x}"  # a cursor of another process is none of this one's
+_clock = SystemClock()
+_server = f"{round(_clock.wall_s() * 1e3):x}"  # a cursor of another process is none of this one's
 _serial = itertools.count(1)
 
 
@@ -62,6 +67,9 @@ class ServedRun:
         self._history: History | None = None
         self._seen: object = None
         self._recent: tuple[object, tuple[float, ...]] = (None, ())
+        self._beats, self._beats_lock = RankBeats(run_dir), threading.Lock()
+        self._tokens: tuple[int, int | None] = (0, None)
+        self._policy: tuple[float, Policy | None] = (float("-inf"), None)
 
     # -- the watching thread -------------------------------------------------------------------------------------------
 
@@ -148,6 +156,30 @@ class ServedRun:
         if self._recent[0] != known:
             self._recent = (known, tuple(read_recent(self.run_dir, attempt.attempt, "loss", RECENT_ROWS)))
         return self._recent[1]
+
+    def tokens_per_step(self) -> int | None:
+        """Of its newest attempt; None where that does not say. Asked again until it does."""
+        attempt = self.seen().state.attempt
+        if attempt is None:
+            return None
+        if self._tokens[0] != attempt.attempt or self._tokens[1] is None:
+            self._tokens = (attempt.attempt, read_tokens_per_step(self.run_dir, attempt.attempt))
+        return self._tokens[1]
+
+    def ranks(self) -> tuple[RankSeen, ...]:
+        """Of its newest attempt, each as it beat last."""
+        attempt = self.seen().state.attempt
+        if attempt is None:
+            return ()
+        with self._beats_lock:
+            return self._beats.refresh(attempt.attempt, _clock.wall_s())
+
+    def policy(self) -> Policy | None:
+        """What the run is supervised by; None where it cannot be read. Read again after POLICY_S."""
+        now_s = _clock.now_s()
+        if now_s - self._policy[0] > POLICY_S:
+            self._policy = (now_s, read_policy(self.run_dir)[0])
+        return self._policy[1]
 
     def document(self, key: object, build: Callable[[], object]) -> bytes:
         """As it was made for the first who asked since the last refresh."""

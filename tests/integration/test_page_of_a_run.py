@@ -115,3 +115,24 @@ def test_supervisors_side_by_side_do_not_quarrel_about_the_usual_address(tmp_pat
     ]
     assert len(shown) <= 1
     assert len(shown) + len(missed) == 2
+
+
+def test_a_person_sees_ranks_checkpoints_and_logs_on_the_page_and_stops_the_run_there(tmp_path: Path) -> None:
+    run = Supervised(tmp_path / "run", double(20_000, 0.01), options=with_token(tmp_path)).start()
+    page = Page(run)
+    beat = wait_for("a heartbeat", lambda: page.get("api/runs/run/machines")["ranks"]["ranks"])[0]
+    assert (beat["rank"], beat["tone"], beat["blamed"]) == (0, "", False)
+    wait_for("a word on the GPUs", lambda: page.get("api/runs/run/machines")["gpus"]["age_s"] is not None)
+    gpus = page.get("api/runs/run/machines")["gpus"]
+    assert gpus["gpus"] or "nobody looks" not in gpus["missing"], "the supervisor writes down what it sees"
+    kept = wait_for("a checkpoint", lambda: page.get("api/runs/run/checkpoints")["checkpoints"])
+    assert kept[0]["trust"] in ("candidate", "verified", "proven")
+    assert page.get("api/runs/run/log")["attempt"] == 1
+    status, said = page.post("api/runs/run/stop")
+    assert (status, said["granted"]) == (202, None)
+    assert run.wait() == 130, "as after the command"
+    assert "run stopped: stopped by SIGTERM" in run.log
+    events = run_sentinel("events", str(run.run_dir))
+    assert "night shift (browser at 127.0.0.1)" in events.stdout
+    assert "asked from the page to stop the run after a checkpoint" in events.stdout
+    assert not run.living()

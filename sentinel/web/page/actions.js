@@ -4,6 +4,7 @@ import { tell } from "./answer.js";
 import { ask, Refused } from "./api.js";
 import { approvalWords } from "./banner.js";
 import { byId } from "./dom.js";
+import { countWords, stepWords } from "./numbers.js";
 import { askForToken, forgetToken, storedToken } from "./token.js";
 
 const UNAUTHORIZED = 401;
@@ -22,19 +23,22 @@ export class Actions {
     return this.#busy.has(keyOf(run, verb, incident));
   }
 
-  /** @param {string} run @param {string} verb @param {any} incident null: about the run as a whole */
-  async act(run, verb, incident) {
+  /**
+   * @param {string} run @param {string} verb @param {any} incident null: about the run as a whole
+   * @param {Record<string, any>} [fields] @param {any} [status] how the run stands
+   */
+  async act(run, verb, incident, fields = {}, status = null) {
     const id = incident ? incident.id : null;
     const key = keyOf(run, verb, id);
     if (this.#busy.has(key)) return;
     if (!storedToken() && !(await askForToken("Answers need this server's token (SENTINEL_TOKEN where sentinel runs)."))) return;
-    const words = consequence(run, verb, incident);
-    if (words && !(await confirmed(`${capital(verb)}?`, words, verb))) return;
+    const words = consequence(run, verb, incident) || runConsequence(run, verb, fields, status);
+    if (words && !(await confirmed(`${capital(wordsOf(verb))}?`, words, wordsOf(verb)))) return;
     this.#busy.add(key);
     this.onChange();
     tell("plain", `${capital(verb)}: asking …`);
     try {
-      const answer = await ask(run, verb, id);
+      const answer = await ask(run, verb, id, fields);
       tell(answer.granted ? "good" : "warn", `${capital(subject(verb, id))}: ${grantedWords(answer.granted)}. ${answer.words}`);
     } catch (error) {
       tell("bad", refusal(error, subject(verb, id)));
@@ -66,6 +70,29 @@ function consequence(run, verb, incident) {
     case "pause": return `Training of ${run} goes on and is watched; no remedy is carried out until somebody resumes them.`;
     default: return "";
   }
+}
+
+/** @param {string} verb */
+const wordsOf = (verb) => (verb === "rollback" ? "roll back" : verb);
+
+/** What will happen to the run. @param {string} run @param {string} verb @param {any} fields @param {any} status */
+function runConsequence(run, verb, fields, status) {
+  switch (verb) {
+    case "hold": return `Training of ${run} stops after a checkpoint. Sentinel stays; nothing trains until somebody resumes it.`;
+    case "stop": return `Training of ${run} stops after a checkpoint, and Sentinel leaves. Nothing watches or trains it until `
+      + "somebody starts sentinel run again.";
+    case "rollback": return `The attempt of ${run} that trains now is ended, and a new one starts from the newest good `
+      + `checkpoint at or below step ${stepWords(fields.to_step)}. ${lostWords(fields.to_step, status)}`
+      + "Later checkpoints are moved to quarantine, and none is deleted.";
+    case "resume": return status?.state === "held" ? `Training of ${run} is launched again from its newest good checkpoint.` : "";
+    default: return "";
+  }
+}
+
+/** @param {number} step @param {any} status */
+function lostWords(step, status) {
+  if (!status || status.step === null) return "";
+  return `What was trained since then (${countWords(Math.max(0, status.step - step), "step")} or more) is thrown away. `;
 }
 
 /** @param {boolean | null} granted */

@@ -38,9 +38,19 @@ export const readLineage = (run) => read(`${at(run)}/lineage`);
 /** @param {string} run */
 export const readLedger = (run) => read(`${at(run)}/ledger`);
 
-/** @param {string} run @param {string[]} metrics @param {string} cursor empty: everything */
-export function readCurves(run, metrics, cursor) {
-  const asked = new URLSearchParams({ metrics: metrics.join(",") });
+/** Ranks and GPUs. @param {string} run */
+export const readMachines = (run) => read(`${at(run)}/machines`);
+/** @param {string} run */
+export const readCheckpoints = (run) => read(`${at(run)}/checkpoints`);
+/** The ends of the logs. @param {string} run */
+export const readLog = (run) => read(`${at(run)}/log`);
+
+/**
+ * `view`: the steps looked at and the scale, for which the server says how far it reaches.
+ * @param {string} run @param {string[]} metrics @param {string} cursor empty: everything @param {Record<string, string>} [view]
+ */
+export function readCurves(run, metrics, cursor, view = {}) {
+  const asked = new URLSearchParams({ metrics: metrics.join(","), ...view });
   if (cursor) asked.set("since", cursor);
   return read(`${at(run)}/curves?${asked}`);
 }
@@ -62,13 +72,15 @@ export async function isReportOpen(run, incident) {
 }
 
 /**
- * Asks the supervisor for something. `verb`: acknowledge, approve, deny, resolve (of an incident), pause, resume (of the run).
- * @param {string} run @param {string} verb @param {number | null} incident
+ * Asks the supervisor for something. `verb`: acknowledge, approve, deny, resolve (of an incident); pause, resume, hold, rollback,
+ * stop (of the run).
+ * @param {string} run @param {string} verb @param {number | null} incident @param {Record<string, unknown>} [fields]
  * @returns {Promise<{granted: boolean | null, words: string}>} granted null: asked, and not answered yet
  */
-export function ask(run, verb, incident) {
+export function ask(run, verb, incident, fields = {}) {
   const path = incident === null ? `${at(run)}/${verb}` : `${at(run)}/incidents/${incident}/${verb}`;
-  return call(path, { method: "POST", body: "{}", headers: { "Content-Type": "application/json", ...whoHeader() } });
+  const headers = { "Content-Type": "application/json", ...whoHeader() };
+  return call(path, { method: "POST", body: JSON.stringify(fields), headers });
 }
 
 /** @param {string} path */

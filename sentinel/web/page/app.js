@@ -4,6 +4,7 @@ import { Corner } from "./access.js";
 import { Actions } from "./actions.js";
 import { readIncidents, readLedger, readLineage, readRuns, readStatus, Refused, Unreachable } from "./api.js";
 import { drawBanner } from "./banner.js";
+import { Cards } from "./cards.js";
 import { Connection } from "./connection.js";
 import { Curves } from "./curves.js";
 import { byId } from "./dom.js";
@@ -17,6 +18,7 @@ import { drawLedger } from "./ledger.js";
 import { drawLineage } from "./lineage.js";
 import { Pace } from "./pace.js";
 import { drawRuns, isAddressOfAll, runOfAddress } from "./runs.js";
+import { isEnded } from "./states.js";
 
 const RUNS_EVERY_MS = 5_000;
 const LEDGER_EVERY_MS = 5_000;
@@ -27,6 +29,7 @@ const events = new Events();
 const curves = new Curves();
 const connection = new Connection(() => pace.now());
 const actions = new Actions(() => { drawAll(); pace.now(); });
+const cards = new Cards(() => pace.now());
 const corner = new Corner(() => { drawAll(); pace.now(); });
 
 /** What the newest answers said of the run that is shown. */
@@ -64,6 +67,7 @@ async function lookAtRuns() {
     known.runsMs = performance.now();
   }
   choose(runOfAddress());
+  curves.offer(known.runs.map((one) => one.name));
 }
 
 /**
@@ -88,6 +92,7 @@ function begin(run) {
   if (run === known.run) return;
   Object.assign(known, { run, status: null, incidents: [], lineage: [], ledger: null, ledgerMs: -Infinity, seq: -1 });
   events.begin(run);
+  cards.begin(run);
   curves.begin(run);
 }
 
@@ -104,6 +109,7 @@ async function lookAtRun(run) {
     isNew ? readIncidents(run) : null,
     isNew ? readLineage(run) : null,
     isLedgerDue ? readLedger(run) : null,
+    cards.refresh(status, known.incidents),
   ]);
   if (run !== known.run) return;
   const [, told, incidents, lineage, ledger] = parts;
@@ -156,13 +162,16 @@ function drawAll() {
   if (!status) return;
   /** @param {string} verb @param {number | null} [incident] */
   const isBusy = (verb, incident = null) => actions.isBusy(run, verb, incident);
-  drawHeader(status, (verb) => void actions.act(run, verb, null), { canAct, isBusy });
+  drawHeader(status, (verb) => void actions.act(run, verb, null, {}, known.status), { canAct, isBusy });
   const answer = (/** @type {string} */ verb, /** @type {any} */ incident) => void actions.act(run, verb, incident);
   drawBanner(status.needs, known.incidents, paged(), answer, { canAct, isBusy });
   drawIncidents(run, known.incidents, events, paged());
   drawLineage(known.lineage, status.step);
   if (known.ledger) drawLedger(known.ledger);
   drawDetectors(status.detector_rows ?? []);
+  const canRollBack = canAct && status.supervisor === "alive" && !isEnded(status.state);
+  const rollBack = (/** @type {number} */ step) => void actions.act(run, "rollback", null, { to_step: step }, known.status);
+  cards.draw(rollBack, { canRollBack, isBusy: isBusy("rollback") });
   events.draw();
   curves.mark(known.incidents);
 }
@@ -173,6 +182,9 @@ listen({
   c: ["curves", () => goTo("curves")],
   i: ["incidents", () => goTo("incidents")],
   e: ["events", () => goTo("events")],
+  r: ["ranks", () => goTo("ranks")],
+  k: ["checkpoints", () => goTo("checkpoints")],
+  o: ["log", () => goTo("log")],
   t: ["attempts", () => goTo("lineage")],
   g: ["where the time went", () => goTo("ledger")],
   d: ["how the detectors stand", () => goTo("detectors")],

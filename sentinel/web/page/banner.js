@@ -61,6 +61,7 @@ function card(incident, isPaged, act, may, verbs) {
       ` ${since}, ${incident.state}`),
     make("p", {}, incident.reason),
     incident.verdict && make("p", { class: "quiet" }, incident.verdict),
+    ...(incident.notes ?? []).map((/** @type {string} */ note) => make("p", { class: "note" }, note)),
     make("p", {}, make("strong", {}, whoWords(incident, isPaged))),
     incident.awaits_approval !== null && make("p", {}, approvalWords(incident)),
     may.canAct ? buttons(incident, verbs, act, may) : make("p", { class: "quiet" }, commandWords(incident, verbs)));

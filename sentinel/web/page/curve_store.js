@@ -13,10 +13,14 @@ const NON_FINITE_KEPT = 64;
 export class CurveStore {
   /** @type {Attempt[]} oldest first */
   attempts = [];
+  /** How many tokens a step of the newest attempt has; null: not told. @type {number | null} */
+  tokensPerStep = null;
   /** Opaque: where the next answer goes on. */
   cursor = "";
   /** Grows with every answer that brought something. */
   version = 0;
+  /** @type {Map<string, [number, number]>} by choice, the values that its scale shows */
+  reach = new Map();
   /** @type {Map<string, Map<number, Series>>} by metric, by attempt */
   #curves = new Map();
 
@@ -24,6 +28,7 @@ export class CurveStore {
   clear() {
     this.attempts = [];
     this.cursor = "";
+    this.reach.clear();
     this.#curves.clear();
     this.version += 1;
   }
@@ -31,10 +36,13 @@ export class CurveStore {
   /** @param {any} answer of /curves */
   take(answer) {
     if (answer.whole) this.#curves.clear();
-    const before = JSON.stringify(this.attempts);
+    const before = this.#frame();
     this.attempts = [...answer.attempts].sort((a, b) => a.attempt - b.attempt);
     this.cursor = answer.cursor;
-    let isNew = Boolean(answer.whole) || before !== JSON.stringify(this.attempts);
+    const reach = Object.entries(answer.reach ?? {}).filter(([, ends]) => ends);
+    this.tokensPerStep = answer.tokens_per_step ?? null;
+    this.reach = new Map(reach.map(([choice, ends]) => [choice, ends.map(valueOf)]));
+    let isNew = Boolean(answer.whole) || before !== this.#frame();
     for (const [metric, byAttempt] of Object.entries(answer.curves)) {
       for (const [attempt, told] of Object.entries(byAttempt)) {
         const series = this.#series(metric, Number(attempt));
@@ -43,6 +51,11 @@ export class CurveStore {
       }
     }
     if (isNew) this.version += 1;
+  }
+
+  /** What is drawn anew when it changes, also without a new point. */
+  #frame() {
+    return JSON.stringify([this.attempts, this.tokensPerStep, [...this.reach]]);
   }
 
   /** Of one metric, by attempt. @param {string} metric @returns {Map<number, Series>} */
@@ -80,6 +93,9 @@ export class CurveStore {
     return series;
   }
 }
+
+/** @param {unknown} told */
+const valueOf = (told) => toNumber(told) ?? NaN;
 
 /**
  * The server sends the newest point again with what it has become: what is here from that step on is taken back first.

@@ -1,30 +1,32 @@
 /** The section of curves: which are shown, over which steps, on what scale, and whose colour is whose. */
 
 import { readCurves, readMetricNames, readShownCurves } from "./api.js";
+import { Beside } from "./beside.js";
 import { onColoursChanged } from "./colours.js";
+import { drawChoices, drawLegend, drawSelects } from "./curve_bar.js";
 import { CurveStore } from "./curve_store.js";
-import { byId, make, redraw } from "./dom.js";
-import { countWords, stepWords } from "./numbers.js";
+import { byId } from "./dom.js";
 import { Plot } from "./plot.js";
-import { colourOf, survivesTo } from "./plot_data.js";
 import { bandOf } from "./plot_marks.js";
+import { keepChoice, readChoice } from "./view.js";
 
 const PLOTS_MAX = 12;
 const FAMILY_MIN = 2;
-const LEGEND_MAX = 12;
 const NAMES_EVERY_MS = 15_000;
-const CHOSEN = "sentinel-curves";
 
 export class Curves {
   store = new CurveStore();
   /** @type {Map<string, Plot>} by choice, in the order they are shown */
   plots = new Map();
-  isLog = false;
+  beside = new Beside();
+  /** @type {import("./view.js").Choice} */
+  choice = readChoice();
+  /** @type {string[]} */
+  #others = [];
   /** @type {import("./plot_marks.js").IncidentBand[]} */
   bands = [];
   /** @type {[number, number] | null} steps chosen by dragging */
   #zoomed = null;
-  #last = 0;
   #drawn = "";
   #run = "";
   /** @type {string[]} */
@@ -32,10 +34,9 @@ export class Curves {
   #namesMs = -Infinity;
   /** @type {string[]} shown until a person chooses others, as the server says; empty before it did */
   #usual = [];
-  /** @type {string[] | null} by the person, null: the usual ones */
-  #chosen = readChosen();
 
   constructor() {
+    byId("log-scale").setAttribute("aria-pressed", String(this.isLog));
     byId("log-scale").addEventListener("click", () => this.toggleLog());
     for (const button of document.querySelectorAll("[data-last]")) {
       button.addEventListener("click", () => this.showLast(Number(/** @type {HTMLElement} */ (button).dataset.last)));
@@ -53,6 +54,22 @@ export class Curves {
     this.#begin();
   }
 
+  get isLog() {
+    return this.choice.isLog;
+  }
+
+  /** The runs that this one may be compared with. @param {string[]} names */
+  offer(names) {
+    this.#others = names.filter((name) => name !== this.#run);
+  }
+
+  /** A person has chosen; the address remembers it. @param {Partial<import("./view.js").Choice>} changed */
+  change(changed) {
+    this.choice = { ...this.choice, ...changed };
+    keepChoice(this.choice);
+    this.#look();
+  }
+
   /** Asks for what is new and draws it. */
   async refresh() {
     const run = this.#run;
@@ -65,7 +82,12 @@ export class Curves {
     }
     const choices = this.#choices();
     if (!choices.length) return;
-    const answer = await readCurves(run, choices, this.store.cursor);
+    const { beside, by } = this.choice;
+    const ratio = this.beside.ratioFor(by, this.store);
+    const [answer] = await Promise.all([
+      readCurves(run, choices, this.store.cursor, this.#view()),
+      this.beside.refresh(beside, choices, this.#view(), ratio),
+    ]);
     if (run !== this.#run || choices.join() !== this.#choices().join()) return;
     this.store.take(answer);
     this.draw();
@@ -78,40 +100,68 @@ export class Curves {
   }
 
   toggleLog() {
-    this.isLog = !this.isLog;
-    byId("log-scale").setAttribute("aria-pressed", String(this.isLog));
-    this.draw();
+    byId("log-scale").setAttribute("aria-pressed", String(!this.isLog));
+    this.change({ isLog: !this.isLog });
   }
 
   /** The newest steps only; 0: all. @param {number} count */
   showLast(count) {
-    this.#last = count;
     this.#zoomed = null;
-    this.draw();
+    this.change({ last: count });
   }
 
   /** @param {[number, number] | null} range null: back to what the buttons say */
   zoom(range) {
     this.#zoomed = range;
+    this.#look();
+  }
+
+  /** Drawn at once, and again when the server has said how far the scale of these steps reaches. */
+  #look() {
     this.draw();
+    void this.refresh().catch(() => undefined);  // the next round tells what is wrong
+  }
+
+  /** What the server is told of it. @returns {Record<string, string>} */
+  #view() {
+    /** @type {Record<string, string>} */
+    const view = this.isLog ? { scale: "log" } : {};
+    if (!this.#zoomed && !this.choice.last) return view;
+    const [first, last] = this.range().map((step) => String(Math.max(0, Math.round(step))));
+    return this.#zoomed ? { ...view, first, last } : { ...view, first };
   }
 
   /** The steps that all plots show. @returns {[number, number]} */
   range() {
     if (this.#zoomed) return this.#zoomed;
     const [first, last] = this.store.span() ?? [0, 1];
-    const from = this.#last ? Math.max(first, last - this.#last) : first;
+    const from = this.choice.last ? Math.max(first, last - this.choice.last) : first;
     return [from, Math.max(last, from + 1)];
   }
 
   /** Only where something has changed since it was drawn. */
   draw() {
-    const key = JSON.stringify([this.store.version, this.isLog, this.range(), this.bands, [...this.plots.keys()]]);
+    const versions = [this.store.version, this.beside.store.version, this.beside.trouble];
+    const key = JSON.stringify([versions, this.choice, this.range(), this.bands, [...this.plots.keys()], this.#others]);
     if (key === this.#drawn) return;
     this.#drawn = key;
     this.#pressRange();
     for (const plot of this.plots.values()) plot.draw(this.store);
-    this.#drawLegend();
+    drawLegend(this.store.attempts, this.#zoomed, this.#besideWords(), () => this.zoom(null));
+    const attempts = this.store.attempts.map((one) => one.attempt);
+    const canCountTokens = this.beside.ratio(this.store) !== null;
+    drawSelects(this.choice, this.#others, attempts, canCountTokens, (changed) => this.change(changed));
+  }
+
+  #besideWords() {
+    const { beside, by } = this.choice;
+    if (!beside) return "";
+    const words = beside.replace(":", " ");
+    if (!beside.startsWith("run:")) return `${words}, whole`;
+    if (this.beside.trouble) return `${words}: ${this.beside.trouble}`;
+    const isTold = this.beside.ratio(this.store) !== null;
+    if (by === "tokens" && !isTold) return `${words}, at the same step: how many tokens a step has is not told`;
+    return `${words}, at the same ${by === "tokens" ? "number of tokens" : "step"}`;
   }
 
   /** Begin with the curves that are chosen now. */
@@ -153,83 +203,32 @@ export class Curves {
   #choices() {
     const offered = new Set(this.#offered());
     const usual = this.#usual.map((choice) => (offered.has(choice) ? choice : aloneOf(choice)));
-    const chosen = (this.#chosen ?? usual).filter((choice) => offered.has(choice));
-    return (chosen.length || this.#chosen ? chosen : [...offered]).slice(0, PLOTS_MAX);
+    const chosen = (this.choice.curves ?? usual).filter((choice) => offered.has(choice));
+    return (chosen.length || this.choice.curves ? chosen : [...offered]).slice(0, PLOTS_MAX);
   }
 
   #drawChoices() {
     const chosen = this.#choices();
-    const isFull = chosen.length >= PLOTS_MAX;
-    redraw(byId("choices"), [this.#offered(), chosen], () =>
-      this.#offered().map((choice) => {
-        const isShown = chosen.includes(choice);
-        const box = make("input", {
-          type: "checkbox", checked: isShown, disabled: isFull && !isShown, "data-key": choice,
-          onchange: () => this.#choose(choice),
-        });
-        return make("label", { class: "check" }, box, choice.endsWith("/") ? `${choice.slice(0, -1)} per layer` : choice);
-      }));
+    drawChoices(this.#offered(), chosen, chosen.length >= PLOTS_MAX, (choice) => this.#choose(choice));
   }
 
   /** @param {string} choice */
   #choose(choice) {
     const shown = this.#choices();
-    this.#chosen = shown.includes(choice) ? shown.filter((one) => one !== choice) : [...shown, choice];
-    sessionStorage.setItem(CHOSEN, JSON.stringify(this.#chosen));
+    const curves = shown.includes(choice) ? shown.filter((one) => one !== choice) : [...shown, choice];
+    this.choice = { ...this.choice, curves };
     this.#begin();
     this.#drawChoices();
-    void this.refresh().catch(() => undefined);  // the next round tells what is wrong
+    this.change({});
   }
 
   #pressRange() {
     for (const button of document.querySelectorAll("[data-last]")) {
-      const isOwn = Number(/** @type {HTMLElement} */ (button).dataset.last) === this.#last;
+      const isOwn = Number(/** @type {HTMLElement} */ (button).dataset.last) === this.choice.last;
       button.setAttribute("aria-pressed", String(isOwn && !this.#zoomed));
     }
-  }
-
-  #drawLegend() {
-    const { attempts } = this.store;
-    const told = attempts.map((attempt, at) => ({ number: attempt.attempt, fate: fateOf(attempt, survivesTo(attempts, at)) }));
-    const shown = told.slice(-LEGEND_MAX);
-    const earlier = told.length - shown.length;
-    const zoomed = this.#zoomed?.map(Math.round);
-    redraw(byId("attempts"), [shown, earlier, zoomed], () => [
-      earlier > 0 && make("span", { class: "quiet" }, `${countWords(earlier, "earlier attempt")}, `),
-      ...shown.map(legendItem),
-      make("span", {}, swatch("abandoned"), "abandoned steps"),
-      zoomed && make("button", { type: "button", "data-key": "reset", onclick: () => this.zoom(null) },
-        `steps ${stepWords(zoomed[0])} to ${stepWords(zoomed[1])}: show all again`),
-    ]);
   }
 }
 
 /** The metric that stands for a family of which no layer is told. @param {string} choice */
 const aloneOf = (choice) => (choice.endsWith("/") ? choice.slice(0, -1) : choice);
-
-/** @param {import("./curve_store.js").Attempt} attempt @param {number} survives */
-function fateOf(attempt, survives) {
-  if (survives === Infinity) return attempt.is_over ? "" : "live";
-  return survives === -Infinity ? "abandoned" : `to step ${stepWords(survives)}`;
-}
-
-/** @param {{number: number, fate: string}} attempt */
-function legendItem({ number, fate }) {
-  const tone = fate === "abandoned" ? "abandoned" : `attempt-${colourOf(number)}`;
-  return make("span", {}, swatch(tone), `attempt ${number}`, fate && make("span", { class: "quiet" }, ` ${fate}`));
-}
-
-/** A bit of colour beside words. @param {string} name */
-export function swatch(name) {
-  return make("i", { class: `swatch ${name}`, "aria-hidden": "true" });
-}
-
-/** @returns {string[] | null} */
-function readChosen() {
-  try {
-    const kept = JSON.parse(sessionStorage.getItem(CHOSEN) ?? "null");
-    return Array.isArray(kept) ? kept.map(String) : null;
-  } catch {
-    return null;
-  }
-}

@@ -6,6 +6,9 @@ const TONES = new Map([["breached", "bad"], ["unknown", "warn"]]);
 
 /** @param {[string, string][]} rows name and words */
 export function drawDetectors(rows) {
+  const breached = rows.filter(([name]) => name === "breached").length;
+  const head = breached ? `${breached} breached` : "none breached";
+  redraw(byId("detectors-head"), [head, rows.length], () => [rows.length > 0 && head]);
   redraw(byId("standings"), rows, () => [make("table", { class: "standings" }, make("tbody", {}, ...rows.map(row)))]);
 }
 

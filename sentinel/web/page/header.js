@@ -17,7 +17,7 @@ export function drawHeader(status, act, may) {
   byId("run-name").textContent = status.run;
   document.title = titleOf(status);
   drawTrouble(status);
-  const busy = ["pause", "resume"].map(may.isBusy);
+  const busy = ["pause", "resume", "hold", "stop"].map(may.isBusy);
   redraw(byId("figures"), [shown(status), busy, may.canAct], () => [
     make("p", { class: "state" },
       make("strong", { class: `chip ${runTone(status.state)}` }, status.state), status.reason && make("span", {}, status.reason)),
@@ -95,8 +95,16 @@ function supervisorWords(status) {
 function controls(status, act, isBusy) {
   if (status.supervisor !== "alive" || isEnded(status.state)) return null;
   const [verb, words] = ANSWERS[status.state] ?? ["pause", "pause remedies"];
-  const told = { type: "button", "data-key": verb, disabled: isBusy(verb), onclick: () => act(verb) };
-  return make("p", { class: "buttons" }, make("button", told, words));
+  const button = (/** @type {string} */ asked, /** @type {string} */ said) =>
+    make("button", { type: "button", "data-key": asked, disabled: isBusy(asked), onclick: () => act(asked) }, said);
+  return make("div", { class: "buttons" },
+    button(verb, words),
+    make("details", { class: "menu more", "data-key": "more" },
+      make("summary", {}, "more"),
+      make("div", { class: "choices buttons" },
+        status.state !== "held" && button("hold", "hold training"),
+        button("stop", "stop the run"),
+        make("a", { href: "#checkpoints" }, "roll back to a checkpoint"))));
 }
 
 /** @param {any} status */

@@ -40,6 +40,7 @@ function one(run, incident, lines, events, isNewest, paged) {
       make("span", { class: "quiet" }, whenWords(incident))),
     make("p", {}, incident.reason),
     incident.verdict && incident.verdict !== incident.reason && make("p", {}, make("b", {}, "Now: "), incident.verdict),
+    ...ruleWords(incident),
     make("p", { class: "quiet" }, factWords(incident, paged).join(" · ")),
     incident.diagnosis && make("p", {}, make("b", {}, `Diagnosis, ${incident.diagnosis.cause}: `), incident.diagnosis.reason),
     incident.attribution && make("p", {}, make("b", {}, "Samples: "), incident.attribution.reason),
@@ -48,6 +49,18 @@ function one(run, incident, lines, events, isNewest, paged) {
       make("summary", {}, `${decisions} (${countWords(lines.length, "line")})`),
       make("ol", { class: "lines" }, ...lines.map((line) => lineItem(line)))),
     make("p", {}, reportLink(run, incident.id)));
+}
+
+/** What the author of the rule wrote for whoever reads it. A runbook is a link only where it is one. @param {any} incident */
+export function ruleWords(incident) {
+  const labels = Object.entries(incident.labels ?? {}).map(([name, value]) => `${name}: ${value}`);
+  const { runbook } = incident;
+  return [
+    ...(incident.notes ?? []).map((/** @type {string} */ note) => make("p", { class: "note" }, note)),
+    runbook && make("p", {}, "Runbook: ", /^https?:\/\//.test(runbook)
+      ? make("a", { href: runbook, rel: "noreferrer noopener", target: "_blank" }, runbook) : make("code", {}, runbook)),
+    labels.length > 0 && make("p", { class: "quiet" }, labels.join(" · ")),
+  ];
 }
 
 /** @param {any} incident */

@@ -7,6 +7,7 @@ const SIGNS = [
   "The stripe between two lines: lowest and highest of neighbouring steps drawn as one.",
   "A band with #3 is incident 3, from its first bad step to where it broke; the dashed line is the onset.",
   "A red triangle at the upper edge: a value that was no number.",
+  "The steps that survive set the scale. A triangle in a curve's own colour at the edge: a value outside, told above the plot.",
   "Drag over a plot to look closer, in all of them; double click or z shows all again.",
 ];
 

@@ -1,6 +1,6 @@
 /** The goodput ledger: every second since the first launch in one of six accounts, as a bar and as a table. */
 
-import { swatch } from "./curves.js";
+import { swatch } from "./curve_bar.js";
 import { byId, make, makeSvg, redraw } from "./dom.js";
 import { percentWords } from "./numbers.js";
 import { spanWords } from "./times.js";

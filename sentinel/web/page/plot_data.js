@@ -6,8 +6,10 @@
  */
 
 import { firstAtOrAfter } from "./curve_store.js";
+import { smoothed } from "./smoothing.js";
 
 export const COLOURS = 6;
+export const BESIDE = -2;  // the colour of what is compared
 const LANES_MAX = 6;
 const MEMBERS_MAX = 16;
 const POINTS_ACROSS = 1024;  // more than a plot has pixels
@@ -17,7 +19,7 @@ const POINTS_ACROSS = 1024;  // more than a plot has pixels
  * Part of one attempt's curve: points `from` to `to` (without it).
  * @typedef {{attempt: number, series: Series, from: number, to: number, survives: boolean}} Segment
  * @typedef {{step: number[], low: number[], high: number[]}} Part
- * `colour`: 0 to 5, or -1 for what was abandoned. `member`: which metric of a family it is, 0 for one alone.
+ * `colour`: 0 to 5, -1 for what was abandoned, or BESIDE. `member`: which metric of a family it is, 0 for one alone.
  * @typedef {{segments: Segment[], colour: number, member: number, label: string}} Line
  */
 
@@ -110,10 +112,10 @@ const last = (segment) => segment.series.step[segment.to - 1];
 
 /**
  * @param {Line[]} lines @param {boolean} isFamily highest values only, where false lowest and highest
- * @param {[number, number]} range the steps shown
- * @returns {(number | null | undefined)[][]} steps, and for each line its column, or its two
+ * @param {[number, number]} range the steps shown @param {number} smooth 0: not at all
+ * @returns {(number | null | undefined)[][]} steps, and for each line its column, or its two, and behind them the smoothed one
  */
-export function columnsOf(lines, isFamily, range) {
+export function columnsOf(lines, isFamily, range, smooth = 0) {
   const parts = lines.map((line) => line.segments.map((segment) => visible(segment, range)).filter((part) => part.step.length));
   const steps = [...new Set(parts.flatMap((own) => own.flatMap((part) => part.step)))].sort((a, b) => a - b);
   const at = new Map(steps.map((step, index) => [step, index]));
@@ -123,7 +125,7 @@ export function columnsOf(lines, isFamily, range) {
     const low = new Array(steps.length).fill(null);
     const high = new Array(steps.length).fill(null);
     for (const part of own) lay(part, at, low, high);
-    columns.push(...(isFamily ? [high] : [low, high]));
+    columns.push(...(isFamily ? [high] : [low, high]), ...(smooth ? [smoothed(isFamily ? high : low, high, smooth)] : []));
   }
   return columns;
 }
@@ -167,6 +169,35 @@ function lay({ step, low: lowest, high: highest }, at, low, high) {
     low[index(i)] = lowest[i];
     high[index(i)] = highest[i];
   }
+}
+
+/**
+ * What lies outside the scale among the steps shown: for each place only the farthest of its side. Oldest first.
+ * @typedef {{step: number, value: number, side: 1 | -1, attempt: number, colour: number, survives: boolean}} Outside
+ * @param {Line[]} lines @param {[number, number]} reach @param {[number, number]} range
+ * @param {number} places across @param {boolean} isFamily
+ * @returns {Outside[]}
+ */
+export function outsideOf(lines, [low, high], range, places, isFamily) {
+  const width = Math.max(1, (range[1] - range[0]) / places);
+  /** @type {Map<string, Outside>} */
+  const far = new Map();
+  const take = (/** @type {Outside} */ found) => {
+    const place = `${found.side} ${Math.floor((found.step - range[0]) / width)}`;
+    const known = far.get(place);
+    if (!known || (found.value - known.value) * found.side > 0) far.set(place, found);
+  };
+  for (const { colour, segments } of lines) {
+    for (const { attempt, series, from, to, survives } of segments) {
+      const end = Math.min(to, firstAtOrAfter(series.step, range[1] + 1));
+      for (let i = Math.max(from, firstAtOrAfter(series.step, range[0])); i < end; i += 1) {
+        const told = { step: series.step[i], attempt, colour, survives };
+        if (series.high[i] > high) take({ ...told, value: series.high[i], side: 1 });
+        if (series.low[i] < low && !isFamily) take({ ...told, value: series.low[i], side: -1 });
+      }
+    }
+  }
+  return [...far.values()].sort((a, b) => a.step - b.step);
 }
 
 /**

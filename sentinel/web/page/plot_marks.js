@@ -1,12 +1,19 @@
 /** What is drawn into a plot besides its curves: incidents as bands with their number, onsets, values that were no numbers. */
 
 import { colour } from "./colours.js";
+import { BESIDE } from "./plot_data.js";
 import { isOpen } from "./states.js";
 
 const BAND_MIN_PX = 3;
 const LABEL_GAP_PX = 20;
 
 /** @typedef {{id: number, from: number, to: number, onset: number | null, isOpen: boolean}} IncidentBand */
+
+/** The name in style.css of a line's colour. @param {number} own */
+export function nameOf(own) {
+  if (own === BESIDE) return "beside";
+  return own < 0 ? "abandoned" : `attempt-${own}`;
+}
 
 /** From where it began, or was seen, to where it broke. @param {any} incident @returns {IncidentBand} */
 export function bandOf(incident) {
@@ -74,6 +81,27 @@ export function drawNonFinite(plot, steps) {
     ctx.moveTo(x - size, bbox.top - size);
     ctx.lineTo(x + size, bbox.top - size);
     ctx.lineTo(x, bbox.top + size);
+    ctx.fill();
+  }
+  ctx.restore();
+}
+
+/**
+ * A triangle at the edge for what lies outside the scale, in the colour of its line.
+ * @param {any} plot @param {import("./plot_data.js").Outside[]} outside
+ */
+export function drawOutside(plot, outside) {
+  const { ctx, bbox } = plot;
+  const size = 5 * ratioOf(plot);
+  ctx.save();
+  for (const { step, side, colour: own } of outside) {
+    const x = plot.valToPos(step, "x", true);
+    const edge = side > 0 ? bbox.top : bbox.top + bbox.height;
+    ctx.fillStyle = colour(nameOf(own));
+    ctx.beginPath();
+    ctx.moveTo(x, edge);
+    ctx.lineTo(x - size, edge + 2 * side * size);
+    ctx.lineTo(x + size, edge + 2 * side * size);
     ctx.fill();
   }
   ctx.restore();

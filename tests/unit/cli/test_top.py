@@ -56,7 +56,7 @@ def test_without_a_terminal_it_prints_once(tmp_path: Path) -> None:
         text = done.stdout
         assert "RECOVERING" in text
         assert "step 384 of 600" in text
-        assert re.search(r"loss +8\.6 .*█", text)
+        assert re.search(r"loss +8\.6 .*▲", text), "one row of a spike lies outside the scale"
         assert "rank" in text
         assert "NOBODY SUPERVISES THIS RUN" in text
         assert "2 spike open, onset step 379" in text
@@ -215,7 +215,7 @@ def test_of_a_long_run_only_what_is_shown_is_read(tmp_path: Path, lines_read: li
         write_stream(run_dir, attempt, range(1, 20_001), loss=8.6)
     text = CliRunner().invoke(app, ["top", str(run_dir), "--once"]).stdout
     assert re.search(r"step 20000 of 600", text)
-    assert re.search(r"loss +8\.6 .*█", text)
+    assert re.search(r"loss +8\.6 .*▲", text), "one row of a spike lies outside the scale"
     assert len(lines_read) < 5000
 
 

@@ -91,12 +91,24 @@ def test_without_a_total_there_is_no_bar() -> None:
 def test_a_sparkline_shows_one_bad_step_among_many_relaunches_and_what_is_no_number() -> None:
     cells = columns(points(1, 1, [1.0] * 95 + [9.0] + [1.0] * 24), 30)
     assert len(cells) == 30
-    assert sparkline(cells, "loss").count("█") == 1
+    assert sparkline(cells, "loss").count("▲") == 1
+    assert sparkline(cells, "loss", "_.:-=+*#").count("^") == 1
     assert sparkline(columns(points(1, 1, [1.0, math.nan, 2.0]), 10), "loss") == "▁!█"
     both = points(1, 1, [1.0, 2.0]) + points(2, 1, [1.0, 2.0])
     assert sparkline(columns(both, 10), "loss") == "▁█|█"
     assert sparkline(columns(points(1, 1, [3.0, 3.0]), 10), "none") == "  "
     assert columns((), 10) == []
+
+
+def test_a_spike_that_a_rollback_threw_away_leaves_the_curve_readable() -> None:
+    """The loss was `▁▁▁▁▁█|▁▁▁` once: the scale is that of the steps the run stands on."""
+    before = [2.0 + step % 3 / 10 for step in range(29)]
+    spiked = points(1, 351, [*before, 60.0, 900.0, 4e3])
+    lines = frame(97, points=[*spiked, *points(2, 351, [2.0 + step % 3 / 10 for step in range(29)])])
+    loss = next(line for line in lines if line.lstrip("│ ").startswith("loss "))
+    assert {"▁", "█", "▲"} <= set(loss), loss
+    assert loss.count("▲") == 2, "three rows in two columns"
+    assert "▼" not in loss
 
 
 def test_an_onset_that_left_the_window_has_no_column() -> None:

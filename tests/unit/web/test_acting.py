@@ -16,6 +16,7 @@ from sentinel.web.access import WRONG_MAX
 from sentinel.web.acting import WHO_CHARS_MAX, who_of
 from sentinel.web.answers import Request
 from sentinel.web.site import SiteServices
+from tests.unit.cli.test_stop import start_supervisor
 from tests.unit.web.web_kit import BEARER, JSON, TOKEN, served, supervised, write_told
 
 
@@ -33,6 +34,7 @@ def run_dir(tmp_path: Path) -> Path:
         ("incidents/1/deny", w.Deny(1)),
         ("pause", w.PauseRun()),
         ("resume", w.ResumeRun()),
+        ("hold", w.HoldRun()),
     ],
 )
 def test_a_wish_reaches_the_supervisor_and_its_answer_the_page(run_dir: Path, path: str, wish: w.OperatorRequest) -> None:
@@ -40,6 +42,31 @@ def test_a_wish_reaches_the_supervisor_and_its_answer_the_page(run_dir: Path, pa
         answer = site.post(f"/api/runs/demo/{path}", {**BEARER, **JSON, "X-Sentinel-Who": "Ada"})
     assert (answer.status, answer.json) == (200, {"granted": True, "words": "as you wish"})
     assert [(one.by, one.request) for one in heard] == [("Ada (browser at 127.0.0.1)", wish)]
+
+
+def test_a_rollback_says_to_which_step(run_dir: Path) -> None:
+    with supervised(run_dir) as heard, served(run_dir, token=TOKEN) as site:
+        assert site.post("/api/runs/demo/rollback", body=b'{"to_step": 350}').json["granted"] is True
+        for body in (b"{}", b'{"to_step": "350"}', b'{"to_step": -1}', b'{"to_step": true}', b'{"to_step": 3.5}'):
+            refused = site.post("/api/runs/demo/rollback", body=body)
+            assert refused.status == 400
+            assert "to_step: is not a step" in refused.json["error"]
+    assert [one.request for one in heard] == [w.RollBack(350)]
+
+
+def test_a_stop_asks_the_supervisor_as_the_command_does(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acting, "ANSWER_S", 0.05)
+    with start_supervisor(run_dir, "listens") as child, served(run_dir, token=TOKEN) as site:
+        assert site.post("/api/runs/demo/stop", JSON).status == 401, "not without the token"
+        answer = site.post("/api/runs/demo/stop", {**BEARER, **JSON, "X-Sentinel-Who": "Ada"})
+        assert (answer.status, answer.json["granted"]) == (202, None)
+        assert child.wait(20) == 0
+        asked = [path.read_text() for path in (run_dir / "inbox").iterdir()]
+        assert len(asked) == 1
+        assert "Ada (browser at 127.0.0.1)" in asked[0], "a signal does not say who sent it"
+        gone = site.post("/api/runs/demo/stop")
+        assert gone.status == 409
+        assert "nobody supervises the run" in gone.json["error"]
 
 
 def test_a_refusal_of_the_supervisor_is_its_sentence(run_dir: Path) -> None:

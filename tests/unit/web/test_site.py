@@ -369,4 +369,4 @@ def test_a_post_without_the_token_is_refused_before_anything_else(told_site: Ser
         assert told_site.post(path, JSON).status == 401
         assert told_site.post(path, {**BEARER, "Content-Type": "text/plain"}).status == 415
         assert told_site.post(path, {**BEARER, **JSON, "Origin": "http://evil.example"}).status == 403
-        assert told_site.post(path).status == 409, "nobody supervises it"
+        assert told_site.post(path, body=b'{"to_step": 1}').status == 409, "nobody supervises it"

@@ -58,7 +58,8 @@ class Page:
         shape = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", shape)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+        still = {"name": "prefers-reduced-motion", "value": "reduce"}  # a click finds its place at once, and does not chase it
+        self.chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme, still]})
         self.chrome.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": address.split("#")[0], "storageTypes": "all"})
         self.logs("browser"), self.logs("performance")
         self.chrome.get(address)

@@ -39,6 +39,7 @@ class PageServer:
         self.broken: set[str] = set()
         self.silent = False
         self.asked: list[tuple[str, str]] = []
+        self.fields: list[dict[str, Any]] = []
         self.paths: list[str] = []
         self.gate = threading.Event()  # POSTs wait for it
         self.gate.set()
@@ -62,24 +63,33 @@ class PageServer:
             "": run.status,
             "incidents": lambda: run.incidents,
             "events": lambda: {"seq": run.seq, "events": [e for e in run.events if e["seq"] > int(since or 0)][-500:]},
-            "curves": lambda: run.curves(query.get("metrics", [""])[0].split(","), since),
+            "curves": lambda: run.curves(query.get("metrics", [""])[0].split(","), since, _view(query)),
             "metrics": lambda: {"metrics": run.names},
             "lineage": run.lineage,
             "ledger": run.ledger,
+            "machines": run.machines,
+            "checkpoints": run.checkpoints,
+            "log": run.log,
         }
         return answers[parts[2] if len(parts) > 2 else ""]()
 
-    def post(self, parts: list[str], who: str) -> dict[str, Any]:
+    def post(self, parts: list[str], who: str, fields: dict[str, Any]) -> dict[str, Any]:
         run = self.runs[parts[1]]
         verb = parts[-1]
         self.gate.wait(20)
         self.asked.append(("/".join(parts[2:]), who))
+        self.fields.append(fields)
         if verb == "acknowledge":
             next(i for i in run.incidents if i["id"] == int(parts[3]))["acknowledged_by"] = who or "browser at 127.0.0.1"
         if verb in ("pause", "resume"):
             run.state = "paused" if verb == "pause" else "training"
         run.tell(f"{who or 'browser'} asked to {verb}: granted", "warn")
         return {"granted": True, "words": f"{verb}: noted"}
+
+
+def _view(query: dict[str, list[str]]) -> tuple[float, float, bool]:
+    first, last = float(query.get("first", ["-inf"])[0]), float(query.get("last", ["inf"])[0])
+    return first, last, query.get("scale") == ["log"]
 
 
 def _overview(run: SimulatedRun) -> dict[str, Any]:
@@ -113,13 +123,13 @@ def _handler_of(site: PageServer) -> type[BaseHTTPRequestHandler]:
                 self._send_file("/".join(parts[1:]) if parts[0] == "static" else "index.html")
 
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             if self.headers.get("Authorization") != f"Bearer {TOKEN}":
                 self._send_json(401, {"error": "the token is missing or is another one"})
                 return
             parts = [unquote(part) for part in self.path[1:].split("/")]
             who = self.headers.get("X-Sentinel-Who", "").encode("latin-1").decode()  # UTF-8 in a header
-            self._send_json(200, site.post(parts[1:], who))
+            self._send_json(200, site.post(parts[1:], who, json.loads(body)))
 
         def _answer_api(self, parts: list[str], query: dict[str, list[str]]) -> None:
             if site.needs_token and self.headers.get("Authorization") != f"Bearer {TOKEN}":

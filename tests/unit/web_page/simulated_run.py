@@ -6,6 +6,10 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from sentinel.curves.reach import reach_of
+
+CALM = {"blamed": False, "tone": ""}
+EVERYTHING = (-math.inf, math.inf, False)
 START_S = 1_700_000_000.0  # Unix seconds, years before anybody's browser looks
 STEP_S = 0.5
 LAYERS = [f"activation_norm/h.{layer}" for layer in range(4)]
@@ -24,11 +28,11 @@ class Attempt:
     non_finite: list[int] = field(default_factory=list)
 
 
-def value_of(metric: str, step: int, attempt: int) -> float:
-    """Smooth, with a little noise from the numbers themselves."""
+def value_of(metric: str, step: int, attempt: int, height: float = 5.0) -> float:
+    """Smooth, with a little noise from the numbers themselves. `height`: of the spike that was rolled back."""
     noise = math.sin(step * 12.9898 + attempt * 78.233) * 0.5 + math.sin(step * 3.7) * 0.5
     if metric == "loss":
-        spike = 5.0 * math.exp(-0.5 * ((step - 382) / 2.0) ** 2) if attempt == 2 else 0.0
+        spike = height * math.exp(-0.5 * ((step - 382) / 2.0) ** 2) if attempt == 2 else 0.0
         return 2.0 + 7.0 * math.exp(-step / 60) + 0.08 * noise + spike
     if metric == "grad_norm":
         return 0.6 + 3.0 * math.exp(-step / 40) + 0.1 * noise + (8.0 if attempt == 2 and 378 < step < 386 else 0.0)
@@ -49,7 +53,7 @@ def incident(number: int, kind: str, **said: Any) -> dict[str, Any]:
         "reason": "rank 1 was killed by signal 9",
         "verdict": "60 steps past step 132", "alert": "Crash", "benign": False, "blamed_rank": 1, "blamed_node": "",
         "awaits_approval": None, "acknowledged_by": "", "diagnosis": None, "attribution": None, "put_back": [], "remedies": [],
-        "pages": [], "page": None, "opened_elapsed_s": 30.5, "closed_elapsed_s": 60.0,
+        "pages": [], "page": None, "opened_elapsed_s": 30.5, "closed_elapsed_s": 60.0, "notes": [], "runbook": "", "labels": {},
     } | said  # fmt: skip
     closed_s = told["closed_elapsed_s"]
     return told | {"opened_at_s": START_S + told["opened_elapsed_s"], "closed_at_s": closed_s and START_S + closed_s}
@@ -78,6 +82,11 @@ class SimulatedRun:
         self.needs: dict[str, Any] | None = None
         self.detector_rows = [("detectors", "as of 3 s ago, attempt 3, step 412"), ("healthy", "spike, hang")]
         self.total_steps = 600
+        self.spike = 5.0
+        self.tokens_per_step: int | None = 4096
+        self.beats: list[dict[str, Any]] = []
+        self.suspected = ""
+        self.printed = 0  # lines in the log of rank 3, above its end
         self.wall_s: float | None = None  # None: as long as it is there
         self.ended_at_s: float | None = None
         self.attempts = [
@@ -161,7 +170,7 @@ class SimulatedRun:
             "pages": [page_of(i) for i in self.incidents if is_paged(i)],
         }  # fmt: skip
 
-    def curves(self, metrics: list[str], since: str) -> dict[str, Any]:
+    def curves(self, metrics: list[str], since: str, view: tuple[float, float, bool] = EVERYTHING) -> dict[str, Any]:
         """The cursor is the newest attempt's last step; from there on its last point comes again."""
         known = int(since) if since else None
         chosen = [name for name in self.names if any(name == m or (m.endswith("/") and name.startswith(m)) for m in metrics)]
@@ -171,14 +180,75 @@ class SimulatedRun:
             {"attempt": a.number, "after_step": a.after_step, "survives_to": a.survives_to, "is_over": bool(a.outcome)}
             for a in self.attempts
         ]
-        return {"cursor": str(self.step), "whole": known is None, "attempts": attempts, "curves": found}
+        reach = {asked: self._reach(asked, view) for asked in metrics}
+        return {"cursor": str(self.step), "whole": known is None, "attempts": attempts, "reach": reach, "curves": found} | {
+            "tokens_per_step": self.tokens_per_step
+        }
+
+    def _reach(self, asked: str, view: tuple[float, float, bool]) -> list[float] | None:
+        """By the rule of the real server."""
+        first, last, is_log = view
+        kept: list[float] = []
+        lost: list[float] = []
+        for name in (name for name in self.names if name == asked or (asked.endswith("/") and name.startswith(asked))):
+            for attempt in self.attempts:
+                series = self._series(name, attempt, None)
+                survives_to = attempt.survives_to or 0
+                for step, value in zip(series["step"], series["high"], strict=True):
+                    if first <= step <= last:
+                        (kept if step <= survives_to or attempt is self.attempts[-1] else lost).append(value)
+        found = reach_of(kept, lost, is_log=is_log)
+        return found and [found.low, found.high]
 
     def _series(self, name: str, attempt: Attempt, known: int | None) -> dict[str, Any]:
         bad = attempt.non_finite if name == "loss" else []
         first = attempt.after_step + 1 if known is None else known
         steps = [step for step in range(first, attempt.last_step + 1) if step not in bad]
-        values = [value_of(name, step, attempt.number) for step in steps]
+        values = [value_of(name, step, attempt.number, self.spike) for step in steps]
         return {"step": steps, "low": values, "high": values, "non_finite": bad}
+
+    def machines(self) -> dict[str, Any]:
+        """Eight ranks that beat, or what the test has put in their place; two GPUs, one of them in trouble."""
+        beating = [
+            {"rank": rank, "step": self.step, "phase": "forward", "silent_s": 0.1 * rank, "host": "node-1"} | CALM
+            for rank in range(8)
+        ]
+        rows = self.beats or beating
+        gpu = {
+            "name": "H100", "lost": False, "busy_percent": 97, "memory_used_bytes": 70 << 30, "memory_total_bytes": 80 << 30,
+            "temperature_c": 61, "power_mw": 640_000, "troubles": [],
+        }  # fmt: skip
+        hot = {"index": 1, "temperature_c": 91, "troubles": ["slowed down: HW thermal"]}
+        steps = [min(row["step"] for row in rows), max(row["step"] for row in rows)]
+        ranks = {
+            "attempt": 3, "is_over": False, "suspected": self.suspected, "count": len(rows), "phases": {"forward": len(rows)},
+            "steps": steps, "ranks": rows,
+        }  # fmt: skip
+        return {"ranks": ranks, "gpus": {"age_s": 3.2, "missing": "", "fault": None, "gpus": [{"index": 0, **gpu}, gpu | hot]}}
+
+    def checkpoints(self) -> dict[str, Any]:
+        def one(step: int, trust: str, why: str, **said: Any) -> dict[str, Any]:
+            return {
+                "step": step, "path": f"checkpoints/step-{step:08d}", "attempt": 3, "digest": f"sha256:{step:064x}",
+                "age_s": 60.0, "bytes": 3 << 29, "trust": trust, "why": why, "kept": "one of the newest three",
+            } | said  # fmt: skip
+
+        found = [
+            one(400, "candidate", "committed, not verified yet"), one(350, "proven", "the run trained 60 steps beyond it"),
+            one(380, "quarantined", "after the onset of incident 2", bytes=None, kept=None), one(100, "pruned", "", bytes=None),
+        ]  # fmt: skip
+        mirror = {"to": "s3://bucket/demo", "there": "step 350", "error": "", "behind_s": 42.0}
+        retain = {"last": 3, "every": None}
+        return {"run": "demo", "probation_steps": 60, "missing": "", "retain": retain, "checkpoints": found, "mirror": mirror}
+
+    def log(self) -> dict[str, Any]:
+        death = ["Traceback (most recent call last):", "  <b>File</b> train.py", "RuntimeError: NCCL timeout, api_key=***"]
+        lines = [*(f"step {n}" for n in range(self.printed)), *death]
+        logs = [
+            {"label": "launcher", "file": "attempts/0003/logs/launcher.err", "lines": ["started 8 ranks"]},
+            {"label": "rank 3 (blamed), errors", "file": "attempts/0003/logs/rank-3.err", "lines": lines},
+        ]
+        return {"attempt": 3, "logs": logs, "missing": ""}
 
     def lineage(self) -> list[dict[str, Any]]:
         return [

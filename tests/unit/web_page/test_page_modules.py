@@ -178,3 +178,19 @@ def test_times_read_well(modules: Page) -> None:
     elapsed, spans = run(modules, "times", code, [7, 187, 3787, 180_067, None], [0.05, 13.84, 252, 11_100, None])
     assert elapsed == ["0:07", "3:07", "1:03:07", "2 d 2:01:07", ""]
     assert spans == ["0.1 s", "13.8 s", "4 min 12 s", "3 h 5 min", ""]
+
+
+def test_a_smoothed_curve_begins_as_it_is_and_anew_after_a_gap(modules: Page) -> None:
+    code = "return m.smoothed(given[0], given[0], 0.5).map((value) => value ?? null);"
+    found = run(modules, "smoothing", code, [4.0, 8.0, None, 2.0, 2.0])
+    assert found == [pytest.approx(4.0), pytest.approx(20 / 3), None, pytest.approx(2.0), pytest.approx(2.0)]
+
+
+def test_what_lies_outside_is_the_farthest_of_its_place(modules: Page) -> None:
+    code = """
+    const series = { step: given[0], low: given[1], high: given[1], nonFinite: [] };
+    const lines = [{ segments: [{ attempt: 1, series, from: 0, to: given[0].length, survives: true }], colour: 0, member: 0 }];
+    return m.outsideOf(lines, [1, 3], [0, 100], 10, false).map(({ step, value, side }) => [step, value, side]);
+    """
+    found = run(modules, "plot_data", code, [5, 6, 7, 50, 90], [9.0, 40.0, 2.0, 2.0, -1.0])
+    assert found == [[6, 40.0, 1], [90, -1.0, -1]]

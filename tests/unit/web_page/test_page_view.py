@@ -27,11 +27,18 @@ for (let at = 0; at < data.length; at += 4)
   if (data[at + 3] > 200 && wanted.every((value, part) => Math.abs(data[at + part] - value) < 40)) count += 1;
 return count;
 """
+BESIDE = """
+const done = arguments[arguments.length - 1];
+import('/static/app.js').then(({ curves }) => done(
+  curves.beside.lines('loss', 'run:other', curves.store, 'tokens')[0].segments.map((s) => s.series.step[s.to - 1])));
+"""
+STRETCHED = 210  # the newest step of the other, 420, in steps of this one
 DATA = """
 const done = arguments[arguments.length - 1];
 import('/static/app.js').then(({ curves }) => done(Object.fromEntries([...curves.plots].map(([name, plot]) => [name, {
   columns: plot.columns.map((column) => column.filter((v) => v !== null && v !== undefined).length),
   chart: plot.chart.data[0].length, first: plot.chart.scales.x.min, last: plot.chart.scales.x.max,
+  low: plot.chart.scales.y.min, high: plot.chart.scales.y.max,
 }]))));
 """
 
@@ -84,6 +91,21 @@ def test_curves_are_drawn_in_the_colours_of_their_attempts(page: Page, server: P
     assert drawn["grad_norm"]["columns"] == [420, 68, 68, 100, 100, 250, 250, 70, 70]
     assert drawn["loss"]["columns"] == [420, 66, 66, 100, 100, 250, 250, 70, 70], "two values of the spike were no numbers"
     assert len(drawn["activation_norm/"]["columns"]) == 1 + 2 * 4
+
+
+def test_a_spike_that_was_rolled_back_sets_no_scale_and_is_marked_at_the_edge(
+    page: Page, server: PageServer, run: SimulatedRun
+) -> None:
+    run.spike = 500.0
+    see(page, server)
+    assert data(page)["loss"]["high"] < 12, "the surviving steps reach to 9"
+    assert data(page)["loss"]["low"] < 2
+    page.wait_for_text(".plot .beyond", "▲ 502 at step 382, abandoned")
+    assert "outside the scale ▲ 502 at step 382, abandoned" in str(page.find(".canvas")[0].get_attribute("aria-label"))
+    page.click("last 100")
+    page.until(lambda: data(page)["loss"]["high"] < 2.5, "the scale of the steps shown")
+    page.click("log scale")
+    page.until(lambda: page.find("#log-scale[aria-pressed=true]") and data(page)["loss"]["high"] == 10, "whole powers of ten")
 
 
 def test_a_value_that_is_no_number_and_an_incident_are_marked(page: Page, server: PageServer) -> None:
@@ -147,6 +169,63 @@ def test_other_curves_can_be_chosen(page: Page, server: PageServer) -> None:
     boxes["lr"].click()
     page.until(lambda: page.text(".plot figcaption b").split("\n") == [*PLOTS[:-1], "tokens_per_s"], "the chosen plots")
     page.until(lambda: pixels(page, "tokens_per_s", "attempt-0") > 10, "the new curve")
+
+
+def choose_option(page: Page, name: str, words: str) -> None:
+    page.until(lambda: words in page.text(f"#selects [data-key='{name}']"), f"an option {words}")
+    option = next(one for one in page.find(f"#selects [data-key='{name}'] option") if one.text == words)
+    option.click()
+
+
+def test_curves_are_smoothed_with_the_raw_ones_faint_behind(page: Page, server: PageServer) -> None:
+    see(page, server)
+    choose_option(page, "smooth", "much")
+    page.until(lambda: len(data(page)["loss"]["columns"]) == 13, "a smoothed column behind each pair")
+    address = str(page.script("return location.href"))
+    assert "?smooth=0.97" in address
+    page.open(address)
+    page.until(lambda: is_drawn(page) and len(data(page)["loss"]["columns"]) == 13, "the same again from the address")
+
+
+def test_what_is_chosen_stands_in_the_address(page: Page, server: PageServer) -> None:
+    page.open(f"{server.address}/?curves=lr,loss&scale=log&last=100#run=demo")
+    page.until(lambda: page.text(".plot figcaption b").split("\n")[0].startswith("lr"), "the chosen curves")
+    page.until(lambda: len(page.find(".plot canvas")) == 2, "both drawn")
+    assert data(page)["loss"]["first"] == 320
+    assert page.find("#log-scale[aria-pressed=true]")
+    page.click("all")
+    page.until(lambda: "last=" not in page.script("return location.search"), "an address without what is usual")
+    assert page.script("return location.search + location.hash") == "?curves=lr%2Closs&scale=log#run=demo"
+
+
+def test_a_run_is_compared_with_another_at_the_same_step_or_token(page: Page, server: PageServer) -> None:
+    other = SimulatedRun("other")
+    other.tokens_per_step = 2048
+    server.runs["other"] = other
+    page.open(f"{server.address}/#run=demo")
+    page.until(lambda: is_drawn(page), "curves")
+    assert len(data(page)["loss"]["columns"]) == 9
+    choose_option(page, "beside", "run other")
+    page.until(lambda: len(data(page)["loss"]["columns"]) == 11, "the other run's line")
+    assert data(page)["loss"]["columns"][-1] == data(page)["grad_norm"]["columns"][-1] == 420
+    page.wait_for_text("#attempts", "run other, at the same step")
+    choose_option(page, "at the same", "number of tokens")
+    page.wait_for_text("#attempts", "run other, at the same number of tokens")
+    page.until(lambda: STRETCHED in page.chrome.execute_async_script(BESIDE), "its steps have half the tokens")
+    assert "beside=run%3Aother&by=tokens" in page.script("return location.search")
+    other.tokens_per_step = None
+    page.wait_for_text("#attempts", "run other, at the same step: how many tokens a step has is not told")
+    del server.runs["other"]
+    page.wait_for_text("#attempts", "run other: no such run")
+    choose_option(page, "beside", "nothing")
+    page.until(lambda: len(data(page)["loss"]["columns"]) == 9, "its own lines alone")
+
+
+def test_an_attempt_is_shown_whole_beside_what_survives(page: Page, server: PageServer) -> None:
+    see(page, server)
+    choose_option(page, "beside", "attempt 2, whole")
+    page.until(lambda: len(data(page)["loss"]["columns"]) == 11, "the attempt's line")
+    page.wait_for_text("#attempts", "attempt 2, whole")
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

@@ -1,0 +1,80 @@
+"""WCAG 2.1 AA, as far as axe-core can see: every width, light and dark, a live hang, open menus, dialogs and cards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.web_page.browser import Page
+from tests.unit.web_page.page_server import PageServer
+from tests.unit.web_page.simulated_run import SimulatedRun, remedy
+from tests.unit.web_page.test_page_cards import hang
+
+axe_core_python = pytest.importorskip("axe_core_python", reason="axe-core-python is not installed: pip install -e '.[dev]'")
+
+SCRIPT = (Path(axe_core_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+RUN = """
+const done = arguments[arguments.length - 1];
+const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'];
+axe.run(arguments[0] || document, { runOnly: { type: 'tag', values: tags } }).then((found) => done({
+  passes: found.passes.length,
+  violations: found.violations.map((one) => [one.id, one.impact, one.nodes.map((node) => node.target.join(' ')).slice(0, 4)]),
+}), (error) => done(String(error)));
+"""
+SHAPES = [(360, 800), (1280, 900), (2560, 1300)]
+
+
+def look(page: Page, part: str = "") -> None:
+    """Nothing that axe finds, serious or not. Its script is put in by the driver: the page's policy lets in none but its own.
+    `part`: an element of the page; empty: all of it."""
+    page.chrome.execute_script(SCRIPT)
+    found: Any = page.chrome.execute_async_script(RUN, part)
+    assert isinstance(found, dict), found
+    assert found["violations"] == []
+    assert found["passes"] > (5 if part else 20), "it has looked"
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("size", SHAPES, ids=[str(width) for width, _ in SHAPES])
+def test_axe_finds_nothing_in_a_live_hang(
+    page: Page, server: PageServer, run: SimulatedRun, tmp_path: Path, size: tuple[int, int], dark: bool
+) -> None:
+    hang(run)
+    waiting = remedy(0, ["relaunch"], outcome="pending", chosen="relaunch from the checkpoint of step 400")
+    found = run.break_down(3, "hang", "2 of 8 ranks are silent", awaits_approval=0, remedies=[waiting], blamed_rank=3)
+    found |= {"notes": ["Look at node-1 first"], "runbook": "https://wiki/hangs", "labels": {"team": "data"}}
+    run.spike = 500.0
+    page.open(server.address, size, dark)
+    page.wait_for_text("#ranks-body tr.bad", "silent")
+    page.wait_for_text(".plot .beyond", "502")
+    for fold in ("gpus", "checkpoints", "log"):
+        page.script("document.getElementById(arguments[0]).open = true", f"{fold}-fold")
+    page.wait_for_text("#log-body", "NCCL")
+    page.wait_for_text("#checkpoints-body", "Mirrored")
+    page.picture(f"hang-{size[0]}-{'dark' if dark else 'light'}", tmp_path)
+    assert page.script("return document.documentElement.scrollWidth") <= size[0], "it scrolls sideways"
+    look(page)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_axe_finds_nothing_in_menus_and_dialogs(page: Page, server: PageServer, dark: bool) -> None:
+    page.open(server.address, dark=dark)
+    page.wait_for_text("#figures", "more")
+    page.until(lambda: page.find("#choices input"), "the curves to choose from")
+    page.script("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    look(page)
+    for dialog in ("help", "token", "ask"):
+        page.script("document.getElementById(arguments[0]).showModal()", dialog)
+        look(page, f"#{dialog}")
+        page.script("document.getElementById(arguments[0]).close()", dialog)
+
+
+def test_axe_finds_nothing_in_the_list_of_runs(page: Page, server: PageServer) -> None:
+    other = SimulatedRun("other")
+    other.break_down(1, "crash", "rank 1 was killed")
+    server.runs["other"] = other
+    page.open(server.address)
+    page.wait_for_text("#fleet", "other")
+    look(page)
