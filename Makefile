@@ -122,7 +122,7 @@ bench-web: $(STAMP) ## ten viewers of the page of a run of 100,000 steps: what s
 	$(BENCH) tests/bench/test_web_bench.py
 
 bench-page: $(STAMP) ## the page of a run of a million steps in Chromium: first paint, state, curves
-	$(BIN)/python -m pytest -m bench -s tests/bench/test_page_bench.py
+	$(BENCH) tests/bench/test_page_bench.py
 
 bench-long-life: $(STAMP) ## a run of 60 days, 200 attempts, 500 incidents is made (1.5 GB): every command that reads it, the page, the loop (DIR=… keeps it)
 	$(BIN)/python -m tests.bench.long_life $(if $(DIR),--dir $(DIR))
