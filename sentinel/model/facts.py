@@ -532,6 +532,20 @@ class PageRaised:
     runbook_url: str = ""
 
 
+@recorded_as("PageHeld")
+@dataclass(frozen=True, slots=True)
+class PageHeld:
+    """An open page waits on these routes from now on, or on none any more. windows, until_s, timezone, incidents: as in
+    `model.paging.Hold`."""
+
+    incident: int
+    routes: tuple[str, ...]
+    windows: tuple[str, ...] = ()
+    until_s: float | None = None
+    timezone: str = "UTC"
+    incidents: tuple[int, ...] = ()
+
+
 @recorded_as("PageResolved")
 @dataclass(frozen=True, slots=True)
 class PageResolved:
@@ -658,6 +672,7 @@ Fact = (
     | LapseJudged
     | NodeExcluded
     | PageRaised
+    | PageHeld
     | PageResolved
     | CommandChanged
     | ProbationKept

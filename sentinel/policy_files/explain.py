@@ -23,6 +23,7 @@ from sentinel.plan.overrides import draw_data_seed
 from sentinel.plan.remedy import build_treatment
 from sentinel.plan.retention import judge_retention, rule_of
 from sentinel.plan.trust import Trust
+from sentinel.policy_files.explain_waiting import waiting
 from sentinel.policy.available import Abilities, lacking
 from sentinel.policy.match import Match, match_rule
 from sentinel.policy.problems import did_you_mean
@@ -121,7 +122,7 @@ def _explained(policy: Policy, finding: str, assumed: Assumed, able: Abilities |
     lacks = {} if able is None else _lacks(rungs, able)
     marks = range(every, incident.break_step + 1, every) if has_checkpoints else ()
     climbed = tuple(_climb(policy, rungs, incident, marks, lacks))
-    after = tuple(_after(policy, [rung for number, rung in enumerate(rungs, start=1) if number not in lacks]))
+    after = (*_after(policy, [rung for number, rung in enumerate(rungs, start=1) if number not in lacks]), *waiting(policy, rule))
     return PolicyExplanation(finding, name, tuple(before), climbed, after, explained, passed_over=lacks)
 
 
