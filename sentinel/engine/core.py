@@ -42,7 +42,7 @@ from sentinel.engine.owed_pages import is_outcome_undelivered, is_owed, uncalled
 from sentinel.engine.sources import on_hardware, on_source, report_stream_gap
 from sentinel.engine.unobserved import is_unobserved
 from sentinel.model import facts as f
-from sentinel.model.actions import KillAttempt, SendPage, StartAttempt
+from sentinel.model.actions import KillAttempt, StartAttempt
 from sentinel.model.disks import DiskReading
 from sentinel.model.environment import Environment
 from sentinel.model.events import (

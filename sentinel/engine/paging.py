@@ -145,7 +145,8 @@ def send(decision: Decision, number: int, repeats: bool = False) -> None:
         key = page_key(number, status.sent + 1, stage, status.route)
         is_first = stage == "trigger" and status.number < known.number
         by = {"acknowledge": known.acknowledged_by, "resolve": known.resolved_by}.get(stage, "")
-        decision.decide(SendPage(key, number, known.severity, known.title, _text(known, stage, is_first), stage, status.route, by))
+        text = _text(known, stage, is_first)
+        decision.decide(SendPage(key, number, known.severity, known.title, text, stage, status.route, by))
 
 
 def _due(known: IncidentPage, paging: Paging, now_s: float, repeats: bool) -> Iterator[tuple[RouteStatus, Stage]]:

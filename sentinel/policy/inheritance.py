@@ -4,8 +4,8 @@
     joined.value["spec"]["rules"]
     joined.origin("spec.rules[4].playbook")   # Origin(source=1, path="spec.rules[7].playbook"): it stands in the base
 
-Only `spec` is inherited. Mappings merge key by key. Rules merge by `alert`, routes and other things with a name by it, and keep the
-place they have in the base; new ones follow. Every other value, lists included, is replaced. `remove` takes out what the base has.
+Only `spec` is inherited. Mappings merge key by key. Rules merge by `alert`, routes and windows by their name, and keep the place
+they have in the base; new ones follow. Every other value, lists included, is replaced. `remove` takes out what the base has.
 """
 
 from __future__ import annotations

@@ -78,7 +78,8 @@ def hold_words(hold: Hold) -> str:
     """`muted until 07:00 CET (nights)`; `waits while incident 3 is open`."""
     words = []
     if hold.windows:
-        until = "with no end in sight" if hold.until_s is None else f"until {wall_text(hold.timezone, hold.until_s, hold.since_s)}"
+        end = "" if hold.until_s is None else wall_text(hold.timezone, hold.until_s, hold.since_s)
+        until = f"until {end}" if end else "with no end in sight"
         words.append(f"muted {until} ({', '.join(hold.windows)})")
     if hold.incidents:
         many = len(hold.incidents) > 1

@@ -14,8 +14,8 @@ from pydantic import Field, create_model, model_validator
 
 from sentinel.policy.problems import nearest
 from sentinel.policy.quantities import Malformed
-from sentinel.policy.schema_mute import WINDOWS_MAX, Inhibit, Mute
 from sentinel.policy.schema_fields import Flag, Model, Name, Seconds, Severity, Text, written
+from sentinel.policy.schema_mute import WINDOWS_MAX, Inhibit, Mute
 
 Url = Annotated[str, Field(max_length=2000, pattern=r"^https?://[^\s/]+\S*$")]
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)

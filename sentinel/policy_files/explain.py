@@ -23,13 +23,13 @@ from sentinel.plan.overrides import draw_data_seed
 from sentinel.plan.remedy import build_treatment
 from sentinel.plan.retention import judge_retention, rule_of
 from sentinel.plan.trust import Trust
-from sentinel.policy_files.explain_waiting import waiting
 from sentinel.policy.available import Abilities, lacking
 from sentinel.policy.match import Match, match_rule
 from sentinel.policy.problems import did_you_mean
 from sentinel.policy.quantities import show_duration
 from sentinel.policy.rung_words import Capability
 from sentinel.policy.schema import Policy, Route, Rule, Rung
+from sentinel.policy_files.explain_waiting import waiting
 
 _THEN = {
     "stop_now": "training is stopped at once, without a checkpoint",

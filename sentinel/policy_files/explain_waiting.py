@@ -18,7 +18,8 @@ def waiting(policy: Policy, rule: Rule) -> Iterator[str]:
     for one in policy.spec.paging.inhibit:
         shared = f" of the same {_listed(one.equal)}" if one.equal else ""
         if names & set(one.hold):
-            yield f"its {_listed(one.severities)} pages wait while an incident of {_listed(one.while_)}{shared} is open ({one.name})"
+            causes = _listed(one.while_)
+            yield f"its {_listed(one.severities)} pages wait while an incident of {causes}{shared} is open ({one.name})"
         if names & set(one.while_):
             yield f"while it is open, {_listed(one.severities)} pages about {_listed(one.hold)}{shared} wait ({one.name})"
 

@@ -41,7 +41,7 @@ class PageJudge:
         self._called: dict[tuple[int, str], float] = {}  # by incident and route: the newest trigger of the present raising
         self._ever: dict[tuple[int, str], float] = {}  # and of any
         self._under_way: dict[str, tuple[int, str]] = {}
-        self._unsaid: dict[int, tuple[Severity, float]] = {}  # raised, and not decided to be sent: how severe, since when it could be
+        self._unsaid: dict[int, tuple[Severity, float]] = {}  # raised, and sent nowhere: how severe, since when it could be
 
     def on_fact(self, fact: f.Fact, state: RunState) -> None:
         match fact:
@@ -97,7 +97,7 @@ class PageJudge:
                 if number in self._due:
                     self._due[number] = (self._due[number][0], now_s + limit_s)
             elif now_s > since_s + limit_s and state.ended in ("", "failed", "finished"):
-                raise InvariantBroken("what waited is paged when it may be", f"incident {number}, free for {now_s - since_s:.0f} s")
+                raise InvariantBroken("what waited is paged when it may be", f"incident {number}, {now_s - since_s:.0f} s ago")
         for number, (since_s, due_s) in list(self._due.items()):
             if self.is_called_for(number, since_s):
                 del self._due[number]

@@ -56,7 +56,8 @@ def broken(*routes: dict[str, Any], mute: dict[str, Any] | None = None, severity
 
 def to_the_end(bench: Bench) -> Bench:
     hold = page_of(bench).hold
-    assert hold is not None and hold.until_s is not None
+    assert hold is not None
+    assert hold.until_s is not None
     return later(bench, hold.until_s - bench.now_s)
 
 
@@ -66,14 +67,16 @@ def test_a_muted_page_is_raised_and_goes_nowhere_until_the_window_ends() -> None
     assert page_of(bench).is_open
     (held,) = bench.of(f.PageHeld)
     assert (held.routes, held.windows, held.timezone) == (("terminal", "hook"), ("nights",), "UTC")
-    assert held.until_s is not None and clock(held.until_s) == QUIET["times"][0].partition("-")[2]
+    assert held.until_s is not None
+    assert clock(held.until_s) == QUIET["times"][0].partition("-")[2]
     bench.tick(held.until_s - bench.now_s - 1)
     assert sent(bench) == []
     bench.tick(1)
     assert sent(bench) == [("trigger", "terminal"), ("trigger", "hook")]
     assert bench.of(f.PageHeld)[-1].routes == ()
     text = bench.decided(a.SendPage)[0].text
-    assert text.startswith("open since ") and "muted (nights) until now" in text.splitlines()[0]
+    assert text.startswith("open since ")
+    assert "muted (nights) until now" in text.splitlines()[0]
 
 
 def test_it_is_paged_once_and_repeated_from_then_on_as_any_page() -> None:
@@ -161,7 +164,8 @@ def test_what_somebody_has_seen_by_the_end_pages_nobody() -> None:
 
 
 def test_a_page_that_becomes_critical_in_the_window_goes_out_at_once() -> None:
-    rungs = [{"page": {"severity": "warning"}}, {"resume": {"from": "newest"}}, {"page": {"severity": "critical"}, "then": "hold"}]
+    last = {"page": {"severity": "critical"}, "then": "hold"}
+    rungs = [{"page": {"severity": "warning"}}, {"resume": {"from": "newest"}}, last]
     bench = Bench(build_policy(playbooks={"restart": rungs}, paging={"routes": [TERMINAL], "mute": [QUIET]})).launched()
     bench.steps(1, 20).exits(signal=9)
     assert sent(bench) == []
@@ -290,7 +294,7 @@ def test_an_exhausted_cause_keeps_it_back_as_long_as_its_own_page_is_open() -> N
 def test_another_attempt_node_or_rank_is_another_matter() -> None:
     assert sent(with_both(inhibited(), attempt=2), 2) == [("trigger", "terminal")]
     assert sent(with_both(inhibited(equal=[]), attempt=2), 2) == []
-    assert sent(with_both(inhibited(equal=["node"])), 2) == [("trigger", "terminal")], "a node that is not known is no node's equal"
+    assert sent(with_both(inhibited(equal=["node"])), 2) == [("trigger", "terminal")], "unknown is no node's equal"
     assert sent(with_both(inhibited(), severity="critical"), 2) == []
 
 

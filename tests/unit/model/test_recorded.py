@@ -16,7 +16,7 @@ from sentinel.model.recorded import recorded_as, recorded_name
 FACTS = """
 ActionAbandoned ActionConfirmed ActionDecided ApprovalAsked AttemptEnded AttemptLaunched AttemptStopping Attributed BudgetRefilled
 CheckpointCommitted CheckpointCondemned CheckpointsQuarantined Diagnosed EnvironmentRead FindingRecorded FirstStep GaveUp Held
-IncidentMoved IncidentOpened InspectionLaunched LapseJudged NodeExcluded Noted OverridesAnswered PageRaised PageResolved
+IncidentMoved IncidentOpened InspectionLaunched LapseJudged NodeExcluded Noted OverridesAnswered PageHeld PageRaised PageResolved
 PlanAdopted PlanDropped ReceiptSeen Restored RunCreated RunEnded RungJudged RungTaken SettingLapsed SettingObserved SourceChanged
 StepsLost StopAsked SupervisorTookOver WishAnswered JournalAdopted JournalSalvaged NumbersMissing RunRestored
 """
