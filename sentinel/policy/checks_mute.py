@@ -26,7 +26,7 @@ def _unasked(path: str, mute: Mute, spec: Spec) -> Iterator[Problem]:
         asks = any(rung.approval is not None for rung in spec.playbooks.get(rule.playbook or "", ()))
         is_about = (not mute.rules or rule.alert in mute.rules) and (not mute.kinds or rule.on in mute.kinds)
         if asks and is_about and not mute.routes and rule.labels.severity in mute.severities:
-            message = f"'{rule.alert}' asks for approval, and nobody is asked in this window: what holds without an answer is done"
+            message = f"'{rule.alert}' asks for approval, and nobody is asked in this window: the default is taken"
             yield Problem(path, message, "give that rule the severity critical, or name the kinds that are to wait", "warning")
             return
 

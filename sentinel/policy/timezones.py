@@ -89,7 +89,7 @@ def shifts(zone: str, from_s: float, to_s: float) -> list[float]:
 
 
 def wall_text(zone: str, at_s: float, beside_s: float | None = None) -> str:
-    """`07:00 CET`, or `Mon 2026-12-07 07:00 CET` where it is a day or more from `beside_s`. In UTC where nobody knows the zone."""
+    """`07:00 CET`, or `Mon 2026-12-07 07:00 CET` where it is a day or more from `beside_s`. In UTC where the zone is unknown."""
     try:
         local = _local(zone, at_s)
     except (KeyError, ValueError, OSError):

@@ -103,7 +103,8 @@ def _explained(policy: Policy, finding: str, assumed: Assumed, able: Abilities |
         return PolicyExplanation(finding, name, (f"no rule is on {finding}: it is recorded, and nothing is done",))
     rule = match.rule
     condition = f": {rule.expr.text}" if rule.expr else ""
-    before = [f"rule {rule.alert} (spec.rules[{match.index}]) takes it{condition}", _firing(rule)]
+    recorded = [f"where {name} is {text}" for name, text in rule.expr.recorded] if rule.expr else []
+    before = [f"rule {rule.alert} (spec.rules[{match.index}]) takes it{condition}", *recorded, _firing(rule)]
     if rule.labels.severity == "info" or rule.playbook is None:
         return PolicyExplanation(finding, name, (*before, "it is recorded, and nothing is done"))
     if policy.spec.mode == "observe":

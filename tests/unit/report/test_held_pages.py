@@ -161,7 +161,8 @@ def test_a_test_page_says_that_a_real_one_would_wait(
 def test_a_policy_that_extends_another_changes_a_window_by_its_name(tmp_path: Path, policy_file: Path) -> None:
     child = tmp_path / "child.yaml"
     head = "apiVersion: sentinel/v1\nkind: RemediationPolicy\nmetadata: {name: child}\nextends: quiet.yaml\n"
-    child.write_text(f"{head}remove: [paging.mute.slow]\nspec: {{paging: {{mute: [{{name: nights, timezone: Europe/Berlin}}]}}}}\n")
+    child.write_text(f"{head}remove: [paging.mute.slow]\n"
+                     "spec: {paging: {mute: [{name: nights, timezone: Europe/Berlin}]}}\n")
     (mute,) = load_policy(child).spec.paging.mute
     assert isinstance(mute, Mute)
     assert (mute.timezone, mute.times[0].text, len(mute.weekdays)) == ("Europe/Berlin", "22:00-07:00", 5)
