@@ -24,6 +24,7 @@ from sentinel.engine import (
     lapsing,
     leaving,
     live_settings,
+    log_matches,
     operator_requests,
     paging,
     receipts,
@@ -66,6 +67,7 @@ from sentinel.model.readings import (
     HardwareReading,
     Heartbeat,
     LauncherReading,
+    LogMatch,
     LogTail,
     MirrorReading,
     Receipt,
@@ -171,6 +173,8 @@ class Engine:
                 attempts.on_view(decision, event.view)
             case LogTail():
                 detectors.log_tail(event)
+            case LogMatch():
+                log_matches.on_match(decision, event)
             case HardwareReading() | DiskReading():
                 on_hardware(decision, event)
             case MirrorReading() | SourceReading():

@@ -532,6 +532,20 @@ class PageRaised:
     runbook_url: str = ""
 
 
+@recorded_as("LogMatched")
+@dataclass(frozen=True, slots=True)
+class LogMatched:
+    """A pattern of the policy was found in what this attempt prints, for the first time. name, rank, line, groups: as in
+    `LogMatch`. step: the newest that was known."""
+
+    attempt: int
+    name: str
+    rank: int | None
+    line: str
+    step: int
+    groups: tuple[tuple[str, str], ...] = ()
+
+
 @recorded_as("PageHeld")
 @dataclass(frozen=True, slots=True)
 class PageHeld:
@@ -673,6 +687,7 @@ Fact = (
     | NodeExcluded
     | PageRaised
     | PageHeld
+    | LogMatched
     | PageResolved
     | CommandChanged
     | ProbationKept

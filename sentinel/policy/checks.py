@@ -15,6 +15,7 @@ from sentinel.detectors.settings import misfits_of
 from sentinel.errors import Problem
 from sentinel.model.findings import Kind
 from sentinel.policy.checks_expressions import check_expression, check_record
+from sentinel.policy.checks_logs import check_logs
 from sentinel.policy.checks_paging import check_paging
 from sentinel.policy.checks_playbooks import check_playbook
 from sentinel.policy.checks_retention import check_retention
@@ -37,7 +38,7 @@ def check_policy(
     for name, playbook in spec.playbooks.items():
         found += check_playbook(f"spec.playbooks.{name}", playbook, spec.probation.steps, capabilities, settable)
     found += [*check_retention(spec), *_check_used(spec), *_check_budget(spec.budget, spec.probation.steps)]
-    return (*found, *check_paging(spec))
+    return (*found, *check_logs(spec, capabilities), *check_paging(spec))
 
 
 def _check_rules(spec: Spec) -> Iterator[Problem]:

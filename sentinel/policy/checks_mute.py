@@ -11,7 +11,7 @@ from sentinel.policy.schema_mute import Inhibit, Mute
 
 
 def check_mute(spec: Spec) -> Iterator[Problem]:
-    alerts = tuple(rule.alert for rule in spec.rules)
+    alerts = (*(rule.alert for rule in spec.rules), *(rule.name for rule in spec.logs))
     routes = tuple(route.name for route in spec.paging.routes)
     for index, mute in enumerate(spec.paging.mute):
         path = f"spec.paging.mute[{index}]"
@@ -33,7 +33,7 @@ def _unasked(path: str, mute: Mute, spec: Spec) -> Iterator[Problem]:
 
 def check_inhibit(spec: Spec) -> Iterator[Problem]:
     """Words that name nothing, and pages that could wait for each other for ever."""
-    named = _alerts_by_word(spec.rules)
+    named = _alerts_by_word(spec.rules) | {rule.name: {rule.name} for rule in spec.logs}
     for index, one in enumerate(spec.paging.inhibit):
         path = f"spec.paging.inhibit[{index}]"
         for key, words in (("while", one.while_), ("hold", one.hold)):

@@ -159,7 +159,8 @@ class _Parser:
             circle = " names ".join((*self._around[self._around.index(name) :], name))
             raise BadExpression(f"a circle: {circle}", "let one of them say it without the others", token.at)
         if len(self._around) >= RECORDS_DEPTH_MAX:
-            raise BadExpression(f"more than {RECORDS_DEPTH_MAX} recorded expressions inside one another", "write one out", token.at)
+            message = f"more than {RECORDS_DEPTH_MAX} recorded expressions inside one another"
+            raise BadExpression(message, "write one out", token.at)
         records = tuple(self._records.items())
         inner = _Parser([], records, (*self._around, name))
         try:

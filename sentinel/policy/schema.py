@@ -35,6 +35,7 @@ from sentinel.policy.schema_fields import (
     Written,
     written,
 )
+from sentinel.policy.schema_logs import LOGS_MAX, LogRule
 from sentinel.policy.schema_paging import ChannelKind, Paging, Route, route_of
 from sentinel.policy.schema_rungs import Exclude, Page, Resume, Rollback, Rung, Skip, Wait
 
@@ -215,6 +216,8 @@ class Spec(Model):
     """Expressions with a name, for rules that would write them more than once: numbers or conditions."""
     rules: tuple[Rule, ...]
     """Tried in order; the first that matches a finding wins."""
+    logs: Annotated[tuple[LogRule, ...], Field(max_length=LOGS_MAX)] = ()
+    """Patterns over everything that ranks and launcher print."""
     playbooks: dict[Name, Playbook] = Field(default_factory=dict)
     """Rungs, tried in order, each judged, until one works or a person is paged."""
     budget: Budget = Field(default_factory=Budget)

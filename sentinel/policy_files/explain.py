@@ -29,7 +29,7 @@ from sentinel.policy.problems import did_you_mean
 from sentinel.policy.quantities import show_duration
 from sentinel.policy.rung_words import Capability
 from sentinel.policy.schema import Policy, Route, Rule, Rung
-from sentinel.policy_files.explain_waiting import waiting
+from sentinel.policy_files.explain_waiting import log_words, waiting
 
 _THEN = {
     "stop_now": "training is stopped at once, without a checkpoint",
@@ -145,6 +145,7 @@ def explain_rules(policy: Policy) -> str:
         does = " → ".join(rung.title for rung in rungs) or "recorded only"
         about = rule.on or "an expression"
         lines.append(f"  {rule.alert} ({rule.labels.severity}, on {about}): {does}")
+    lines += [f"  {log_words(rule)}" for rule in policy.spec.logs]
     return "\n".join([*lines, "more with --finding KIND or --finding ALERT"])
 
 

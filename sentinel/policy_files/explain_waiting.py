@@ -1,4 +1,4 @@
-"""What `sentinel policy explain` says of pages that wait: windows that mute them, and incidents that keep them back."""
+"""What `sentinel policy explain` says of pages that wait, for windows or for other incidents, and of patterns over logs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from sentinel.policy.quiet_hours import mute_words
 from sentinel.policy.schema import Policy, Rule
+from sentinel.policy.schema_logs import LogRule
 
 
 def waiting(policy: Policy, rule: Rule) -> Iterator[str]:
@@ -22,6 +23,16 @@ def waiting(policy: Policy, rule: Rule) -> Iterator[str]:
             yield f"its {_listed(one.severities)} pages wait while an incident of {causes}{shared} is open ({one.name})"
         if names & set(one.while_):
             yield f"while it is open, {_listed(one.severities)} pages about {_listed(one.hold)}{shared} wait ({one.name})"
+
+
+def log_words(rule: LogRule) -> str:
+    """An entry over logs: what its match means while training goes on, and of an attempt that died."""
+    alive = f"a {rule.page} page" if rule.page else "recorded only"
+    dead = [f"the crash is '{rule.class_ or rule.name}'"] if rule.judges_deaths else []
+    dead += ["its node is left out"] if rule.node else []
+    dead += [] if rule.retry else ["a person is called at once"]
+    died = f"; of an attempt that died: {', '.join(dead)}" if dead else ""
+    return f"{rule.name} (a line of a log that matches {rule.match.text}): {alive}{died}"
 
 
 def _listed(words: Sequence[str]) -> str:

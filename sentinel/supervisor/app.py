@@ -171,7 +171,9 @@ def _watch(
         desk = open_desk(run_dir, engine, clock, session.lease)
         disks = open_disks(run_dir, engine.policy.spec.detectors.disk_full, roots)
         behind = VerifiedBehind(run_dir, "full" if request.stop_at_once else engine.policy.spec.checkpoints.verify)
-        telemetry = RunTelemetry(run_dir, launcher, hardware, boards, trackers, mirror, desk, disks, behind, wake)
+        patterns = [(rule.name, rule.match) for rule in engine.policy.spec.logs]
+        others = (boards, trackers, mirror, desk, disks, behind, wake)
+        telemetry = RunTelemetry(run_dir, launcher, hardware, *others, patterns=patterns)
         acts = build_handlers(run_dir, launcher, session.lease, run_file, desk.courier.send, withheld, trained, engine.masking)
         runner = ThreadRunner(acts, wake.event, request.start_thread)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)

@@ -73,6 +73,9 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return Line(f"plan dropped: {fact.reason}", "warn", is_part=True)
         case f.RequestAnswered() | f.ApprovalAsked() | f.OverridesAnswered():
             return _of_request(fact)
+        case f.LogMatched():
+            where = f" on rank {fact.rank}" if fact.rank is not None else ""
+            return Line(f"{fact.name} found in a log{where} at step {fact.step}: {fact.line}", "warn")
         case f.PageRaised() | f.PageHeld() | f.PageResolved():
             return _of_page(fact, at_s)
         case f.SourceChanged():
