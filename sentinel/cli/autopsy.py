@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from sentinel.policy.schema_logs import LogRule
 
 from sentinel.cli.options import Json
 
@@ -28,7 +31,7 @@ def autopsy(
     from sentinel.report.autopsy_words import autopsy_document, autopsy_text
     from sentinel.report.masked import masked_json
 
-    rules = ()
+    rules: tuple[LogRule, ...] = ()
     if policy is not None:
         from sentinel.policy_files.loading import load_policy, shipped_policy_path
 

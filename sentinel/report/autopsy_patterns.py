@@ -79,13 +79,23 @@ def _blocks(path: Path) -> Iterator[bytes]:
     with path.open("rb") as plain:
         kind = compression_of(plain.read(HEAD_BYTES))
     rest, taken = b"", 0
-    with path.open("rb") if kind is None else open_compressed(path, kind) as file:
-        while taken < SEARCH_BYTES_MAX and (data := file.read(BLOCK_BYTES) if kind is None else read_block(file, BLOCK_BYTES)):
-            taken += len(data)
-            data = rest + data
-            end = data.rfind(b"\n") + 1 or (len(data) if len(data) > BLOCK_BYTES else 0)
-            if end:
-                yield data[:end]
-            rest = data[end:]
+    for data in _pieces(path, kind):
+        taken += len(data)
+        data = rest + data
+        end = data.rfind(b"\n") + 1 or (len(data) if len(data) > BLOCK_BYTES else 0)
+        if end:
+            yield data[:end]
+        rest = data[end:]
+        if taken >= SEARCH_BYTES_MAX:
+            return
     if rest:
         yield rest
+
+
+def _pieces(path: Path, kind: str | None) -> Iterator[bytes]:
+    if kind is None:
+        with path.open("rb") as plain:
+            yield from iter(lambda: plain.read(BLOCK_BYTES), b"")
+    else:
+        with open_compressed(path, kind) as packed:
+            yield from iter(lambda: read_block(packed, BLOCK_BYTES), b"")

@@ -96,6 +96,8 @@ class PageJudge:
                 self._unsaid[number] = (severity, now_s)
                 if number in self._due:
                     self._due[number] = (self._due[number][0], now_s + limit_s)
+            elif now_s == inf and any(change.what == "trigger" for change in self._world.pages):
+                continue  # the run has ended, and somebody was called for it
             elif now_s > since_s + limit_s and state.ended in ("", "failed", "finished"):
                 raise InvariantBroken("what waited is paged when it may be", f"incident {number}, {now_s - since_s:.0f} s ago")
         for number, (since_s, due_s) in list(self._due.items()):

@@ -106,8 +106,8 @@ class RunTelemetry:
     def __init__(
         self, run_dir: Path, launcher: Launcher, hardware: Hardware | None = None, *others: Source, patterns: Patterns = ()
     ) -> None:
-        """`patterns`: of the policy, over what an attempt prints. `hardware` belongs to whoever opened it, and is asked only while
-        an attempt is followed; so do `others`, which must answer at once."""
+        """`patterns`: of the policy, over what an attempt prints. `hardware` belongs to whoever opened it, and is asked only
+        while an attempt is followed; so do `others`, which must answer at once."""
         self.run_dir = Path(os.path.realpath(run_dir))
         self._launcher = launcher
         self._hardware = hardware

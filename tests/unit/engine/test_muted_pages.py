@@ -207,6 +207,21 @@ def test_a_run_that_failed_keeps_sentinel_until_its_page_is_out() -> None:
     assert not bench.engine.owes_a_page(bench.now_s + HOUR)
 
 
+def test_a_machine_does_not_stand_idle_for_a_warning_where_somebody_was_called_for_the_end() -> None:
+    rungs = [{"page": {"severity": "critical"}, "then": "stop_now"}]
+    warns = [{"page": {"severity": "warning"}, "then": "keep_training"}]
+    both = build_policy(playbooks={"restart": rungs, "non_finite": warns}, paging={"routes": [TERMINAL], "mute": [QUIET]})
+    bench = Bench(both).launched()
+    bench.steps(1, 60).step(61, nan)
+    bench.exits(signal=9)
+    assert bench.state.ended == "failed"
+    assert [sent(bench, 1), sent(bench, 2)] == [[], [("trigger", "terminal")]]
+    deliver(bench)
+    assert bench.state.incident(1).page is not None
+    assert not bench.engine.owes_a_page(bench.now_s + 1)
+    assert not bench.die().state.ended, "whoever starts it again was called"
+
+
 def test_one_that_finished_leaves_nothing_unsaid_either() -> None:
     bench = broken(TERMINAL)
     bench.steps(62, 70).ends(70)
