@@ -15,15 +15,13 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from sentinel.errors import SentinelError
-
 INSTALL = "pip install 'training-sentinel[logs]'"
 MEMORY_BYTES = 8 << 20  # of one pattern; where its automaton needs more it is slower, and still linear
 _NOT_BY_LINE = re.compile(r"\(\?[a-zA-Z]*-[a-zA-Z]*m")
 _ENDS = re.compile(r"(?<!\\)(?:\\\\)*\\([Az])")
 
 
-class BadPattern(SentinelError):
+class BadPattern(ValueError):
     """Cannot be used; `remedy` says what to write, `at` where in the text (from 0) it goes wrong."""
 
     def __init__(self, message: str, remedy: str, at: int = 0) -> None:

@@ -103,16 +103,14 @@ class FollowedAttempt:
 class RunTelemetry:
     """A `Source` over the sources of one run. Nothing of an attempt is read before `follow` names it; operator requests are."""
 
-    def __init__(
-        self, run_dir: Path, launcher: Launcher, hardware: Hardware | None = None, *others: Source, patterns: Patterns = ()
-    ) -> None:
-        """`patterns`: of the policy, over what an attempt prints. `hardware` belongs to whoever opened it, and is asked only
-        while an attempt is followed; so do `others`, which must answer at once."""
+    def __init__(self, run_dir: Path, launcher: Launcher, hardware: Hardware | None = None, *others: Source) -> None:
+        """`hardware` belongs to whoever opened it, and is asked only while an attempt is followed; so do `others`, which must
+        answer at once."""
         self.run_dir = Path(os.path.realpath(run_dir))
         self._launcher = launcher
         self._hardware = hardware
         self._others = others
-        self._patterns = patterns
+        self._patterns: Patterns = ()
         names = ("inbox", "checkpoints", "hardware", *OF_ATTEMPT)
         self._healths = {name: SourceHealth(name) for name in names}  # they outlive the attempts
         self._reads = {name: TimedReads(self._healths[name]) for name in ("inbox", "checkpoints", "hardware")}
@@ -130,6 +128,10 @@ class RunTelemetry:
         """True when there is more to read at once. The exit of an attempt is held back until then."""
         followed = self._followed
         return (followed is not None and (followed.has_more_steps or followed.has_more_printed)) or self._has_more_checkpoints
+
+    def look_for(self, patterns: Patterns) -> None:
+        """These, of the policy, in what attempts print that are followed from now on."""
+        self._patterns = patterns
 
     def follow(self, attempt: int) -> None:
         """Look at this attempt from now on, from the beginning of its files. Following it already changes nothing."""

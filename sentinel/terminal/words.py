@@ -73,11 +73,8 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return Line(f"plan dropped: {fact.reason}", "warn", is_part=True)
         case f.RequestAnswered() | f.ApprovalAsked() | f.OverridesAnswered():
             return _of_request(fact)
-        case f.LogMatched():
-            where = f" on rank {fact.rank}" if fact.rank is not None else ""
-            return Line(f"{fact.name} found in a log{where} at step {fact.step}: {fact.line}", "warn")
-        case f.PageRaised() | f.PageHeld() | f.PageResolved():
-            return _of_page(fact, at_s)
+        case f.PageRaised() | f.PageHeld() | f.PageResolved() | f.LogMatched():
+            return _of_telling(fact, at_s)
         case f.SourceChanged():
             word = "sees again" if fact.ok else "is blind"
             return Line(f"{fact.source} {word}{': ' + fact.reason if fact.reason else ''}", "plain" if fact.ok else "warn")
@@ -244,8 +241,11 @@ def _of_recovery(fact: f.Restored | f.StepsLost | f.GaveUp, at_s: float, state: 
             return Line(f"incident {fact.incident}: out of remedies ({fact.reason}); {then.get(fact.then, fact.then)}", "bad")
 
 
-def _of_page(fact: f.PageRaised | f.PageHeld | f.PageResolved, at_s: float) -> Line:
+def _of_telling(fact: f.PageRaised | f.PageHeld | f.PageResolved | f.LogMatched, at_s: float) -> Line:
     match fact:
+        case f.LogMatched():
+            where = f" on rank {fact.rank}" if fact.rank is not None else ""
+            return Line(f"{fact.name} found in a log{where} at step {fact.step}: {fact.line}", "warn")
         case f.PageHeld() if not fact.routes:
             return Line(f"incident {fact.incident}: its page waits no more", "warn")
         case f.PageHeld():

@@ -176,7 +176,7 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.NodeExcluded: of_incidents.excluded,
     f.PageRaised: of_pages.raised,
     f.PageHeld: of_pages.held,
-    f.LogMatched: of_attempts.log_matched,
+    f.LogMatched: of_run.log_matched,
     f.PageResolved: of_pages.resolved,
     f.StepsLost: of_incidents.lost,
     f.PlanAdopted: _plan,

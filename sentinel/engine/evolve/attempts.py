@@ -29,13 +29,6 @@ from sentinel.plan.verifying import rate_of
 CHECKPOINTS_KEPT = 4096
 
 
-def log_matched(state: RunState, at_s: float, fact: f.LogMatched) -> RunState:
-    del at_s
-    of_this = tuple(known for known in state.log_matches if known[0] == fact.attempt)
-    return replace(state, log_matches=(*of_this, (fact.attempt, fact.name)))
-
-
-
 def change_attempt(state: RunState, number: int, change: Callable[[Attempt], Attempt]) -> RunState:
     return replace(state, attempts=tuple(change(a) if a.attempt == number else a for a in state.attempts))
 

@@ -185,7 +185,8 @@ def test_what_was_printed_is_searched_to_its_end_before_the_exit_is_told(world, 
     monkeypatch.setattr(log_patterns, "BLOCK_BYTES", 1024)
     logs = world.run_dir / "attempts" / "0001" / "logs"
     logs.mkdir(parents=True)
-    telemetry = RunTelemetry(world.run_dir, launcher, patterns=[("Ecc", compile_pattern("ECC error"))])
+    telemetry = RunTelemetry(world.run_dir, launcher)
+    telemetry.look_for([("Ecc", compile_pattern("ECC error"))])
     telemetry.follow(1)
     launcher.view = Alive(1, 10, (11,))
     world.start(1)
@@ -208,7 +209,8 @@ def test_logs_that_cannot_be_searched_are_said_to_be_and_hold_no_exit_up(world, 
         raise PermissionError(13, "Permission denied", "logs")
 
     monkeypatch.setattr(LogPatterns, "poll", denied)
-    telemetry = RunTelemetry(world.run_dir, launcher, patterns=[("Ecc", compile_pattern("ECC error"))])
+    telemetry = RunTelemetry(world.run_dir, launcher)
+    telemetry.look_for([("Ecc", compile_pattern("ECC error"))])
     telemetry.follow(1)
     world.start(1)
     launcher.view = EXITED
