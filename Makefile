@@ -7,7 +7,7 @@ BENCH := $(BIN)/python -m pytest -m bench -s -o timeout=1800 # a busy machine ta
 # The tests start sentinel and the trainer hundreds of times. Without bytecode each start compiles every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install install-locked lock sbom demo test lint types contracts kernels unit accept drills drills-real chaos soak trainers-test bench bench-client bench-detect bench-policy bench-replay bench-recovery bench-long-life bench-telemetry bench-sealing bench-verify bench-watching compare bench-web bench-page bench-kernels gpu leave-one-out clean
+.PHONY: help install install-locked lock sbom demo test lint types contracts kernels unit accept drills drills-real chaos soak trainers-test bench bench-client bench-detect bench-logs bench-policy bench-replay bench-recovery bench-long-life bench-telemetry bench-sealing bench-verify bench-watching compare bench-web bench-page bench-kernels gpu leave-one-out clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 14
 
@@ -95,6 +95,9 @@ bench-replay: $(STAMP) ## recorded logs: rows a second, and 100 MB of each forma
 
 bench-policy: $(STAMP) ## an expression per row beside the naive way, 200 rules loaded
 	$(BENCH) tests/bench/test_policy_bench.py
+
+bench-logs: $(STAMP) ## patterns of a policy over a log: MB/s with one and with ten
+	$(BENCH) tests/bench/test_log_patterns_speed.py
 
 bench-recovery: $(STAMP) ## a hundred drawn disasters under restarts only, a gradient gate, and sentinel (simulated)
 	$(BENCH) tests/bench/test_recovery_bench.py

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from sentinel.policy.schema_logs import LogRule
 
 from sentinel.cli.options import Json
 
 
 def autopsy(
     paths: Annotated[list[Path], typer.Argument(help="Logs, or folders with the logs of the ranks.", metavar="LOG|DIR...")],
+    policy: Annotated[
+        str | None, typer.Option(help="A policy, whose patterns over logs (`logs`) are looked for, too.", metavar="FILE")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """What died first, where, why, and what to do, from the logs of a run that nobody supervised. Changes nothing.
@@ -19,15 +25,20 @@ def autopsy(
     Logs may be compressed (gzip, bzip2, xz). A folder is one run. With --json one object a line for each argument.
 
     Exit codes: 0 every argument was read, whether or not anything failed in it, 1 some could not be read (the others are
-    answered), 2 usage error.
+    answered), 2 usage or policy error.
     """
     from sentinel.report.autopsy import examine
     from sentinel.report.autopsy_words import autopsy_document, autopsy_text
     from sentinel.report.masked import masked_json
 
+    rules: tuple[LogRule, ...] = ()
+    if policy is not None:
+        from sentinel.policy_files.loading import load_policy, shipped_policy_path
+
+        rules = load_policy(shipped_policy_path(policy)).spec.logs
     unread = False
     for number, path in enumerate(paths):
-        found = examine(path)
+        found = examine(path, rules)
         unread = unread or found.error is not None
         if as_json:
             print(masked_json(autopsy_document(found)), flush=True)

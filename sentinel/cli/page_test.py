@@ -18,8 +18,11 @@ from sentinel.channels.wording import titled
 from sentinel.clock import SystemClock
 from sentinel.errors import GiveUp, RetryLater, UsageError
 from sentinel.model.findings import Severity
+from sentinel.model.paging import Hold
 from sentinel.paging.asked import lay_routes
 from sentinel.paging.patience import Patience
+from sentinel.policy.quiet_hours import free_at, hold_words, is_active
+from sentinel.policy.schema_mute import Mute
 from sentinel.policy.schema_paging import Route
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 
@@ -43,10 +46,10 @@ def try_routes(policy: str, asked: Sequence[str], only: str | None, severity: Se
     if only is not None and only not in names:
         raise UsageError(f"--route {only}: the policy has no such route, only: {', '.join(names)}")
     chosen = [route for route in paging.routes if only in (None, route.name)]
-    return (_try(route, severity) for route in chosen)
+    return (_try(route, severity, paging.mute) for route in chosen)
 
 
-def _try(route: Route, severity: Severity) -> Tested:
+def _try(route: Route, severity: Severity, mutes: Sequence[Mute]) -> Tested:
     channel, patience = open_channel(route, None), Patience(route.name)
     results: list[str] = []
     stages: tuple[Literal["trigger", "resolve"], ...] = ("trigger", "resolve")
@@ -60,7 +63,19 @@ def _try(route: Route, severity: Severity) -> Tested:
         results.append(f"{stage}: {detail}")
     if severity != "info" and not route.is_for(severity):
         results.append(f"a real page goes this way from {route.settings.severity} on")
-    return Tested(route.name, True, "; ".join(results))
+    waits = _waits_now(route, mutes, SystemClock().wall_s())
+    return Tested(route.name, True, "; ".join([*results, waits] if waits else results))
+
+
+def _waits_now(route: Route, mutes: Sequence[Mute], now_s: float) -> str:
+    """Which real pages would wait on this route now, and until when; empty where none would."""
+    found = [mute for mute in mutes if (not mute.routes or route.name in mute.routes) and is_active(mute, now_s)]
+    words = []
+    for mute in found:
+        hold = Hold((route.name,), now_s, (mute.name,), free_at([mute], now_s), mute.timezone)
+        about = f" about {', '.join((*mute.kinds, *mute.rules))}" if mute.kinds or mute.rules else ""
+        words.append(f"real {' and '.join(mute.severities)} pages{about} wait now: {hold_words(hold)}")
+    return "; ".join(words)
 
 
 def _at(notice: Notice, stage: Literal["trigger", "resolve"]) -> Notice:

@@ -135,7 +135,11 @@ DETECTORS: tuple[DetectorRow, ...] = (
 # fmt: on
 
 # What sentinel itself finds, whatever detectors are on.
-OWN = (Finds(Kind.OVERRIDE_MISMATCH), Finds(Kind.ENVIRONMENT_CHANGED))
+OWN = (
+    Finds(Kind.OVERRIDE_MISMATCH),
+    Finds(Kind.ENVIRONMENT_CHANGED),
+    Finds(Kind.LOG_MATCH, "warning", asks_for_rule=False, only_tells=True),
+)
 
 MAKER_OF: dict[Kind, DetectorRow] = {finds.kind: row for row in DETECTORS for finds in row.finds}
 FINDS: dict[Kind, Finds] = {finds.kind: finds for finds in (*(one for row in DETECTORS for one in row.finds), *OWN)}
@@ -144,5 +148,5 @@ TUNED: tuple[tuple[str, str, type[Any]], ...] = tuple(
     (row.name, row.words, row.settings) for row in DETECTORS if row.settings is not None
 )
 """Name, words and settings of what `spec.detectors` tunes."""
-RULED_KINDS = tuple(kind for kind in KINDS if kind is not Kind.EXPRESSION)
-"""What a rule may be `on`; one on an expression says `expr` instead."""
+RULED_KINDS = tuple(kind for kind in KINDS if kind not in (Kind.EXPRESSION, Kind.LOG_MATCH))
+"""What a rule may be `on`. One on an expression says `expr` instead, and a pattern over logs says itself what follows."""

@@ -13,6 +13,7 @@ from sentinel.engine.ladder import consider, take_up_again
 from sentinel.engine.lapsing import on_lapsed_by_trainer
 from sentinel.engine.leaving import end_stopped
 from sentinel.engine.live_settings import on_answer
+from sentinel.engine.log_matches import died_of_logs
 from sentinel.engine.preemption import as_the_policy_knows, outcome_of
 from sentinel.engine.probation import judge_open_incidents, keep_at_stop, settle_at_finish
 from sentinel.engine.proving import observe_settings
@@ -177,7 +178,8 @@ def on_exit(decision: Decision, report: ExitReport) -> None:
             by = decision.state.stop_by or attempt.stopped_by or attempt.stopping
             return end_stopped(decision, f"stopped by {by}: {reason}")
         case Failed(finding=finding):
-            consider(decision, judge_job(decision, as_the_policy_knows(decision.policy, finding)))
+            finding = died_of_logs(decision, as_the_policy_knows(decision.policy, finding), report)
+            consider(decision, judge_job(decision, finding))
             return _nothing_follows(decision, reason)
 
 

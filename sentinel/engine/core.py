@@ -24,6 +24,7 @@ from sentinel.engine import (
     lapsing,
     leaving,
     live_settings,
+    log_matches,
     operator_requests,
     paging,
     receipts,
@@ -38,10 +39,11 @@ from sentinel.engine.evolve import evolve
 from sentinel.engine.giving_up import finish_giving_up
 from sentinel.engine.live_attempt import LiveAttempt
 from sentinel.engine.masked_events import masked
+from sentinel.engine.owed_pages import is_outcome_undelivered, is_owed, uncalled
 from sentinel.engine.sources import on_hardware, on_source, report_stream_gap
 from sentinel.engine.unobserved import is_unobserved
 from sentinel.model import facts as f
-from sentinel.model.actions import KillAttempt, SendPage, StartAttempt
+from sentinel.model.actions import KillAttempt, StartAttempt
 from sentinel.model.disks import DiskReading
 from sentinel.model.environment import Environment
 from sentinel.model.events import (
@@ -65,6 +67,7 @@ from sentinel.model.readings import (
     HardwareReading,
     Heartbeat,
     LauncherReading,
+    LogMatch,
     LogTail,
     MirrorReading,
     Receipt,
@@ -104,7 +107,7 @@ class Engine:
 
     def owes_a_page(self, now_s: float) -> bool:
         """The run has failed, and somebody is still to be called: there is a reason to stay."""
-        return paging.is_owed(self.state, self.policy.spec.paging, now_s)
+        return is_owed(self.state, self.policy.spec.paging, now_s)
 
     def restore(self, entries: Iterable[Entry]) -> None:
         """Fold what was decided before; nothing is decided again."""
@@ -170,6 +173,8 @@ class Engine:
                 attempts.on_view(decision, event.view)
             case LogTail():
                 detectors.log_tail(event)
+            case LogMatch():
+                log_matches.on_match(decision, event)
             case HardwareReading() | DiskReading():
                 on_hardware(decision, event)
             case MirrorReading() | SourceReading():
@@ -228,9 +233,8 @@ class Engine:
         if outcome and outcome != "suspended" and not decision.state.ended:
             paging.on_taken_up(decision, f"the run had {outcome}, and was started again", f"whoever started it on {event.host}")
         if decision.state.ended:
-            calls = sorted({page.incident for page in decision.state.pending.values() if isinstance(page, SendPage)})
-            remedy = "; ".join(f"sentinel ack {number} RUN_DIR" for number in calls)
-            message = f"nobody has got the page about it: it is sent now, and the run stays {decision.state.ended}"
+            remedy = "; ".join(f"sentinel ack {number} RUN_DIR" for number in uncalled(decision.state))
+            message = f"nobody has got the page about it: it is sent when it is due, and the run stays {decision.state.ended}"
             decision.note("the end", f"{message}; once it is answered ({remedy}) it can be started again")
             return
         attempt = decision.attempt
@@ -265,7 +269,7 @@ class Engine:
                 policy_name=event.policy_name,
                 policy_digest=event.policy_digest,
                 observe_only=event.observe_only,
-                answers=not paging.is_outcome_undelivered(decision.state),
+                answers=not is_outcome_undelivered(decision.state),
                 capabilities=event.capabilities,
                 settable=event.settable,
                 stop_answer_s=event.stop_answer_s,

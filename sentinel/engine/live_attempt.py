@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sentinel.model.attempts import SampleRange
-from sentinel.model.readings import EndReading, Heartbeat, Phase, StepReading
+from sentinel.model.readings import EndReading, Heartbeat, LogMatch, Phase, StepReading
 from sentinel.plan.holes import Hole, end_before
 from sentinel.plan.proving import Counted
 
@@ -42,6 +42,7 @@ class LiveAttempt:
         self.counted: Counted | None = None
         self.rates: tuple[float, float, float] | None = None
         self.saves_s: dict[int, tuple[float, float]] = {}  # by step: its cost and its time, told before it was seen
+        self.log_matches: dict[str, list[LogMatch]] = {}  # by the policy's entry, in the order they were found
         self.hosts: dict[int, str] = {}  # by rank, as its heartbeats tell
         self._phases: dict[int, Phase] = {}
 
@@ -60,6 +61,11 @@ class LiveAttempt:
         self._phases[beat.rank] = beat.phase
         if beat.host:
             self.hosts[beat.rank] = beat.host
+
+    def matched(self, match: LogMatch) -> None:
+        known = self.log_matches.setdefault(match.name, [])
+        if match.attempt == self.attempt and len(known) < RANKS_KEPT:
+            known.append(match)
 
     def saved(self, step: int, cost_s: float, took_s: float) -> None:
         self.saves_s[step] = (cost_s, took_s)

@@ -15,6 +15,7 @@ from sentinel.model.operator_requests import Remark
 from sentinel.model.readings import (
     HardwareReading,
     LauncherReading,
+    LogMatch,
     LogTail,
     MirrorReading,
     RequestReading,
@@ -36,6 +37,9 @@ def masked(event: Event, masking: Masking) -> Event:
             return replace(event, reason=masking.text(event.reason))
         case LogTail():
             return replace(event, lines=masking.lines(event.lines))
+        case LogMatch():
+            groups = tuple((name, masking.text(value)) for name, value in event.groups)
+            return replace(event, line=masking.text(event.line), groups=groups)
         case MirrorReading():
             return replace(event, to=masking.text(event.to), trouble=masking.text(event.trouble))
         case HardwareReading():

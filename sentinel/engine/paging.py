@@ -1,6 +1,7 @@
 """The life of a page. One incident is one page, on every route of the policy the same:
 
     raised ─▶ trigger on each route, at once or when its turn has come ─▶ repeated until somebody answers
+           ─▶ held back (`holding_back`): calls, repetitions and changes wait until it is let go
            ─▶ update (its words change) ─▶ acknowledge (to whoever was called) ─▶ resolve (to whoever was called)
 
 On a route one sending follows the other: what is decided next is read from what became of the one before. Pages change nothing in
@@ -14,13 +15,15 @@ from collections.abc import Iterator
 from sentinel.detectors.registry import FINDS
 from sentinel.engine.annotations import notes_of, runbook_of
 from sentinel.engine.decision import Decision
+from sentinel.engine.holding_back import hold_ends, mutes_of, update_hold
+from sentinel.engine.owed_pages import is_owed, is_waiting, unanswered
 from sentinel.model import facts as f
 from sentinel.model.actions import SendPage, Stage, page_key
 from sentinel.model.changed import replace
 from sentinel.model.findings import Severity
 from sentinel.model.incidents import IncidentState
 from sentinel.model.paging import IncidentPage, RouteStatus
-from sentinel.model.state import RunState
+from sentinel.policy.quiet_hours import was_held_words
 from sentinel.policy.schema import Paging, Route
 from sentinel.policy.schema_paging import RANK
 
@@ -68,8 +71,12 @@ def on_recovered(decision: Decision, number: int, reason: str) -> None:
     title = f"{decision.state.run_id}: {incident.kind} has recovered without a person"
     tried = [f"tried: {t.remedy.reason} -> {t.outcome}" for t in incident.tries]
     text = "\n".join([f"{incident.alert}: {incident.reason}", *tried, f"now: {reason}", "next: nothing, training goes on"])
-    for route in decision.policy.spec.paging.routes:
+    paging = decision.policy.spec.paging
+    for route in paging.routes:
         if route.settings.messages and route.is_for(incident.severity):
+            if muted := mutes_of(paging, incident, incident.severity, route.name, decision.now_s):
+                decision.note(ABOUT, f"{route.name} gets no message of incident {number}, which has recovered: {muted[0].name}")
+                continue
             key = page_key(number, 1, "message", route.name)
             message = SendPage(
                 key, number, incident.severity, title[:TITLE_CHARS_MAX], text[:TEXT_CHARS_MAX], stage="message", route=route.name
@@ -98,10 +105,12 @@ def on_end(decision: Decision) -> None:
     """The run has just ended. Finished: nobody is needed, but for what the end left unknown. Stopped: what somebody had in hand
     is settled, the rest stays open."""
     state = decision.state
-    waiting = [route.name for route in decision.policy.spec.paging.routes if _is_waiting(state, route)]
+    waiting = [route.name for route in decision.policy.spec.paging.routes if is_waiting(state, route)]
     if state.ended == "failed" and waiting:
         stays = f"sentinel stays until {', '.join(waiting)} was tried or somebody answers; Ctrl-C ends that"
         decision.note(ABOUT, f"nobody has answered yet: {stays}")
+    if is_owed(state, decision.policy.spec.paging, decision.now_s) and (ends := hold_ends(unanswered(state))):
+        decision.note(ABOUT, f"a page waits: {ends}; sentinel stays until it is out or somebody answers; Ctrl-C ends that")
     for incident in state.incidents:
         if state.ended == "finished":
             if incident.state is IncidentState.EXHAUSTED and incident.closed_s == decision.now_s:
@@ -129,39 +138,15 @@ def send(decision: Decision, number: int, repeats: bool = False) -> None:
     if known is None:
         return
     _withdraw(decision, number, known)
+    update_hold(decision, number)
     known = decision.state.incident(number).page
     assert known is not None
     for status, stage in tuple(_due(known, decision.policy.spec.paging, decision.now_s, repeats)):
         key = page_key(number, status.sent + 1, stage, status.route)
+        is_first = stage == "trigger" and status.number < known.number
         by = {"acknowledge": known.acknowledged_by, "resolve": known.resolved_by}.get(stage, "")
-        decision.decide(SendPage(key, number, known.severity, known.title, _text(known, stage), stage, status.route, by))
-
-
-def is_outcome_undelivered(state: RunState) -> bool:
-    """A page is still to be sent, and no other route has delivered it either."""
-    calls = [a.incident for a in state.pending.values() if isinstance(a, SendPage) and a.stage == "trigger"]
-    known = {i.id: i.page for i in state.incidents}
-    return any((found := known.get(number)) is None or not found.is_delivered for number in calls)
-
-
-def is_owed(state: RunState, paging: Paging, now_s: float) -> bool:
-    """The run has failed, nobody has answered, and a route is still to be tried: whoever leaves now leaves them uncalled."""
-    if state.ended != "failed" or state.stop_by:
-        return False
-    statuses = (status for known in _unanswered(state) for status in known.routes)
-    on_its_way = any(t.under_way == "trigger" and now_s - t.triggered_s <= paging.deadline_s for t in statuses)
-    return on_its_way or any(_is_waiting(state, route) for route in paging.routes)
-
-
-def _is_waiting(state: RunState, route: Route) -> bool:
-    """The route waits its turn with a page that nobody has answered."""
-    if route.settings.after_s is None:
-        return False
-    return any(known.on(route.name).number < known.number and route.is_for(known.severity) for known in _unanswered(state))
-
-
-def _unanswered(state: RunState) -> list[IncidentPage]:
-    return [i.page for i in state.incidents if i.page is not None and not i.page.is_answered]
+        text = _text(known, stage, is_first)
+        decision.decide(SendPage(key, number, known.severity, known.title, text, stage, status.route, by))
 
 
 def _due(known: IncidentPage, paging: Paging, now_s: float, repeats: bool) -> Iterator[tuple[RouteStatus, Stage]]:
@@ -169,12 +154,15 @@ def _due(known: IncidentPage, paging: Paging, now_s: float, repeats: bool) -> It
         status = known.on(route.name)
         if status.under_way is not None:
             continue
+        is_held = known.is_held(route.name)
         if not known.is_open:
             if status.is_open:
                 yield status, "resolve"
         elif known.acknowledged_by:
             if status.is_open and not status.acknowledged and status.number == known.number:
                 yield status, "acknowledge"
+        elif is_held:
+            continue
         elif status.is_open and status.acknowledged and route.closes_first:
             yield status, "resolve"
         elif status.number < known.number:
@@ -193,10 +181,10 @@ def _is_its_turn(known: IncidentPage, paging: Paging, index: int, now_s: float) 
     after_s = route.settings.after_s
     if not route.is_for(known.severity):
         return False
-    if after_s is None or now_s - known.raised_s >= after_s:
+    if after_s is None or now_s - known.due_s >= after_s:
         return True
     for before in reversed(paging.routes[:index]):
-        if not before.is_for(known.severity):
+        if not before.is_for(known.severity) or known.is_held(before.name):
             continue
         if _could_not(known, before, paging.deadline_s, now_s):
             return True
@@ -211,7 +199,7 @@ def _could_not(known: IncidentPage, route: Route, deadline_s: float, now_s: floa
         return False
     if status.number == known.number:
         return status.failed or now_s - status.triggered_s > deadline_s
-    return route.settings.after_s is None and now_s - known.raised_s > deadline_s
+    return route.settings.after_s is None and now_s - known.due_s > deadline_s
 
 
 def _withdraw(decision: Decision, number: int, known: IncidentPage) -> None:
@@ -226,7 +214,9 @@ def _withdraw(decision: Decision, number: int, known: IncidentPage) -> None:
             decision.record(f.ActionAbandoned(key, f"no longer wanted, {reason}", withdrawn=True))
 
 
-def _text(known: IncidentPage, stage: Stage) -> str:
+def _text(known: IncidentPage, stage: Stage, is_first: bool) -> str:
+    if is_first and known.freed_from is not None:
+        return f"{was_held_words(known)}\n{known.text}"
     if stage == "acknowledge":
         return f"acknowledged by {known.acknowledged_by}: it is not repeated\n{known.text}"
     if stage == "resolve" and known.is_open:

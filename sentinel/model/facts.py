@@ -532,6 +532,34 @@ class PageRaised:
     runbook_url: str = ""
 
 
+@recorded_as("LogMatched")
+@dataclass(frozen=True, slots=True)
+class LogMatched:
+    """A pattern of the policy was found in what this attempt prints, for the first time. name, rank, line, groups: as in
+    `LogMatch`. step: the newest that was known."""
+
+    attempt: int
+    name: str
+    rank: int | None
+    line: str
+    step: int
+    groups: tuple[tuple[str, str], ...] = ()
+
+
+@recorded_as("PageHeld")
+@dataclass(frozen=True, slots=True)
+class PageHeld:
+    """An open page waits on these routes from now on, or on none any more. windows, until_s, timezone, incidents: as in
+    `model.paging.Hold`."""
+
+    incident: int
+    routes: tuple[str, ...]
+    windows: tuple[str, ...] = ()
+    until_s: float | None = None
+    timezone: str = "UTC"
+    incidents: tuple[int, ...] = ()
+
+
 @recorded_as("PageResolved")
 @dataclass(frozen=True, slots=True)
 class PageResolved:
@@ -658,6 +686,8 @@ Fact = (
     | LapseJudged
     | NodeExcluded
     | PageRaised
+    | PageHeld
+    | LogMatched
     | PageResolved
     | CommandChanged
     | ProbationKept

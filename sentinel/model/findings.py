@@ -52,6 +52,7 @@ class Kind(str):
     OVERRIDE_MISMATCH: ClassVar[Kind]
     ENVIRONMENT_CHANGED: ClassVar[Kind]
     EXPRESSION: ClassVar[Kind]
+    LOG_MATCH: ClassVar[Kind]
 
     def __new__(cls, word: str, is_numeric: bool | None = None) -> Kind:
         known = cls._declared.get(word)
@@ -87,6 +88,7 @@ Kind.STALE_CHECKPOINT = Kind("stale_checkpoint")
 Kind.OVERRIDE_MISMATCH = Kind("override_mismatch")
 Kind.ENVIRONMENT_CHANGED = Kind("environment_changed")
 Kind.EXPRESSION = Kind("expression", is_numeric=True)
+Kind.LOG_MATCH = Kind("log_match")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ class Finding:
         blamed_rank, blamed_node: the rank, and the machine, the evidence points at.
         retryable: False where a relaunch cannot help (exit 3: configuration error).
         alert: the rule that made it, for a rule on an expression; None where a detector did.
+        log: the policy's entry over logs that says what the attempt died of; empty where none does.
         outside: the cause is known to lie outside what the run trains on and resumes from: memory, a GPU, the scheduler, a disk.
     """
 
@@ -121,6 +124,7 @@ class Finding:
     alert: str | None = None
     outside: bool = False
     blamed_node: str = ""
+    log: str = ""
 
     @property
     def key(self) -> str:

@@ -41,12 +41,31 @@ class RouteStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """Why a page waits on these routes, since when, and until when.
+
+    Attributes:
+        windows: the policy's windows that mute it, by name. until_s: when they let it go (supervisor time); None: no end in
+            sight. timezone: whose clocks tell it.
+        incidents: those that are open and keep it back, as the policy asks.
+    """
+
+    routes: tuple[str, ...]
+    since_s: float
+    windows: tuple[str, ...] = ()
+    until_s: float | None = None
+    timezone: str = "UTC"
+    incidents: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class IncidentPage:
     """Attributes:
     number: how often it was raised, because it had been resolved, or what was acknowledged was something else.
     version: of its words, counted over all raisings.
     resolved, resolved_by: why nobody is needed any more, and who took it up.
     reason, notes, runbook_url: as in `PageRaised`.
+    hold: what keeps it back now. freed_s: when a route was last let go, and what had held it.
     """
 
     severity: Severity
@@ -64,6 +83,22 @@ class IncidentPage:
     notes: tuple[str, ...] = ()
     runbook_url: str = ""
     routes: tuple[RouteStatus, ...] = ()
+    hold: Hold | None = None
+    freed_s: float | None = None
+    freed_from: Hold | None = None
+
+    @property
+    def due_s(self) -> float:
+        """Since when somebody could have been called."""
+        return self.raised_s if self.freed_s is None else max(self.raised_s, self.freed_s)
+
+    def is_held(self, route: str) -> bool:
+        return self.hold is not None and route in self.hold.routes
+
+    @property
+    def holds_back(self) -> Hold | None:
+        """What keeps it back, as long as somebody is to be called."""
+        return None if self.is_answered else self.hold
 
     @property
     def is_open(self) -> bool:

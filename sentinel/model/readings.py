@@ -171,6 +171,19 @@ class LogTail:
     is_cut: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class LogMatch:
+    """The first line of a writer in which a pattern of the policy was found. `name`: the policy's entry. rank None: a line of the
+    launcher's log that names no rank. host: the machine that the line names. groups: of the pattern, by name."""
+
+    attempt: int
+    name: str
+    rank: int | None
+    line: str
+    groups: tuple[tuple[str, str], ...] = ()
+    host: str = ""
+
+
 HardwareWhat = Literal[
     "absent", "seen", "xid", "recovery_action", "gpu_lost", "ecc_uncorrected", "row_remap_pending", "row_remap_failure",
     "throttle", "nvlink_errors", "machine_check", "machine_check_corrected", "memory_error", "pcie_error", "io_error", "oom_kill",
@@ -247,6 +260,7 @@ Reading = (
     | CheckpointRead
     | LauncherReading
     | LogTail
+    | LogMatch
     | HardwareReading
     | DiskReading
     | MirrorReading

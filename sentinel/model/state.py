@@ -213,6 +213,7 @@ class RunState:
     overrides: SettingsInForce = field(default_factory=SettingsInForce)  # in force for the newest attempt
     lapse: Lapse | None = None
     excluded: tuple[Excluded, ...] = ()  # the oldest first
+    log_matches: tuple[tuple[int, str], ...] = ()  # of the newest attempt: its number, and an entry over logs that was found
     environment: Environment | None = None  # the newest that is known of each part
     plan: PlanInProgress | None = None
     inspection: Inspection | None = None  # under way, as a part of the plan

@@ -30,6 +30,7 @@ from sentinel.model.state import RunState
 from sentinel.paging import case_words
 from sentinel.paging.case_answers import AnswerCommand, answers
 from sentinel.paging.plain_text import one_line, plain
+from sentinel.policy.quiet_hours import was_held_words
 from sentinel.policy.schema_paging import Paging
 from sentinel.run_files.stream import read_steps, read_world_size
 from sentinel.shipped import shipped_folder
@@ -128,7 +129,8 @@ def _text(
     asked = [f"{answer.command.ljust(width)}  {answer.what}" for answer in typed]
     sections.append(_section("ANSWER", [f"on {socket.gethostname()}:", *asked] if asked else [], is_copied=True))
     sections.append(_section("READ", _reading(run_dir, incident, action, paging), is_copied=True))
-    head = f"{_opening(state, incident, action)}\n\n"
+    waited = was_held_words(incident.page) if incident is not None and incident.page is not None else ""
+    head = f"{_opening(state, incident, action)}{f' It was {waited}.' if waited else ''}\n\n"
     return head + "\n\n".join(section for section in sections if section)
 
 

@@ -14,7 +14,8 @@ from sentinel.detectors.registry import DETECTORS, MAKER_OF
 from sentinel.detectors.settings import misfits_of
 from sentinel.errors import Problem
 from sentinel.model.findings import Kind
-from sentinel.policy.checks_expressions import check_expression
+from sentinel.policy.checks_expressions import check_expression, check_record
+from sentinel.policy.checks_logs import check_logs
 from sentinel.policy.checks_paging import check_paging
 from sentinel.policy.checks_playbooks import check_playbook
 from sentinel.policy.checks_retention import check_retention
@@ -33,11 +34,11 @@ def check_policy(
     and then nothing is said about it. `settable`: settings that the trainer can be given; None: every one.
     """
     spec = policy.spec
-    found = [*_check_rules(spec), *_check_detectors(spec)]
+    found = [*check_record(spec), *_check_rules(spec), *_check_detectors(spec)]
     for name, playbook in spec.playbooks.items():
         found += check_playbook(f"spec.playbooks.{name}", playbook, spec.probation.steps, capabilities, settable)
     found += [*check_retention(spec), *_check_used(spec), *_check_budget(spec.budget, spec.probation.steps)]
-    return (*found, *check_paging(spec))
+    return (*found, *check_logs(spec, capabilities), *check_paging(spec))
 
 
 def _check_rules(spec: Spec) -> Iterator[Problem]:

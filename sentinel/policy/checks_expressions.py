@@ -6,15 +6,30 @@ from collections.abc import Iterator
 
 from sentinel.errors import Problem
 from sentinel.model.metrics import METRICS, is_known
-from sentinel.policy.expr_tree import Expression, Measured, Variable
+from sentinel.policy.expr_tree import FUNCTIONS, VARIABLES, Expression, Measured, Variable
 from sentinel.policy.problems import nearest
-from sentinel.policy.schema import Rule, RunFacts
+from sentinel.policy.schema import Rule, RunFacts, Spec
 
+RESERVED = ("and", "or", "not", "steps")
 # What an expression may read that neither a row nor the clock tells, and where it comes from.
 _TOLD: dict[Variable, tuple[str, str]] = {
     "warmup_steps": ("the trainer's receipt has no warmup_steps", "warmup_steps: 2000 steps"),
     "tokens": ("the trainer's receipt has no tokens_per_step", "tokens_per_step: 524288"),
 }
+
+
+def check_record(spec: Spec) -> Iterator[Problem]:
+    """Problems of names under which expressions are recorded."""
+    used = {name for rule in spec.rules if rule.expr is not None for name, _ in rule.expr.recorded}
+    used |= {name for recorded in spec.record.values() for name in spec.record if name in recorded}
+    for name in spec.record:
+        path = f"spec.record.{name}"
+        if name in (*VARIABLES, *FUNCTIONS, *RESERVED):
+            yield Problem(path, f"'{name}' is a word of expressions already", "give it a name of its own")
+        elif is_known(name):
+            yield Problem(path, f"'{name}' is a metric already: rules would no longer read it", "give it a name of its own")
+        elif name not in used:
+            yield Problem(path, "no rule names this expression", "remove it, or name it in a rule's expr", "warning")
 
 
 def check_expression(path: str, rule: Rule, run: RunFacts) -> Iterator[Problem]:
@@ -53,7 +68,7 @@ def _check_known(path: str, expression: Expression, run: RunFacts) -> Iterator[P
     for name, (absent, example) in _TOLD.items():
         if expression.reads(name) and known[name] is None:
             message = f"'{name}' is unknown where {absent}, and the rule with it"
-            at = expression.text.find(name)
+            at = max(expression.text.find(name), 0)  # or it stands in what is recorded
             yield Problem(f"{path}.expr", message, f"write spec.run: {{{example}}}", "warning", at=at)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sentinel.errors import Problem
+from sentinel.policy.checks_mute import check_inhibit, check_mute
 from sentinel.policy.schema import Severity, Spec
 from sentinel.policy.schema_paging import RANK
 
@@ -24,6 +25,8 @@ def check_paging(spec: Spec) -> Iterator[Problem]:
         if not any(route.is_for(severity) for route in at_once):
             message = f"a {severity} page would reach nobody at once: the routes that do not wait want more severe ones"
             yield Problem(f"{path}.routes", message, f"give one of them 'severity: {severity}'", "warning")
+    yield from check_mute(spec)
+    yield from check_inhibit(spec)
     if paging.repeat_every_s < REPEAT_MIN_S:
         message = f"a page every {paging.repeat_every_s:g} s wakes nobody better, and fills the journal"
         yield Problem(f"{path}.repeat_every", message, "write at least 1m; 30m is usual")

@@ -33,36 +33,56 @@ from sentinel.policy.expr_tree import (
     Type,
     Unary,
     Variable,
+    placed,
     type_of,
+    walk,
 )
 from sentinel.policy.problems import nearest
 from sentinel.policy.quantities import SECONDS_IN
 
-__all__ = ["BadExpression", "parse_expression"]
+__all__ = ["BadExpression", "parse_expression", "parse_recorded"]
 
 _POWER = {"||": 1, "&&": 2, **dict.fromkeys(COMPARISONS, 3), "+": 4, "-": 4, "*": 5, "/": 5}
 _UNARY_POWER = 6
+RECORDS_DEPTH_MAX = 8
 _NOUN: dict[Type, str] = {"number": "numbers", "truth": "conditions"}
 _WORDS = {"and": "&&", "or": "||", "not": "!"}
 assert set(VARIABLES) == set(get_args(Variable))
 
 
+Records = tuple[tuple[str, str], ...]
+"""The policy's recorded expressions: name and text."""
+
+
 @lru_cache(maxsize=1024)
-def parse_expression(text: str) -> Expression:
+def parse_expression(text: str, records: Records = ()) -> Expression:
     """The expression, a condition as a whole. Raises BadExpression, whose `at` is the place in `text`."""
-    parser = _Parser(tokenise(text))
-    root = parser.expression(0, 0)
-    parser.expect_end()
+    parser = _Parser(tokenise(text), records)
+    root = parser.whole()
     if type_of(root) != "truth":
         raise BadExpression("this is a number, and a rule needs a condition", "compare it: 'loss > 3'", 0)
-    return Expression(text, root)
+    return Expression(text, root, tuple((name, recorded) for name, recorded in records if name in parser.named))
+
+
+def parse_recorded(text: str, records: Records, around: tuple[str, ...] = ()) -> Node:
+    """A recorded expression, a number or a condition, which may name others. `around`: those inside which it is read. Raises
+    BadExpression."""
+    return _Parser(tokenise(text), records, around).whole()
 
 
 class _Parser:
-    def __init__(self, tokens: list[Token]) -> None:
+    def __init__(self, tokens: list[Token], records: Records = (), around: tuple[str, ...] = ()) -> None:
         self._tokens = tokens
         self._next = 0
         self._nodes = 0
+        self._records = dict(records)
+        self._around = around
+        self.named: set[str] = set()
+
+    def whole(self) -> Node:
+        root = self.expression(0, 0)
+        self.expect_end()
+        return root
 
     def expression(self, power: int, depth: int) -> Node:
         """One operand and every operator that binds more strongly than `power`."""
@@ -128,7 +148,31 @@ class _Parser:
             raise BadExpression(f"'{name}' is no word here", f"write '{_WORDS[name]}'", token.at)
         if name in FUNCTIONS and name not in VARIABLES:
             raise BadExpression(f"'{name}' is a function", f"write '{_usage(name)}'", token.at)
+        if name in self._records:
+            return self._recorded(token)
         return next((Known(known) for known in VARIABLES if known == name), None) or Metric(name, token.at)
+
+    def _recorded(self, token: Token) -> Node:
+        """What is recorded under that name, in its place."""
+        name = token.text
+        if name in self._around:
+            circle = " names ".join((*self._around[self._around.index(name) :], name))
+            raise BadExpression(f"a circle: {circle}", "let one of them say it without the others", token.at)
+        if len(self._around) >= RECORDS_DEPTH_MAX:
+            message = f"more than {RECORDS_DEPTH_MAX} recorded expressions inside one another"
+            raise BadExpression(message, "write one out", token.at)
+        records = tuple(self._records.items())
+        inner = _Parser([], records, (*self._around, name))
+        try:
+            inner._tokens = tokenise(self._records[name])
+            root = inner.whole()
+        except BadExpression as error:
+            raise BadExpression(f"what is recorded as '{name}' cannot be read: {error}", error.remedy, token.at) from None
+        self.named |= {name, *inner.named}
+        self._nodes += sum(1 for _ in walk(root))
+        if self._nodes > NODES_MAX:
+            raise BadExpression(f"more than {NODES_MAX} operands with what '{name}' means", "write two rules", token.at)
+        return placed(root, token.at)
 
     def _call(self, token: Token) -> Node:
         name = token.text
@@ -142,6 +186,9 @@ class _Parser:
         if metric.kind not in ("name", "metric") or self._peek().text not in (",", ")"):
             remedy = f"write '{_usage(name)}'; functions look at one metric, not at an expression"
             raise BadExpression(f"'{name}' needs a metric's name first", remedy, metric.at)
+        if metric.text in self._records:
+            message = f"'{metric.text}' is a recorded expression, and functions look at one metric"
+            raise BadExpression(message, "use it outside, or write the function into what is recorded", metric.at)
         if metric.text in VARIABLES:
             raise BadExpression(f"'{metric.text}' is no metric: nothing is recorded of it", "use it outside", metric.at)
         quantile = self._quantile(name) if numbers else None

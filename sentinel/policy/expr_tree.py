@@ -7,7 +7,7 @@ cannot be written. Numbers and truth values do not mix; `type_of` says which one
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 LENGTH_MAX = 1000  # characters
@@ -110,12 +110,27 @@ def walk(node: Node) -> Iterator[Node]:
         yield from walk(node.right)
 
 
+def placed(node: Node, at: int) -> Node:
+    """The same tree, all of it at one place of another text."""
+    match node:
+        case Metric() | Measured():
+            return replace(node, at=at)
+        case Unary(operand=operand):
+            return replace(node, operand=placed(operand, at))
+        case Binary(left=left, right=right):
+            return replace(node, left=placed(left, at), right=placed(right, at))
+        case _:
+            return node
+
+
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A parsed expression: `text` as it was written, `root` of type truth."""
+    """A parsed expression: `text` as it was written, `root` of type truth. `recorded`: the recorded expressions that it names,
+    with their texts; in `root` their trees stand in the place of their names."""
 
     text: str
     root: Node
+    recorded: tuple[tuple[str, str], ...] = ()
 
     @property
     def metrics(self) -> dict[str, int]:

@@ -4,8 +4,8 @@
     joined.value["spec"]["rules"]
     joined.origin("spec.rules[4].playbook")   # Origin(source=1, path="spec.rules[7].playbook"): it stands in the base
 
-Only `spec` is inherited. Mappings merge key by key. Rules merge by `alert`, routes by their name, and keep the place they have in
-the base; new ones follow. Every other value, lists included, is replaced. `remove` takes out what the base has.
+Only `spec` is inherited. Mappings merge key by key. Rules merge by `alert`, routes and windows by their name, and keep the place
+they have in the base; new ones follow. Every other value, lists included, is replaced. `remove` takes out what the base has.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sentinel.policy.problems import did_you_mean
 from sentinel.policy.quantities import Malformed, show
 
 _EITHER = {"on": "expr", "expr": "on"}  # of a rule: writing one means not the other
-_IN_LIST = re.compile(r"(spec\.rules|spec\.paging\.routes)\[(\d+)\]")
+_IN_LIST = re.compile(r"(spec\.rules|spec\.logs|spec\.paging\.(?:routes|mute|inhibit))\[(\d+)\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,17 @@ def _route(entry: Node) -> str | None:
     return next(_text(settings, "name") or channel for channel, settings in entry.value.items())
 
 
-NAMES: dict[str, Callable[[Node], str | None]] = {"spec.rules": _alert, "spec.paging.routes": _route}
+def _name(entry: Node) -> str | None:
+    return _text(entry, "name")
+
+
+NAMES: dict[str, Callable[[Node], str | None]] = {
+    "spec.rules": _alert,
+    "spec.logs": _name,
+    "spec.paging.routes": _route,
+    "spec.paging.mute": _name,
+    "spec.paging.inhibit": _name,
+}
 """The lists of things with a name, by their place: what an entry is called, None where that is not written."""
 
 
@@ -190,7 +200,7 @@ class _Merge:
             name = name_of(entry)
             known = entries.get(name) if name is not None else None
             # A route of the same name on another channel has nothing in common with the old one but its place.
-            is_new = known is None or not (_is_rule(entry) or entry.value.keys() == known.value.keys())
+            is_new = known is None or (_is_route(entry) and entry.value.keys() != known.value.keys())
             merged = self._taken(entry) if known is None or is_new else self.merge(known, entry)
             if merged is not None:
                 entries[name or object()] = merged
@@ -199,6 +209,10 @@ class _Merge:
 
 def _is_rule(node: Node) -> bool:
     return node.path.startswith("spec.rules[") and node.path.endswith("]")
+
+
+def _is_route(node: Node) -> bool:
+    return node.path.startswith("spec.paging.routes[") and node.path.endswith("]")
 
 
 def _is_secret(base: Node, over: Node) -> bool:
@@ -249,7 +263,7 @@ def _without(node: Node, parts: list[str], word: str, at: str = "spec") -> Node:
         message = f"there is no {show(word)} to remove: '{at}' of the policy it extends has no '{part}'"
         raise Malformed(message, did_you_mean(part, tuple(children), f"known in '{at}'") or "remove the line")
     child = children[part]
-    if is_named and rest and not _is_rule(child):  # a route is a mapping of its channel: its settings are one level further down
+    if is_named and rest and _is_route(child):  # a route is a mapping of its channel: its settings are one level further down
         ((channel, _),) = child.value.items()
         rest = [channel, *rest]
     kept = _without(child, rest, word, f"{at}.{part}") if rest else None

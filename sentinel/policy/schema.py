@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
+from sentinel.policy.expr import Records
 from sentinel.policy.quantities import Malformed, show, show_duration
 from sentinel.policy.schema_detectors import Detectors
 from sentinel.policy.schema_fields import (
@@ -23,14 +24,18 @@ from sentinel.policy.schema_fields import (
     Phase,
     Range,
     RateOf,
+    Recorded,
+    RecordName,
     Recovery,
     Seconds,
     Severity,
     Steps,
     Text,
     Then,
+    Written,
     written,
 )
+from sentinel.policy.schema_logs import LOGS_MAX, LogRule
 from sentinel.policy.schema_paging import ChannelKind, Paging, Route, route_of
 from sentinel.policy.schema_rungs import Exclude, Page, Resume, Rollback, Rung, Skip, Wait
 
@@ -207,8 +212,12 @@ class Spec(Model):
     """When an act of sentinel itself counts as stuck."""
     detectors: Detectors = Field(default_factory=Detectors)
     """Settings of the built-in detectors."""
+    record: dict[RecordName, Recorded] = Field(default_factory=dict)
+    """Expressions with a name, for rules that would write them more than once: numbers or conditions."""
     rules: tuple[Rule, ...]
     """Tried in order; the first that matches a finding wins."""
+    logs: Annotated[tuple[LogRule, ...], Field(max_length=LOGS_MAX)] = ()
+    """Patterns over everything that ranks and launcher print."""
     playbooks: dict[Name, Playbook] = Field(default_factory=dict)
     """Rungs, tried in order, each judged, until one works or a person is paged."""
     budget: Budget = Field(default_factory=Budget)
@@ -217,6 +226,26 @@ class Spec(Model):
     """When a repair has worked."""
     paging: Paging = Field(default_factory=Paging)
     """How a person is reached."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expressions_know_what_is_recorded(cls, value: Any) -> Any:
+        record = value.get("record") if isinstance(value, dict) else None
+        if not isinstance(record, dict):
+            return value
+        known = tuple((str(name), text) for name, text in record.items() if isinstance(text, str))
+        named = {name: Written(text, known, str(name)) if isinstance(text, str) else text for name, text in record.items()}
+        rules = value.get("rules")
+        if isinstance(rules, (list, tuple)):
+            rules = [_with_written(rule, known) for rule in rules]
+        return {**value, "record": named, "rules": rules} if rules is not None else {**value, "record": named}
+
+
+def _with_written(rule: Any, records: Records) -> Any:
+    """The rule, whose expression knows them."""
+    if not isinstance(rule, dict) or not isinstance(rule.get("expr"), str):
+        return rule
+    return {**rule, "expr": Written(rule["expr"], records)}
 
 
 def _one_base(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
@@ -11,7 +12,7 @@ from sentinel.client.settings import Setting
 from sentinel.detectors.hold import Hold
 from sentinel.detectors.registry import RULED_KINDS
 from sentinel.policy import quantities as q
-from sentinel.policy.expr import parse_expression
+from sentinel.policy.expr import Records, parse_expression, parse_recorded
 from sentinel.policy.expr_tree import LENGTH_MAX, Expression
 
 if TYPE_CHECKING:
@@ -54,13 +55,40 @@ Recovery = Annotated[
 AboveBand = Annotated[int, PlainValidator(q.parse_above_band), _text(q.ABOVE_BAND_PATTERN, "above band for 20 steps")]
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The text of an expression, with the recorded expressions that it may name. `name`: what it is recorded as, if it is."""
+
+    text: str
+    records: Records
+    name: str = ""
+
+
 def _expression(value: Any) -> Expression | None:
     """The text, parsed; its errors carry their place inside the text."""
     if value is None:
         return None
+    if isinstance(value, Written):
+        return parse_expression(value.text, value.records)
     if not isinstance(value, str):
         raise q.Malformed(f"{q.show(value)} is not an expression", "write a condition, such as 'loss > 3 && step > 100'")
     return parse_expression(value)
+
+
+def _recorded(value: Any) -> str:
+    """The text of a recorded expression, which can be read."""
+    if not isinstance(value, Written):
+        raise q.Malformed(f"{q.show(value)} is not an expression", "write what rules are to name: 'median(loss, 50 steps)'")
+    parse_recorded(value.text, value.records, (value.name,))
+    return value.text
+
+
+RecordName = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Recorded = Annotated[
+    str,
+    PlainValidator(_recorded),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": LENGTH_MAX, "examples": ["median(loss, 50 steps)"]}),
+]
 
 
 Condition = Annotated[

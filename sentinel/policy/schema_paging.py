@@ -15,6 +15,7 @@ from pydantic import Field, create_model, model_validator
 from sentinel.policy.problems import nearest
 from sentinel.policy.quantities import Malformed
 from sentinel.policy.schema_fields import Flag, Model, Name, Seconds, Severity, Text, written
+from sentinel.policy.schema_mute import WINDOWS_MAX, Inhibit, Mute
 
 Url = Annotated[str, Field(max_length=2000, pattern=r"^https?://[^\s/]+\S*$")]
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -165,6 +166,10 @@ class Paging(Model):
     """A page that nobody has acknowledged is sent again this often."""
     deadline_s: Seconds = written("2m", alias="deadline")
     """A page must be out this soon after it is due; a route that could not is passed over for those that wait."""
+    mute: Annotated[tuple[Mute, ...], Field(max_length=WINDOWS_MAX)] = ()
+    """Quiet hours and maintenance windows: pages wait for their end. Nothing else does."""
+    inhibit: Annotated[tuple[Inhibit, ...], Field(max_length=WINDOWS_MAX)] = ()
+    """Incidents that keep the pages of others back while they are open."""
     runbook_url: Url | None = None
     """Where the runbook can be read; default: the file shipped with sentinel."""
     run_url: Url | None = None
@@ -180,4 +185,9 @@ class Paging(Model):
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise Malformed(f"two routes are called {twice}", "give each a name of its own: {pagerduty: {name: second, …}}")
+        for noun, named in (("windows", self.mute), ("entries of inhibit", self.inhibit)):
+            called = [one.name for one in named]
+            twice = next((name for name in called if called.count(name) > 1), None)
+            if twice is not None:
+                raise Malformed(f"two {noun} are called {twice}", "give each a name of its own")
         return self

@@ -29,6 +29,7 @@ from sentinel.policy.problems import did_you_mean
 from sentinel.policy.quantities import show_duration
 from sentinel.policy.rung_words import Capability
 from sentinel.policy.schema import Policy, Route, Rule, Rung
+from sentinel.policy_files.explain_waiting import log_words, waiting
 
 _THEN = {
     "stop_now": "training is stopped at once, without a checkpoint",
@@ -102,7 +103,8 @@ def _explained(policy: Policy, finding: str, assumed: Assumed, able: Abilities |
         return PolicyExplanation(finding, name, (f"no rule is on {finding}: it is recorded, and nothing is done",))
     rule = match.rule
     condition = f": {rule.expr.text}" if rule.expr else ""
-    before = [f"rule {rule.alert} (spec.rules[{match.index}]) takes it{condition}", _firing(rule)]
+    recorded = [f"where {name} is {text}" for name, text in rule.expr.recorded] if rule.expr else []
+    before = [f"rule {rule.alert} (spec.rules[{match.index}]) takes it{condition}", *recorded, _firing(rule)]
     if rule.labels.severity == "info" or rule.playbook is None:
         return PolicyExplanation(finding, name, (*before, "it is recorded, and nothing is done"))
     if policy.spec.mode == "observe":
@@ -121,7 +123,7 @@ def _explained(policy: Policy, finding: str, assumed: Assumed, able: Abilities |
     lacks = {} if able is None else _lacks(rungs, able)
     marks = range(every, incident.break_step + 1, every) if has_checkpoints else ()
     climbed = tuple(_climb(policy, rungs, incident, marks, lacks))
-    after = tuple(_after(policy, [rung for number, rung in enumerate(rungs, start=1) if number not in lacks]))
+    after = (*_after(policy, [rung for number, rung in enumerate(rungs, start=1) if number not in lacks]), *waiting(policy, rule))
     return PolicyExplanation(finding, name, tuple(before), climbed, after, explained, passed_over=lacks)
 
 
@@ -143,6 +145,7 @@ def explain_rules(policy: Policy) -> str:
         does = " → ".join(rung.title for rung in rungs) or "recorded only"
         about = rule.on or "an expression"
         lines.append(f"  {rule.alert} ({rule.labels.severity}, on {about}): {does}")
+    lines += [f"  {log_words(rule)}" for rule in policy.spec.logs]
     return "\n".join([*lines, "more with --finding KIND or --finding ALERT"])
 
 

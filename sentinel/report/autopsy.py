@@ -7,6 +7,7 @@ healthy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +19,9 @@ from sentinel.detectors.crash_patterns import CrashClass, Tier
 from sentinel.detectors.crash_progress import is_finish, is_progress, step_of
 from sentinel.detectors.crash_reading import says_it_went_on
 from sentinel.model.attempts import ExitReport, RankExit
+from sentinel.policy.schema_logs import LogRule
 from sentinel.report.autopsy_logs import Logs, read_logs
+from sentinel.report.autopsy_patterns import PolicyWord, judge_by_policy
 from sentinel.telemetry.flight_recorder import dumps_in, read_dumps
 from sentinel.telemetry.printed_exits import PrintedExits, read_printed_exits
 
@@ -50,10 +53,12 @@ class Autopsy:
     error: str | None = None
     unread: tuple[str, ...] = ()
     is_empty: bool = False
+    by_policy: PolicyWord | None = None
 
 
-def examine(path: Path) -> Autopsy:
-    """Read one log or one folder. Never raises for what is in it: what cannot be read is said in `error`."""
+def examine(path: Path, rules: Sequence[LogRule] = ()) -> Autopsy:
+    """Read one log or one folder. Never raises for what is in it: what cannot be read is said in `error`. `rules`: a policy's
+    patterns over logs."""
     try:
         logs = read_logs(path)
     except OSError as error:
@@ -67,6 +72,9 @@ def examine(path: Path) -> Autopsy:
             return Autopsy(path, error=f"{path}: {why}; name the folder that holds the logs of the ranks", unread=logs.unread)
         return Autopsy(path, is_empty=True)
     found = _judge(path, logs)
+    if rules:
+        files = dict.fromkeys((file, owner) for owner, places in logs.places.items() for file, _ in places)
+        found = replace(found, by_policy=judge_by_policy(tuple(files), rules, found.rank))
     if waited_for is None or found.crash not in (None, CrashClass.COLLECTIVE_TIMEOUT):
         return found
     return _by_flight_recorder(replace(found, crash=CrashClass.COLLECTIVE_TIMEOUT, retryable=True), waited_for)

@@ -26,6 +26,11 @@ def autopsy_document(found: Autopsy) -> dict[str, Any]:
         "is_cut": found.is_cut,
         "error": found.error,
     }
+    if (word := found.by_policy) is not None:
+        document["by_policy"] = {
+            "name": word.rule, "class": word.words, "rank": word.rank, "log": str(word.log), "line": word.line,
+            "evidence": word.evidence, "exclude_node": word.excludes, "retry": word.retries,
+        }  # fmt: skip
     if found.unread:
         document["unread"] = list(found.unread)
     return document
@@ -62,6 +67,8 @@ def autopsy_text(found: Autopsy) -> str:
         lines.append(f"  the newest step line before it names step {found.last_step}")
     if found.is_cut:
         lines.append("  only the end of the log was searched; what stands further up is unknown")
+    if found.by_policy is not None:
+        lines.append(f"  by the policy: {found.by_policy.text}")
     lines += [f"  not read: {name}" for name in found.unread[:5]]
     if found.crash is not None:
         lines.append(f"  what to do: {advice(found)}")

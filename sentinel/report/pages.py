@@ -8,13 +8,16 @@ from typing import Any
 from sentinel.model.incidents import Incident
 from sentinel.model.paging import IncidentPage, RouteStatus
 from sentinel.model.state import RunState
+from sentinel.policy.quiet_hours import hold_words
 
 
 def page_document(incident: Incident) -> dict[str, Any] | None:
-    """None where nobody was called. `raised_s` is session time."""
+    """None where nobody is called. `raised_s` is session time. Of a page that waits only: `held`, why and until when in words,
+    `held_until_s` (session time; null: no end in sight) and `held_on`, the routes."""
     page = incident.page
     if page is None:
         return None
+    held = page.holds_back
     return {
         "incident": incident.id,
         "severity": page.severity,
@@ -27,6 +30,7 @@ def page_document(incident: Incident) -> dict[str, Any] | None:
         "acknowledged_by": page.acknowledged_by,
         "resolved": page.resolved,
         "resolved_by": page.resolved_by,
+        **({} if held is None else {"held": hold_words(held), "held_until_s": held.until_s, "held_on": list(held.routes)}),
     }
 
 
@@ -42,6 +46,7 @@ def page_rows(pages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     for page in pages:
         head = f"incident {page['incident']} ({page['severity']}), open for {minutes_words(page['open_for_s'])}"
         seen = f"acknowledged by {page['acknowledged_by']}" if page["acknowledged_by"] else _not_seen(page["incident"])
+        head += f", {page['held']}" if "held" in page else ""
         rows.append(("page", f"{head}: {delivery_words(page)}; {seen}"))
     return rows
 
@@ -49,8 +54,13 @@ def page_rows(pages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 def page_story(page: Mapping[str, Any]) -> list[str]:
     """Lines of `sentinel incidents`."""
     times = f" {page['times_raised']} times" if page["times_raised"] > 1 else ""
-    called = f"a person was called{times} ({page['severity']}): {delivery_words(page)}"
-    lines = [f"{called}; incidents/{page['incident']:04d}/page.json"]
+    is_untold = "held" in page and not page["told"]
+    called = f"a person is to be called ({page['severity']}), and nobody was yet" if is_untold else (
+        f"a person was called{times} ({page['severity']}): {delivery_words(page)}"
+    )
+    lines = [called if is_untold else f"{called}; incidents/{page['incident']:04d}/page.json"]
+    if "held" in page:
+        lines.append(f"its page is held back: {page['held']}")
     if page["acknowledged_by"]:
         lines.append(f"acknowledged by {page['acknowledged_by']}")
     if not page["open"]:

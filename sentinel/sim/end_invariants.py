@@ -25,7 +25,7 @@ def judge_ending(
         raise InvariantBroken("a repairable run finishes", f"it {state.ended or state.held or state.label}: {state.end_reason}")
     if not state.ended:
         return
-    inspector.pages.judge(inf)  # the supervisor has left for good
+    inspector.pages.judge(inf, state)  # the supervisor has left for good
     ledger = account(state, inspector.world.now_s)
     if min(ledger.seconds.values(), default=0.0) < 0.0 or abs(sum(ledger.seconds.values()) - ledger.total_s) > 1e-3:
         raise InvariantBroken("every second is accounted for", f"{dict(ledger.seconds)} of {ledger.total_s:.3f} s")

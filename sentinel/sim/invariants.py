@@ -205,7 +205,7 @@ class Inspector:
             raise InvariantBroken("never two live attempts", f"attempts {sorted(self.world.living)} live")
         if self.world.events_count != self._events_count and any(self._is_moving(number) for number in self.world.living):
             self._events_count, self._moved_s = self.world.events_count, now_s
-        self.pages.judge(now_s)
+        self.pages.judge(now_s, engine.state)
         if self.world.blind or self._blind_since:
             self._judge_blindness(engine, now_s)
         state = engine.state

@@ -4,11 +4,14 @@ another; nobody is called twice for one thing, nor for what was answered; and on
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
+from sentinel.engine.holding_back import mutes_of
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
 from sentinel.model.actions import SendPage
-from sentinel.model.incidents import IncidentState
+from sentinel.model.findings import Severity
+from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Paging
 from sentinel.sim.invariant_broken import InvariantBroken
@@ -38,30 +41,34 @@ class PageJudge:
         self._called: dict[tuple[int, str], float] = {}  # by incident and route: the newest trigger of the present raising
         self._ever: dict[tuple[int, str], float] = {}  # and of any
         self._under_way: dict[str, tuple[int, str]] = {}
+        self._unsaid: dict[int, tuple[Severity, float]] = {}  # raised, and sent nowhere: how severe, since when it could be
 
     def on_fact(self, fact: f.Fact, state: RunState) -> None:
         match fact:
             case f.IncidentMoved(incident=number, to=IncidentState.EXHAUSTED) if state.incident(number).playbook:
                 limit_s = self._paging.deadline_s * len(self._paging.routes) + SLACK_S
                 self._due[number] = (self._world.now_s, self._world.now_s + limit_s)
-            case f.PageRaised(incident=number, anew=anew):
+            case f.PageRaised(incident=number, anew=anew, severity=severity):
                 if not anew and self._open.get(number) is not False:
                     raise InvariantBroken("one incident is one page", f"that of incident {number} was changed, and is not open")
                 if anew:
                     self._open[number] = False
+                    self._unsaid[number] = (severity, self._world.now_s)
                     self._called = {key: at_s for key, at_s in self._called.items() if key[0] != number}
             case f.PageResolved(incident=number):
+                self._unsaid.pop(number, None)
                 if self._open.pop(number, None) is None:
                     raise InvariantBroken("only an open page is resolved", f"that of incident {number}")
             case f.RequestAnswered(granted=True, wish=w.Acknowledge() | w.Approve() | w.Deny() as request, id=asked):
                 if request.incident in self._open and not w.is_deadline(asked):
                     self._open[request.incident] = True
+                    self._unsaid.pop(request.incident, None)
             case f.ActionDecided(action=SendPage() as page) if page.stage != "message":
-                self._on_decided(page)
+                self._on_decided(page, state.incident(page.incident))
             case f.ActionConfirmed(key=key) | f.ActionAbandoned(key=key):
                 self._under_way.pop(key, None)
 
-    def _on_decided(self, page: SendPage) -> None:
+    def _on_decided(self, page: SendPage, incident: Incident) -> None:
         where = (page.incident, page.route)
         if where in self._under_way.values():
             raise InvariantBroken("on a route one page follows the other", f"{page.key} while another is under way")
@@ -72,6 +79,9 @@ class PageJudge:
             raise InvariantBroken("only who was called is told the rest", f"{page.key} while the page is open")
         if page.stage != "trigger":
             return
+        if muted := mutes_of(self._paging, incident, page.severity, page.route, self._world.now_s):
+            raise InvariantBroken("nobody is called while it is muted", f"{page.key} in {muted[0].name}")
+        self._unsaid.pop(page.incident, None)
         if self._open.get(page.incident) is not False:
             raise InvariantBroken("nobody is called for what was answered", page.key)
         since_s = self._world.now_s - self._called.get(where, -1e18)
@@ -79,12 +89,32 @@ class PageJudge:
             raise InvariantBroken("a page is repeated no sooner than asked", f"{page.key} after {since_s:.0f} s")
         self._called[where] = self._ever[where] = self._world.now_s
 
-    def judge(self, now_s: float) -> None:
+    def judge(self, now_s: float, state: RunState) -> None:
+        limit_s = self._paging.deadline_s * len(self._paging.routes) + SLACK_S
+        for number, (severity, since_s) in list(self._unsaid.items()):
+            if self._waits(state.incident(number), severity, now_s):
+                self._unsaid[number] = (severity, now_s)
+                if number in self._due:
+                    self._due[number] = (self._due[number][0], now_s + limit_s)
+            elif now_s == inf and any(change.what == "trigger" for change in self._world.pages):
+                continue  # the run has ended, and somebody was called for it
+            elif now_s > since_s + limit_s and state.ended in ("", "failed", "finished"):
+                raise InvariantBroken("what waited is paged when it may be", f"incident {number}, {now_s - since_s:.0f} s ago")
         for number, (since_s, due_s) in list(self._due.items()):
             if self.is_called_for(number, since_s):
                 del self._due[number]
             elif now_s > due_s:
                 raise InvariantBroken("recovered, or paged before the deadline", f"incident {number} is exhausted, nobody knows")
+
+    def _waits(self, incident: Incident, severity: Severity, now_s: float) -> bool:
+        """Whether every route that would have it is muted, or another incident keeps it back, as the policy asks. Behind the end
+        nobody waits any more for a window."""
+        wants = [route.name for route in self._paging.routes if route.is_for(severity) and route.settings.after_s is None]
+        muted = not wants or (
+            now_s < inf and all(mutes_of(self._paging, incident, severity, name, now_s) for name in wants)
+        )
+        hold = incident.page.hold if incident.page is not None else None
+        return muted or (hold is not None and bool(hold.incidents))
 
     def is_called_for(self, number: int, since_s: float) -> bool:
         """For itself, or together with the incident that the run failed of; or every route was tried."""
@@ -98,3 +128,4 @@ class PageJudge:
     def was_down(self, seconds: float) -> None:
         """No supervisor lived for so long: what it owed is due that much later."""
         self._due = {number: (since_s, due_s + seconds) for number, (since_s, due_s) in self._due.items()}
+        self._unsaid = {number: (severity, since_s + seconds) for number, (severity, since_s) in self._unsaid.items()}

@@ -29,19 +29,23 @@ from sentinel.telemetry.hardware import Hardware
 from sentinel.telemetry.heartbeats import Heartbeats
 from sentinel.telemetry.inbox import Inbox
 from sentinel.telemetry.launcher_watch import LauncherWatch
+from sentinel.telemetry.log_patterns import LogPatterns, Patterns
 from sentinel.telemetry.log_tail import read_log_tails, read_oom_kills
 from sentinel.telemetry.metrics_jsonl import MetricsStream
 from sentinel.telemetry.silent_ranks import SilentRanks
-from sentinel.telemetry.source import Source, SourceHealth
+from sentinel.telemetry.source import Source, SourceHealth, describe_os_error
 from sentinel.telemetry.timed_reads import ANSWER_S, HURRY_S, Read, TimedReads
 
+OF_ATTEMPT = ("launcher", "metrics", "heartbeats", "silent ranks", "log patterns", "logs")
 EXIT_WAITS_S = 60.0  # for a stream or checkpoints that do not answer; after that the exit is told without their last word
 
 
 class FollowedAttempt:
     """The sources of one attempt, each with the thread it reads in. `exit` is held back until the stream was read to its end."""
 
-    def __init__(self, run_dir: Path, attempt: int, launcher: Launcher, healths: dict[str, SourceHealth]) -> None:
+    def __init__(
+        self, run_dir: Path, attempt: int, launcher: Launcher, healths: dict[str, SourceHealth], patterns: Patterns = ()
+    ) -> None:
         self.attempt = attempt
         self.exit: Exited | None = None
         self.oom_kills: int | None = None
@@ -50,12 +54,33 @@ class FollowedAttempt:
         self.stream = MetricsStream(run_dir, attempt, healths["metrics"])
         self.beats = Heartbeats(run_dir, attempt, healths["heartbeats"])
         self.silent = SilentRanks(run_dir, attempt)
+        self.printed = LogPatterns(run_dir, attempt, patterns)
+        self.is_searched_out = False  # all that it printed was searched, its end included
         self.watch = LauncherWatch(launcher, run_dir, attempt, healths["launcher"])
-        self.reads = {name: TimedReads(healths[name]) for name in ("launcher", "metrics", "heartbeats", "silent ranks", "logs")}
+        self.has_patterns = bool(patterns)
+        self._patterns_health = healths["log patterns"]
+        self.reads = {name: TimedReads(healths[name]) for name in OF_ATTEMPT}
+
+    @property
+    def has_more_printed(self) -> bool:
+        return self.printed.has_more and not self.reads["log patterns"].is_late
 
     @property
     def has_more_steps(self) -> bool:
         return self.stream.has_more and not self.reads["metrics"].is_late
+
+    def search_logs(self) -> Sequence[Reading]:
+        """Lines in which the policy's patterns were found; behind an exit to the very end."""
+        is_over, health = self.exit is not None, self._patterns_health
+        try:
+            out: list[Reading] = [*self.printed.poll(is_over=is_over)]
+        except OSError as error:
+            self.is_searched_out = is_over
+            return health.lost(describe_os_error(error))
+        self.is_searched_out = is_over and not self.printed.has_more
+        if trouble := self.printed.trouble:
+            return [*out, *health.lost(trouble)]
+        return [*health.regained(), *out] if health.is_blind else out
 
     def read_stream(self, now_s: float) -> Sequence[Reading]:
         """The next rows; behind an exit also a last line that was never finished."""
@@ -85,7 +110,8 @@ class RunTelemetry:
         self._launcher = launcher
         self._hardware = hardware
         self._others = others
-        names = ("inbox", "checkpoints", "hardware", "launcher", "metrics", "heartbeats", "silent ranks", "logs")
+        self._patterns: Patterns = ()
+        names = ("inbox", "checkpoints", "hardware", *OF_ATTEMPT)
         self._healths = {name: SourceHealth(name) for name in names}  # they outlive the attempts
         self._reads = {name: TimedReads(self._healths[name]) for name in ("inbox", "checkpoints", "hardware")}
         self._checkpoints = CheckpointSource(self.run_dir, self._healths["checkpoints"])
@@ -100,14 +126,19 @@ class RunTelemetry:
     @property
     def has_more(self) -> bool:
         """True when there is more to read at once. The exit of an attempt is held back until then."""
-        return (self._followed is not None and self._followed.has_more_steps) or self._has_more_checkpoints
+        followed = self._followed
+        return (followed is not None and (followed.has_more_steps or followed.has_more_printed)) or self._has_more_checkpoints
+
+    def look_for(self, patterns: Patterns) -> None:
+        """These, of the policy, in what attempts print that are followed from now on."""
+        self._patterns = patterns
 
     def follow(self, attempt: int) -> None:
         """Look at this attempt from now on, from the beginning of its files. Following it already changes nothing."""
         if attempt == self.attempt:
             return
         self._leave()
-        self._followed = FollowedAttempt(self.run_dir, attempt, self._launcher, self._healths)
+        self._followed = FollowedAttempt(self.run_dir, attempt, self._launcher, self._healths, self._patterns)
         self._followed.oom_kills = read_oom_kills()
         self._checkpoints.look_again()
 
@@ -132,6 +163,8 @@ class RunTelemetry:
         if followed.exit is None and not followed.reads["heartbeats"].is_late:
             lives = dict(followed.beats.lives)
             out += self._ask("silent ranks", now_s, lambda: followed.silent.poll(now_s, lives))
+        if followed.has_patterns:
+            out += self._ask("log patterns", now_s, followed.search_logs)
         if (hardware := self._hardware) is not None:
             out += self._ask("hardware", now_s, lambda: hardware.poll(now_s))  # before the exit that it may explain
         for other in self._others:
@@ -170,9 +203,10 @@ class RunTelemetry:
         """The word on the exit, behind everything that was written before it and the ends of the logs."""
         if followed.exit is None or self.has_more:
             return []
-        asked = followed.reads["metrics"], self._reads["checkpoints"]
+        asked = followed.reads["metrics"], followed.reads["log patterns"], self._reads["checkpoints"]
         late = [reads.late_since_s for reads in asked if reads.late_since_s is not None]
-        if (late or not followed.is_read_out) and not any(now_s - since_s >= EXIT_WAITS_S for since_s in late):
+        is_read_out = followed.is_read_out and (followed.is_searched_out or not followed.has_patterns)
+        if (late or not is_read_out) and not any(now_s - since_s >= EXIT_WAITS_S for since_s in late):
             return []
         exited, followed.exit = followed.exit, None
         tails = self._ask(

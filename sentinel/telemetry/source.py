@@ -44,6 +44,11 @@ class SourceHealth:
         """It was said that the source sees, and nothing else since."""
         return self._ok is True
 
+    @property
+    def is_blind(self) -> bool:
+        """It was said that the source cannot see, and nothing else since."""
+        return self._ok is False
+
     def lost(self, reason: str) -> list[SourceReading]:
         """The source cannot see. One reading when that is new, none when it was known."""
         if self._ok is False:

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from sentinel.model.actions import SendPage
+from sentinel.policy.quiet_hours import hold_words
 from sentinel.run_files.gpu_standing import GpuSeen
 from sentinel.run_files.heartbeats import RankSeen
 from sentinel.terminal.clean import clean
@@ -78,8 +79,13 @@ def checkpoint_row(picture: Picture) -> RenderableType:
 def page_row(picture: Picture) -> list[RenderableType]:
     """Whether a person was called for the incident shown, and has answered; nothing where nobody was."""
     incident = shown_incident(picture.state)
-    if incident is None or not incident.pages:
+    held = incident.page.holds_back if incident is not None and incident.page is not None else None
+    if incident is None or not (incident.pages or held):
         return []
+    if held is not None:
+        told = f"{len(incident.pages)} deliveries before" if incident.pages else "nobody is told yet"
+        words = f"a person is to be called for incident {incident.id}, {told}; {hold_words(held)}"
+        return [_row("page", words, "yellow")]
     on_its_way = [action for action in picture.state.pending.values() if isinstance(action, SendPage)]
     words = f"a person was called for incident {incident.id}"
     words += f", {len(incident.pages)} deliveries" if len(incident.pages) > 1 else ""

@@ -9,9 +9,11 @@ from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
 from sentinel.model.incidents import IncidentState, Outcome
+from sentinel.model.paging import Hold
 from sentinel.model.recorded import recorded_name
 from sentinel.model.state import RunState
 from sentinel.plan.environment import compare_commands
+from sentinel.policy.quiet_hours import hold_words
 
 Tone = Literal["plain", "quiet", "good", "warn", "bad"]
 
@@ -71,8 +73,8 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return Line(f"plan dropped: {fact.reason}", "warn", is_part=True)
         case f.RequestAnswered() | f.ApprovalAsked() | f.OverridesAnswered():
             return _of_request(fact)
-        case f.PageRaised() | f.PageResolved():
-            return _of_page(fact)
+        case f.PageRaised() | f.PageHeld() | f.PageResolved() | f.LogMatched():
+            return _of_telling(fact, at_s)
         case f.SourceChanged():
             word = "sees again" if fact.ok else "is blind"
             return Line(f"{fact.source} {word}{': ' + fact.reason if fact.reason else ''}", "plain" if fact.ok else "warn")
@@ -239,8 +241,16 @@ def _of_recovery(fact: f.Restored | f.StepsLost | f.GaveUp, at_s: float, state: 
             return Line(f"incident {fact.incident}: out of remedies ({fact.reason}); {then.get(fact.then, fact.then)}", "bad")
 
 
-def _of_page(fact: f.PageRaised | f.PageResolved) -> Line:
+def _of_telling(fact: f.PageRaised | f.PageHeld | f.PageResolved | f.LogMatched, at_s: float) -> Line:
     match fact:
+        case f.LogMatched():
+            where = f" on rank {fact.rank}" if fact.rank is not None else ""
+            return Line(f"{fact.name} found in a log{where} at step {fact.step}: {fact.line}", "warn")
+        case f.PageHeld() if not fact.routes:
+            return Line(f"incident {fact.incident}: its page waits no more", "warn")
+        case f.PageHeld():
+            hold = Hold(fact.routes, at_s, fact.windows, fact.until_s, fact.timezone, fact.incidents)
+            return Line(f"incident {fact.incident}: its page on {', '.join(fact.routes)}: {hold_words(hold)}", "warn")
         case f.PageRaised():
             word = "A PERSON IS NEEDED" if fact.anew else "the page says something else now"
             return Line(f"incident {fact.incident}: {word} ({fact.severity}): {fact.title}", "bad" if fact.anew else "warn")

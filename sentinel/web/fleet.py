@@ -8,6 +8,7 @@ from typing import Any
 from sentinel.engine.goodput import account
 from sentinel.model.incidents import Incident
 from sentinel.model.state import RunState
+from sentinel.policy.quiet_hours import hold_words
 from sentinel.report.following import RunSnapshot
 from sentinel.run_files.stall import run_word, stall_of
 
@@ -72,4 +73,5 @@ def _incident_row(incident: Incident) -> dict[str, Any]:
         "onset_step": incident.onset_step,
         "called": list(called),
         "acknowledged_by": incident.acknowledged_by,
+        **({} if page is None or page.holds_back is None else {"held": hold_words(page.holds_back)}),
     }

@@ -175,6 +175,8 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.Attributed: of_incidents.attributed,
     f.NodeExcluded: of_incidents.excluded,
     f.PageRaised: of_pages.raised,
+    f.PageHeld: of_pages.held,
+    f.LogMatched: of_run.log_matched,
     f.PageResolved: of_pages.resolved,
     f.StepsLost: of_incidents.lost,
     f.PlanAdopted: _plan,

@@ -114,3 +114,9 @@ def journal_salvaged(state: RunState, at_s: float, fact: f.JournalSalvaged) -> R
     """The attempts of the lost entries are unknown; their numbers are used up, since their folders hold their streams."""
     del at_s
     return replace(state, next_attempt=max(state.next_attempt, fact.newest_attempt + 1))
+
+
+def log_matched(state: RunState, at_s: float, fact: f.LogMatched) -> RunState:
+    del at_s
+    of_this = tuple(known for known in state.log_matches if known[0] == fact.attempt)
+    return replace(state, log_matches=(*of_this, (fact.attempt, fact.name)))

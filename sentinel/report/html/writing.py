@@ -18,6 +18,7 @@ from sentinel.launcher.sample_text import CHECKED_OUT, trainer_of
 from sentinel.model.incidents import Incident
 from sentinel.paging.case import RUNBOOK
 from sentinel.paging.case_words import follows, span
+from sentinel.policy.quiet_hours import hold_words
 from sentinel.report.html.collected import Collected, collect
 from sentinel.report.html.cost import cost_of, setting_rows
 from sentinel.report.html.curves import incident_panels, run_panels
@@ -66,6 +67,7 @@ def incident_report(run_dir: Path, number: int, with_texts: bool = False) -> str
         "rows_before": len(stretch.first),
         "left_out": stretch.left_out,
         "told": page_rows(entries, incident),
+        "held": hold_words(page.holds_back) if (page := incident.page) is not None and page.holds_back is not None else "",
         "cost": cost_of(incident, stretch),
         "settings": setting_rows(stretch),
         "evidence": evidence,

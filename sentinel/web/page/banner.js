@@ -70,6 +70,7 @@ function card(incident, isPaged, act, may, verbs) {
 /** @param {any} incident @param {boolean} isPaged */
 function whoWords(incident, isPaged) {
   if (incident.acknowledged_by) return `Acknowledged by ${incident.acknowledged_by}.`;
+  if (incident.page?.held) return `A person is to be called, ${incident.page.held}.`;
   if (isPaged) return "A person was paged; nobody has acknowledged.";
   if (incident.page?.resolved) return `${resolvedWords(incident.page)} Sentinel goes on dealing with it.`;
   return "Sentinel is dealing with it; nobody was paged.";

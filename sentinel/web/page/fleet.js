@@ -40,8 +40,9 @@ function whatWords(run) {
   const since = incident.onset_step === null ? "" : ` since step ${stepWords(incident.onset_step)}`;
   const more = run.open_incidents > 1 ? ` and ${run.open_incidents - 1} more` : "";
   const called = incident.called.length ? `; called: ${incident.called.join(", ")}` : "";
+  const held = incident.held ? `; ${incident.held}` : "";
   const seen = incident.acknowledged_by ? `; seen by ${incident.acknowledged_by}` : "";
-  return `incident ${incident.id}: ${incident.kind}${since}${more}${called}${seen}`;
+  return `incident ${incident.id}: ${incident.kind}${since}${more}${called}${held}${seen}`;
 }
 
 /**

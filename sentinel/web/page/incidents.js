@@ -82,6 +82,7 @@ function factWords(incident, paged) {
     incident.steps_lost > 0 && `${countWords(incident.steps_lost, "step")} lost`,
     incident.blamed_rank !== null && `rank ${incident.blamed_rank}`,
     incident.blamed_node && `node ${incident.blamed_node}`,
+    incident.page?.held,
     incident.pages.length > 0 && (paged.has(incident.id) ? "page open" : "a person was paged"),
     incident.acknowledged_by && `acknowledged by ${incident.acknowledged_by}`,
   ].filter(Boolean);

@@ -18,7 +18,7 @@ ActionAbandoned ActionConfirmed ActionDecided ApprovalAsked AttemptEnded Attempt
 CheckpointCommitted CheckpointCondemned CheckpointsQuarantined Diagnosed EnvironmentRead FindingRecorded FirstStep GaveUp Held
 IncidentMoved IncidentOpened InspectionLaunched LapseJudged NodeExcluded Noted OverridesAnswered PageRaised PageResolved
 PlanAdopted PlanDropped ReceiptSeen Restored RunCreated RunEnded RungJudged RungTaken SettingLapsed SettingObserved SourceChanged
-StepsLost StopAsked SupervisorTookOver WishAnswered JournalAdopted JournalSalvaged NumbersMissing RunRestored
+StepsLost StopAsked SupervisorTookOver WishAnswered JournalAdopted JournalSalvaged NumbersMissing RunRestored PageHeld LogMatched
 """
 ACTIONS = """
 Capture CompareRecords InspectSamples KillAttempt PruneCheckpoint Quarantine RequestStop SendPage SignalRanks StartAttempt

@@ -174,3 +174,48 @@ def test_damaged_lines_are_counted_and_said(world, telemetry) -> None:
     world.write(1, b"garbage\n", {"step": 1})
     said = [reading.reason for reading in telemetry.poll(1.0) if isinstance(reading, SourceReading)]
     assert any("1 damaged line(s) left out" in reason for reason in said), said
+
+
+def test_what_was_printed_is_searched_to_its_end_before_the_exit_is_told(world, launcher, monkeypatch) -> None:
+    pytest.importorskip("re2", reason="google-re2 is not installed: pip install 'training-sentinel[logs]'")
+    from sentinel.line_patterns import compile_pattern
+    from sentinel.telemetry import log_patterns
+
+    monkeypatch.setattr(log_patterns, "READ_BYTES", 4096)
+    monkeypatch.setattr(log_patterns, "BLOCK_BYTES", 1024)
+    logs = world.run_dir / "attempts" / "0001" / "logs"
+    logs.mkdir(parents=True)
+    telemetry = RunTelemetry(world.run_dir, launcher)
+    telemetry.look_for([("Ecc", compile_pattern("ECC error"))])
+    telemetry.follow(1)
+    launcher.view = Alive(1, 10, (11,))
+    world.start(1)
+    world.steps(1, 1, 2)
+    assert "LogMatch" not in kinds(read_all(telemetry))
+    (logs / "rank-00001.err").write_text("a flood\n" * 4000 + "ECC error")
+    launcher.view = EXITED
+    seen = kinds(read_all(telemetry, 2.0))
+    assert seen.count("LogMatch") == 1, "a last line without an end, too"
+    assert seen.index("LogMatch") < seen.index("LauncherReading")
+    telemetry.close()
+
+
+def test_logs_that_cannot_be_searched_are_said_to_be_and_hold_no_exit_up(world, launcher, monkeypatch) -> None:
+    pytest.importorskip("re2", reason="google-re2 is not installed: pip install 'training-sentinel[logs]'")
+    from sentinel.line_patterns import compile_pattern
+    from sentinel.telemetry.log_patterns import LogPatterns
+
+    def denied(self, *, is_over: bool = False):
+        raise PermissionError(13, "Permission denied", "logs")
+
+    monkeypatch.setattr(LogPatterns, "poll", denied)
+    telemetry = RunTelemetry(world.run_dir, launcher)
+    telemetry.look_for([("Ecc", compile_pattern("ECC error"))])
+    telemetry.follow(1)
+    world.start(1)
+    launcher.view = EXITED
+    readings = [reading for now_s in (1.0, 2.0, 3.0) for reading in telemetry.poll(now_s)]
+    words = [r for r in readings if isinstance(r, SourceReading) and r.source == "log patterns"]
+    assert [(word.ok, word.reason) for word in words] == [(False, "logs: Permission denied")]
+    assert any(isinstance(reading, LauncherReading) for reading in readings)
+    telemetry.close()

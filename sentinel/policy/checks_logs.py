@@ -1,0 +1,22 @@
+"""Whether patterns over logs have names of their own, say something, and ask for nothing that the command cannot do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from sentinel.errors import Problem
+from sentinel.policy.schema import Spec
+
+
+def check_logs(spec: Spec, capabilities: Collection[str] | None) -> Iterator[Problem]:
+    alerts = {rule.alert for rule in spec.rules}
+    first: dict[str, int] = {}
+    for index, rule in enumerate(spec.logs):
+        path = f"spec.logs[{index}]"
+        if rule.name in first or rule.name in alerts:
+            other = f"spec.logs[{first[rule.name]}]" if rule.name in first else "an alert"
+            yield Problem(f"{path}.name", f"'{rule.name}' is also {other}", "give it a name of its own")
+        first.setdefault(rule.name, index)
+        if rule.node is not None and capabilities is not None and "exclude" not in capabilities:
+            message = "the command is not declared to be able to leave a node out: the node would stay"
+            yield Problem(f"{path}.node", message, "start it with --with exclude where it can", "warning")
