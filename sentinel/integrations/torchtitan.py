@@ -1,7 +1,8 @@
 """Supervise torchtitan by its configuration alone: `--experimental.custom_import sentinel.integrations.torchtitan`.
 
 torchtitan imports this module before it builds anything. Every trainer of torchtitan loads its checkpoint by
-`CheckpointManager.load` before its first step; there it is attached, and what `train` calls from then on goes through `Supervised`.
+`CheckpointManager.load` before its first step; there it is attached, and what `train` calls from then on goes through
+`Supervised`.
 Without a supervisor, importing this changes nothing.
 """
 
@@ -19,6 +20,7 @@ from torchtitan.distributed import utils as dist_utils
 
 from sentinel.client.torch import AttachError, Run, attach
 from sentinel.client.torch.saving import is_of_the_disk
+from sentinel.integrations.feed import WholeBatches
 from sentinel.integrations.stepping import Stepping
 
 OWN_LOAD = CheckpointManager.load
@@ -33,10 +35,9 @@ class Supervised:
         config, dims = trainer.job_config, trainer.parallel_dims
         batch = dims.get_mesh("batch") if dims.dp_enabled else None
         share = (0, 1) if batch is None else (batch.get_local_rank(), batch.size())
-        self.run: Run
         self._micro_batch = config.training.local_batch_size * share[1]  # samples, over all ranks
         tokens = self._micro_batch * trainer.gradient_accumulation_steps * config.training.seq_len
-        self.run = attach(
+        self.run: Run = attach(
             trainer.model_parts[0],
             list(trainer.optimizers),
             total_steps=config.training.steps,
@@ -132,7 +133,7 @@ class Supervised:
         return loss
 
     def _loss(self) -> torch.Tensor:
-        """The mean over all tokens of the step, of all ranks: what torchtitan logs as global_avg_loss. The host waits for no device."""
+        """The mean over all tokens of the step, of all ranks: torchtitan's global_avg_loss. The host waits for no device."""
         losses, self._losses = self._losses, []
         total: Any = torch.stack(losses).sum()
         if hasattr(total, "full_tensor"):
@@ -166,32 +167,6 @@ class Supervised:
             if all(map(is_of_the_disk, failures)):
                 raise OSError(f"torch.distributed.checkpoint: {failures[0]!r}") from error
             raise
-
-
-class WholeBatches:
-    """torchtitan's loader. Micro-batches of skipped samples are drawn and thrown away, so the loader's own state stays true.
-
-    Sample i of the run is in micro-batch i // size of all ranks together; the loader of each rank gives its part of each.
-    """
-
-    def __init__(self, run: Run, loader: Any, size: int) -> None:
-        self._run, self._loader, self._size = run, loader, size
-        self._drawn = run.cursor // size  # before the checkpoint, thrown away or not
-
-    def __iter__(self) -> Iterator[Any]:
-        batches = iter(self._loader)
-        while True:
-            self._run.phase("data")
-            number = self._run.next_samples(self._size)[0] // self._size
-            for batch in batches:
-                self._drawn += 1
-                if self._drawn > number:
-                    break
-                self._run.phase("data")
-            else:
-                return
-            self._run.phase("forward")
-            yield batch
 
 
 def refuse_what_does_not_work(trainer: Any, manager: Any) -> None:

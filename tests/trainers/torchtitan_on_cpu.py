@@ -24,6 +24,7 @@ import torch.distributed.pipelining
 import torch.nn.attention.flex_attention
 import torch.nn.attention.varlen
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from torch.distributed.fsdp import FSDPModule
 
 WORDS = [one + two for one in "bcdfgklmn" for two in ("ar", "el", "ion", "us", "at")]
 
@@ -49,6 +50,13 @@ def pretend() -> None:
     triton.jit, triton.language = (lambda function: function), language
     language.constexpr, language.tensor = int, object
     sys.modules.update({"triton": triton, "triton.language": language})
+    own_factor = FSDPModule.set_gradient_divide_factor
+
+    def set_factor(self: FSDPModule, factor: float) -> None:
+        own_factor(self, factor)
+        self.set_force_sum_reduction_for_comms(True)  # gloo multiplies nothing
+
+    FSDPModule.set_gradient_divide_factor = set_factor
     barrier = torch.distributed.barrier
     torch.distributed.barrier = lambda *_, **__: barrier()  # gloo takes no device
     with socket.socket() as free:
@@ -110,6 +118,15 @@ def main() -> None:
     prepare(place)
     from torchtitan import train
 
+    own_forward = train.Trainer.forward_backward_step
+
+    def forward(self: train.Trainer, *, input_dict: dict, labels: torch.Tensor, **more: object) -> torch.Tensor:
+        if (input_dict["input"][:, 1:] != labels[:, :-1]).any():
+            with (place / "poisoned.txt").open("a") as file:
+                file.write(f"{os.environ.get('SENTINEL_ATTEMPT')} {self.step}\n")
+        return own_forward(self, input_dict=input_dict, labels=labels, **more)
+
+    train.Trainer.forward_backward_step = forward
     asked, own_step = json.loads(os.environ.get("FAULTS", "{}")), train.Trainer.train_step
     poison(*asked.get("poison", (0, 0)))
 
