@@ -74,9 +74,7 @@ def attach(
     Raises AttachError for what cannot be, SpecError for a broken environment.
     """
     _check_counts(total_steps, save_every, clip)
-    _check_share(dataset_size, share)
-    if not _is_whole(skip_grain) or skip_grain < 1:
-        raise AttachError(f"attach(skip_grain={skip_grain!r}): give the number of samples, 1 or more")
+    _check_share(dataset_size, share, skip_grain)
     if resume not in (None, "newest_existing"):
         raise AttachError(f"attach(resume={resume!r}): write 'newest_existing', or None")
     ranks = meet_ranks()
@@ -114,7 +112,9 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, Real) and float(value).is_integer()
 
 
-def _check_share(dataset_size: int | None, share: tuple[int, int] | None) -> None:
+def _check_share(dataset_size: int | None, share: tuple[int, int] | None, skip_grain: int) -> None:
+    if not _is_whole(skip_grain) or skip_grain < 1:
+        raise AttachError(f"attach(skip_grain={skip_grain!r}): give the number of samples, 1 or more")
     if dataset_size is not None and not (_is_whole(dataset_size) and dataset_size > 0):
         raise AttachError(f"attach(dataset_size={dataset_size!r}): give the number of samples, or None")
     if share is None:
