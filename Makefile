@@ -77,7 +77,7 @@ MINUTES ?= 20
 soak: $(STAMP)   ## one run that is struck once a minute (MINUTES=20 SEED=7): what it survived, pages, goodput, lost steps, the supervisor's memory
 	$(BIN)/python -m tests.chaos soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --shrink
 
-trainers-test: $(STAMP) ## unchanged trainers under their profiles, with the real libraries, which it installs (about 5 minutes)
+trainers-test: $(STAMP) ## unchanged trainers under their profiles, with the real libraries, which it installs (minutes; two cores)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[libraries]'
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests/trainers
 

@@ -102,6 +102,31 @@ class _Noted:
             yield rows
 
 
+class WholeBatches:
+    """Around a loader whose data is a stream, and which saves by itself where it stands. Micro-batches of skipped samples are
+    drawn and thrown away. Needs attach(skip_grain=size).
+
+    Sample i of the run is in micro-batch i // size of all ranks together; the loader of each rank gives its part of each.
+    """
+
+    def __init__(self, run: Run, loader: Any, size: int) -> None:
+        """Where the run and the loader stand at the checkpoint's. `size`: samples of a micro-batch over all ranks."""
+        self._run, self._loader, self._size = run, loader, size
+        self._first = run.cursor // size  # the number of the micro-batch that the loader gives first
+
+    def __iter__(self) -> Iterator[Any]:
+        wanted: int | None = None
+        self._run.phase("data")
+        for number, batch in enumerate(self._loader, self._first):
+            if wanted is None:
+                wanted = self._run.next_samples(self._size)[0] // self._size
+            if number == wanted:
+                wanted = None
+                self._run.phase("forward")
+                yield batch
+            self._run.phase("data")
+
+
 def known_size(find: Callable[[], int]) -> int:
     """`find()`. Where it refuses, the program is attached first: its exit record then says that no relaunch can help."""
     try:

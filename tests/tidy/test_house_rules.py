@@ -79,6 +79,7 @@ ONE_PLACE = {
     "torch": ("sentinel/client/torch/", "sentinel/integrations/"),
     "transformers": ("sentinel/integrations/hf.py",),
     "lightning": ("sentinel/integrations/lightning.py",),
+    "torchtitan": ("sentinel/integrations/torchtitan.py",),
 }
 # Rooms of the trainer that must answer at once, and so load no torch (ARCHITECTURE "Who may import what").
 TORCHLESS = (

@@ -24,6 +24,7 @@ import torch.distributed.pipelining
 import torch.nn.attention.flex_attention
 import torch.nn.attention.varlen
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from torch.distributed.fsdp import FSDPModule
 
 WORDS = [one + two for one in "bcdfgklmn" for two in ("ar", "el", "ion", "us", "at")]
 
@@ -49,12 +50,20 @@ def pretend() -> None:
     triton.jit, triton.language = (lambda function: function), language
     language.constexpr, language.tensor = int, object
     sys.modules.update({"triton": triton, "triton.language": language})
+    own_factor = FSDPModule.set_gradient_divide_factor
+
+    def set_factor(self: FSDPModule, factor: float) -> None:
+        own_factor(self, factor)
+        self.set_force_sum_reduction_for_comms(True)  # gloo multiplies nothing
+
+    FSDPModule.set_gradient_divide_factor = set_factor
     barrier = torch.distributed.barrier
     torch.distributed.barrier = lambda *_, **__: barrier()  # gloo takes no device
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    os.environ.update({} if "RANK" in os.environ else alone)  # torchrun has said it
 
 
 def prepare(place: Path) -> None:
@@ -74,8 +83,32 @@ def prepare(place: Path) -> None:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
     tokenizer.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=500, special_tokens=["<b>", "<e>"], show_progress=False))
-    tokenizer.save(str(place / "tokenizer.json"))
-    (place / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<b>", "eos_token": "<e>"}))
+    rank = os.environ["RANK"]
+    tokenizer.save(str(place / f"tokenizer.{rank}"))
+    os.replace(place / f"tokenizer.{rank}", place / "tokenizer.json")  # another rank may be reading it
+    config = {"bos_token": "<b>", "eos_token": "<e>"}
+    (place / f"config.{rank}").write_text(json.dumps(config))
+    os.replace(place / f"config.{rank}", place / "tokenizer_config.json")
+
+
+def poison(first: int, behind: int) -> None:
+    """Samples of the stream whose labels are wrong, by their place in it."""
+    from torchtitan.hf_datasets.text_datasets import HuggingFaceTextDataset as Data
+
+    own_iter, own_state, own_load = Data.__iter__, Data.state_dict, Data.load_state_dict
+
+    def samples(self: Data) -> object:
+        self.given = getattr(self, "given", 0)
+        for inputs, labels in own_iter(self):
+            self.given += 1
+            yield inputs, (labels * 7 + 3) % 500 if first < self.given <= behind else labels
+
+    def load(self: Data, state: dict) -> None:
+        self.given = state["given"]
+        own_load(self, state)
+
+    Data.__iter__, Data.load_state_dict = samples, load
+    Data.state_dict = lambda self: own_state(self) | {"given": getattr(self, "given", 0)}
 
 
 def main() -> None:
@@ -85,7 +118,17 @@ def main() -> None:
     prepare(place)
     from torchtitan import train
 
+    own_forward = train.Trainer.forward_backward_step
+
+    def forward(self: train.Trainer, *, input_dict: dict, labels: torch.Tensor, **more: object) -> torch.Tensor:
+        if (input_dict["input"][:, 1:] != labels[:, :-1]).any():
+            with (place / "poisoned.txt").open("a") as file:
+                file.write(f"{os.environ.get('SENTINEL_ATTEMPT')} {self.step}\n")
+        return own_forward(self, input_dict=input_dict, labels=labels, **more)
+
+    train.Trainer.forward_backward_step = forward
     asked, own_step = json.loads(os.environ.get("FAULTS", "{}")), train.Trainer.train_step
+    poison(*asked.get("poison", (0, 0)))
 
     def not_yet(name: str) -> bool:
         mark = place / f".struck-{name}"

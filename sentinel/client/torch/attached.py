@@ -47,6 +47,7 @@ def attach(
     data_seed: int = 0,
     tokens_per_step: int | None = None,
     share: tuple[int, int] | None = None,
+    skip_grain: int = 1,
     out_dir: str | os.PathLike[str] | None = None,
     resume: Literal["newest_existing"] | None = None,
 ) -> Run:
@@ -64,6 +65,8 @@ def attach(
         tokens_per_step: where all steps hold the same number.
         share: (number, count) among the ranks that divide a batch; by default those of torch.distributed. Give the data-parallel
             rank where ranks hold parts of one model.
+        skip_grain: samples that can only be left out together, such as a batch of a stream over all ranks. A skip is widened to
+            whole multiples of it, and `next_samples` is asked for whole multiples.
         out_dir: for a run that nobody supervises: checkpoints and stream go there. None: nothing is saved then.
         resume: "newest_existing": go on from the newest checkpoint that is there, in a directory of one's own, or at the first
             launch of a supervised run. Later launches begin where they are told to.
@@ -71,7 +74,7 @@ def attach(
     Raises AttachError for what cannot be, SpecError for a broken environment.
     """
     _check_counts(total_steps, save_every, clip)
-    _check_share(dataset_size, share)
+    _check_share(dataset_size, share, skip_grain)
     if resume not in (None, "newest_existing"):
         raise AttachError(f"attach(resume={resume!r}): write 'newest_existing', or None")
     ranks = meet_ranks()
@@ -86,7 +89,7 @@ def attach(
         total_steps=total_steps,
         clip=clip,
         save_every=save_every,
-        sampler=Sampler(dataset_size, data_seed, share or (ranks.rank, ranks.size)),
+        sampler=Sampler(dataset_size, data_seed, share or (ranks.rank, ranks.size), skip_grain),
         tokens_per_step=tokens_per_step,
         out_dir=Path(out_dir) if out_dir is not None else None,
         adopts=resume == "newest_existing",
@@ -109,7 +112,9 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, Real) and float(value).is_integer()
 
 
-def _check_share(dataset_size: int | None, share: tuple[int, int] | None) -> None:
+def _check_share(dataset_size: int | None, share: tuple[int, int] | None, skip_grain: int) -> None:
+    if not _is_whole(skip_grain) or skip_grain < 1:
+        raise AttachError(f"attach(skip_grain={skip_grain!r}): give the number of samples, 1 or more")
     if dataset_size is not None and not (_is_whole(dataset_size) and dataset_size > 0):
         raise AttachError(f"attach(dataset_size={dataset_size!r}): give the number of samples, or None")
     if share is None:
@@ -266,6 +271,11 @@ class Run:
     def next_samples(self, global_batch: int) -> list[int]:
         """This rank's share of the next `global_batch` samples that are not skipped. Any number of times in a step."""
         return self._sampler.take(global_batch)
+
+    @property
+    def cursor(self) -> int:
+        """The sample index behind the newest that was taken; in a loop that goes on, behind the checkpoint's."""
+        return self._sampler.position.cursor
 
     def samples_ahead(self, global_batch: int) -> Iterator[list[int]]:
         """What `next_samples(global_batch)` will give from here on while nobody asks for anything else: for loading ahead."""

@@ -16,10 +16,10 @@ class Sampler:
     is_used: the program has asked for samples.
     """
 
-    def __init__(self, size: int | None, data_seed: int, share: tuple[int, int]) -> None:
+    def __init__(self, size: int | None, data_seed: int, share: tuple[int, int], grain: int = 1) -> None:
         """`size`: sequences in the data set; None: the program orders its data by itself. `share`: this rank's number among the
-        ranks that divide a batch, and how many they are."""
-        self.size = size
+        ranks that divide a batch, and how many they are. `grain`: samples that are left out together."""
+        self.size, self._grain = size, grain
         self._rank, self._ranks = share
         self.position = self._begun = Position.first(data_seed)
         self.is_used = False
@@ -36,6 +36,8 @@ class Sampler:
                 f"run.next_samples({count!r}): give the number of samples over all ranks, a multiple of the {self._ranks} that "
                 "share it"
             )
+        if count % self._grain:
+            raise AttachError(f"run.next_samples({count}): samples come {self._grain} together (skip_grain); ask for a multiple")
         self.is_used = True
         indices, after = self.position.take(count)
         each = count // self._ranks
@@ -73,7 +75,9 @@ class Sampler:
 
     def skip(self, entries: Iterable[Sequence[int]]) -> list[Span]:
         """Leave out more, from the cursor on; the parts that come too late."""
-        self.position, late = self.position.skipping(entries)
+        grain = self._grain
+        whole = [(entry[0] // grain * grain, -(-entry[1] // grain) * grain, *entry[2:]) for entry in entries]
+        self.position, late = self.position.skipping(whole)
         return late
 
     def reorder(self, data_seed: int) -> None:

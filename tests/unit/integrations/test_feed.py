@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from sentinel.client.torch import AttachError, Run, attach
-from sentinel.integrations.feed import Feed, known_size, size_of
+from sentinel.integrations.feed import Feed, WholeBatches, known_size, size_of
 from sentinel.integrations.linking import let_go, link_tree
 from sentinel.integrations.stepping import Stepping
 from tests.unit.client.attached_kit import ask, lines, supervise
@@ -112,6 +112,48 @@ def test_a_request_to_stop_ends_the_feed(root):
     assert given == 3
     assert list(feed) == []
     assert not run.is_due(3, now=True)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_stream_is_drawn_past_what_is_left_out_in_whole_micro_batches_of_all_ranks(root, rank):
+    run = attached(dataset_size=None, total=5, share=(rank, 2), skip_grain=4)  # two ranks, two samples of each
+    drawn: list[int] = []
+
+    def stream():
+        for number in range(100):
+            drawn.append(number)
+            yield number
+
+    batches = iter(WholeBatches(run, stream(), 4))
+    found = []
+    for step in run.steps(run.restored()):
+        found.append(next(batches))
+        if step == 2:
+            ask(run, "ov-2", skip=[[6, 7], [9, 13]])
+        run.log(loss=1.0)
+    assert found == [0, 1, 4, 5, 6]
+    assert drawn == [0, 1, 2, 3, 4, 5, 6], "nothing ahead of what is trained: the loader saves where it stands"
+    assert run.cursor == 28
+    written = lines(root / "attempts/0001/metrics.jsonl")
+    assert [line["samples"] for line in written if line["kind"] == "step"] == [[[4 * one, 4 * one + 4]] for one in found]
+    (answer,) = (line for line in written if line.get("event") == "override_applied")
+    assert answer["effective"]["skip"] == [[8, 16]], "wider than asked, and what lies behind is not claimed"
+    assert answer["skip_clamped"] == [[4, 8]]
+
+
+def test_a_stream_goes_on_where_the_checkpoint_stood_and_ends_with_the_loader(root):
+    run = attached(dataset_size=None, total=9, skip_grain=2)
+    for _ in range(3):
+        run.next_samples(2)
+    assert list(WholeBatches(run, iter(["d", "e"]), 2)) == ["d", "e"]
+    assert run.cursor == 10
+
+
+def test_samples_that_come_together_are_asked_for_together(root):
+    with pytest.raises(AttachError, match=r"next_samples\(6\): samples come 4 together"):
+        attached(dataset_size=None, skip_grain=4).next_samples(6)
+    with pytest.raises(AttachError, match="skip_grain=0"):
+        attach(None, [], total_steps=1, skip_grain=0)
 
 
 def test_data_that_comes_as_a_stream_is_refused_with_what_to_do():
