@@ -109,6 +109,7 @@ class Try:
     outcome: Outcome = Outcome.PENDING
     reason: str = ""
     struck_step: int | None = None  # where it broke again, of one that failed of that
+    mark: str = ""  # of what the rung said, as in the fact
     proofs: tuple[Proof, ...] = ()
 
     def is_proven(self, key: str) -> bool:
@@ -124,6 +125,7 @@ class AwaitedApproval:
     deadline_s: float
     otherwise: Literal["approve", "deny"]
     answer: str = ""
+    mark: str = ""  # of what the rung says
 
 
 _CLOSED = (IncidentState.RECOVERED, IncidentState.EXHAUSTED)  # asked on every tick of every incident a run has had
@@ -181,6 +183,7 @@ class Incident:
     put_back: tuple[str, ...] = ()  # settings that had lapsed just before it, and are in force again
     kept_step: int | None = None  # a stop in its probation found the numbers sound: checkpoints up to here may be resumed from
     page: IncidentPage | None = None  # None: nobody was ever called for it, or only before pages had a life of their own
+    relaid_tries: int | None = None  # how many tries there were when it began the playbook of another policy anew
     labels: tuple[tuple[str, str], ...] = ()  # name and value, of the rule that opened it: its severity is none of them
 
     @property
@@ -216,6 +219,11 @@ class Incident:
         would undo it."""
         asked = self.approval
         return self.state is IncidentState.OPEN and asked is not None and not asked.answer and self.rung <= asked.rung
+
+    @property
+    def begins_anew(self) -> bool:
+        """It waits for nothing and stands before the first rung of the playbook that another policy has for it."""
+        return self.state is IncidentState.OPEN and self.relaid_tries is not None and self.rung < 0
 
     @property
     def is_closed(self) -> bool:

@@ -17,6 +17,7 @@ Tone = Literal["plain", "quiet", "good", "warn", "bad"]
 
 # Other notes are for the journal.
 _NOTES_SHOWN = (
+    "policy",
     "adoption", "resume", "launcher", "rollback", "stop", "wish", "checkpoints", "pages", "deadline", "signal", f.ABOUT_SOURCE,
 )  # fmt: skip
 
@@ -38,6 +39,8 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
     match fact:
         case f.RunCreated() | f.SupervisorTookOver() | f.RunEnded() | f.Held() | f.StopAsked() | f.CommandChanged():
             return _of_run(fact, state)
+        case f.PlaybookChanged():
+            return Line(f"incident {fact.incident}, under the policy applied: {fact.reason}", "warn")
         case f.JournalSalvaged() | f.RunRestored():
             return _of_history(fact)
         case f.AttemptLaunched() | f.ReceiptSeen() | f.FirstStep() | f.AttemptEnded() | f.CheckpointCondemned():
@@ -80,6 +83,7 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return Line(f"{fact.about}: {fact.reason}", "quiet") if fact.about in _NOTES_SHOWN else None
         case (
             f.JournalAdopted()
+            | f.PolicyApplied()  # the answer to whoever asked says it
             | f.ActionConfirmed()
             | f.CheckpointCommitted()
             | f.CheckpointVerified()
@@ -313,6 +317,8 @@ def request_words(request: w.OperatorRequest) -> str:
             return f"delete the checkpoints that nobody needs, but for the newest {request.keep}"
         case w.Remark():
             return f"note: {request.text}"
+        case w.ApplyPolicy():
+            return f"apply the policy {request.path}{f' ({request.note})' if request.note else ''}"
         case w.Approve() | w.Deny() | w.Acknowledge() | w.Resolve():
             return f"{recorded_name(type(request)).lower()} incident {request.incident}"
         case _:
