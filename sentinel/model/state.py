@@ -239,6 +239,7 @@ class RunState:
     inspection: Inspection | None = None  # under way, as a part of the plan
     pending: Mapping[str, Action] = field(default_factory=lambda: MappingProxyType({}))
     findings: tuple[str, ...] = ()  # keys recorded in the current attempt
+    dismissed: tuple[str, ...] = ()  # those of them that became no incident, under the policy in force
     opening_metric: str = ""  # what the finding judged that the next incident opens with
     interventions_s: tuple[float, ...] = ()
     intervention_step: int = 0  # newest step at the last intervention

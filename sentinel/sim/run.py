@@ -7,14 +7,17 @@ assert result.ok, result.reproduce
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 from sentinel.engine import Engine
+from sentinel.errors import GiveUp
+from sentinel.model.actions import LoadPolicy
 from sentinel.model.attempts import AttemptSpec
 from sentinel.model.events import Deadline, StopWanted, SupervisorStarted
 from sentinel.model.facts import Entry
+from sentinel.model.records import LoadedPolicy
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
 from sentinel.sim.accuracy import Struck
@@ -79,12 +82,22 @@ class SimulationResult:
 class Simulation:
     """Everything of one run. `run` may be called once."""
 
-    def __init__(self, scenario: Scenario, policy: Policy, make_engine: MakeEngine = Engine, check_fold: bool = True) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        policy: Policy,
+        make_engine: MakeEngine = Engine,
+        check_fold: bool = True,
+        others: Mapping[str, Policy] | None = None,
+    ) -> None:
+        """`others`: policies that may be applied while it runs, by the word that asks for them."""
         self.scenario = scenario
         self.policy = policy
         self.world = World(scenario.seed)
         self.trainers: dict[int, SimTrainer] = {}
+        self.others = dict(others or {})
         self.inspector = Inspector(self.world, policy, self.trainers.get, scenario.observe_only)
+        self.inspector.policies = self.others
         self.world.on_change = self.inspector.on_change
         self.points = Points([fault for fault in scenario.faults if fault.kind == "supervisor_kill"])
         self.journal = MemoryJournal(self.points.at_append, self.inspector.on_entries)
@@ -106,7 +119,7 @@ class Simulation:
         broken, engine, end_s = "", Engine(self.policy), EPOCH_S + until_s
         try:
             for _ in range(SESSIONS_MAX):
-                engine = self._make_engine(self.policy)
+                engine = self._make_engine(self._in_force())
                 if self._session(engine, end_s):
                     break
             if self._check_fold:
@@ -134,21 +147,33 @@ class Simulation:
 
     # One supervisor's life.
 
+    def _in_force(self) -> Policy:
+        """By the journal, as a supervisor that is started again finds it."""
+        applied = self.inspector.state.applied
+        return self.policy if applied is None else self.others[applied.path]
+
+    def _load_policy(self, action: LoadPolicy) -> LoadedPolicy:
+        self.failures.check(action)
+        if action.path not in self.others:
+            raise GiveUp(f"{action.path}: no such file")
+        return LoadedPolicy(action.path, _digest(action.path), self.others[action.path].metadata.name)
+
     def _session(self, engine: Engine, end_s: float) -> bool:
         """From start to its end or death; True when no other supervisor follows."""
         world = self.world
         self.points.down_s = 0.0
         record_of = partial(read_record, self.trainers.get)
-        runner = SimRunner(world, self.launcher, COMMAND, self.failures, self.points.at_effect, record_of)
+        runner = SimRunner(world, self.launcher, COMMAND, self.failures, self.points.at_effect, record_of, self._load_policy)
+        policy = engine.policy
         try:
             engine.restore(self.journal.read_entries())
             epoch = self.journal.claim_epoch()
             telemetry = SimTelemetry(
                 world, self.launcher, self.trainers.get, self.scenario.lines_per_poll,
-                reads_behind=self.policy.spec.checkpoints.verify != "full",
+                reads_behind=policy.spec.checkpoints.verify != "full",
             )  # fmt: skip
             self._daemon = daemon = Daemon(engine, self.journal, telemetry, runner, epoch)
-            daemon.start(world.now_s, self._started(epoch))
+            daemon.start(world.now_s, self._started(epoch, policy))
             self._loop(daemon, engine, end_s)
         except SupervisorKilled:
             runner.die()
@@ -159,7 +184,7 @@ class Simulation:
                 self.inspector.by_person.add(self.inspector.state.next_attempt)
             return world.now_s >= end_s
         self._daemon = None
-        return world.now_s >= end_s or not self._starts_again(engine)
+        return world.now_s >= end_s or not (engine.is_outdated or self._starts_again(engine))
 
     def _loop(self, daemon: Daemon, engine: Engine, end_s: float) -> None:
         world, at_once = self.world, 0
@@ -169,7 +194,7 @@ class Simulation:
             if self._check_fold and engine.state is not self._judged and self.inspector.entries % 16 == 0:
                 self.inspector.judge_fold(engine)
                 self._judged = engine.state
-            if daemon.is_over(world.now_s):
+            if daemon.is_outdated or daemon.is_over(world.now_s):
                 return
             at_once = at_once + 1 if timeout_s == 0.0 else 0
             if at_once > SAME_MOMENT_TURNS_MAX:
@@ -188,12 +213,14 @@ class Simulation:
         self.inspector.by_person.add(engine.state.next_attempt)
         return True
 
-    def _started(self, epoch: int) -> SupervisorStarted:
-        name, observe = self.policy.metadata.name, self.scenario.observe_only or self.policy.spec.mode == "observe"
+    def _started(self, epoch: int, policy: Policy) -> SupervisorStarted:
+        name, observe = policy.metadata.name, self.scenario.observe_only or policy.spec.mode == "observe"
+        applied = self.inspector.state.applied
+        digest = "0" * 64 if applied is None else _digest(applied.path)
         can = self.scenario.shape.capabilities
         ends_s = [EPOCH_S + fault.at for fault in self._leaves[:1] if fault.kind == "deadline"]
         deadline = Deadline(ends_s[0], "a scheduler") if ends_s else None
-        return SupervisorStarted(epoch, "sim", epoch, "sim", COMMAND, "/", name, "0" * 64, observe, can, deadline)
+        return SupervisorStarted(epoch, "sim", epoch, "sim", COMMAND, "/", name, digest, observe, can, deadline)
 
     # The world's side.
 
@@ -216,6 +243,7 @@ class Simulation:
 
         world, options = self.world, fault.options
         effects = {"supervisor_kill": kill, "ask": lambda: world.ask(request_of(fault))}
+        effects["apply"] = effects["ask"]
         effects["stop"] = lambda: stop(StopWanted("a person"))
         effects["leave"] = lambda: stop(StopWanted("SIGUSR1", resumes=True))
         effects["changed"] = lambda: world.change_program(options["what"])
@@ -226,10 +254,19 @@ class Simulation:
 
 
 def run_scenario(
-    scenario: Scenario, policy: Policy, until_s: float = UNTIL_S, make_engine: MakeEngine = Engine, check_fold: bool = True
+    scenario: Scenario,
+    policy: Policy,
+    until_s: float = UNTIL_S,
+    make_engine: MakeEngine = Engine,
+    check_fold: bool = True,
+    others: Mapping[str, Policy] | None = None,
 ) -> SimulationResult:
-    """Simulate one scenario. `make_engine` lets a test put a broken engine in its place."""
-    return Simulation(scenario, policy, make_engine, check_fold).run(until_s)
+    """Simulate one scenario. `make_engine` lets a test put a broken engine in its place; `others`: as in `Simulation`."""
+    return Simulation(scenario, policy, make_engine, check_fold, others).run(until_s)
+
+
+def _digest(path: str) -> str:
+    return hashlib.sha256(path.encode()).hexdigest()
 
 
 def run_seed(seed: int, policy: Policy, until_s: float = UNTIL_S, make_engine: MakeEngine = Engine) -> SimulationResult:

@@ -40,7 +40,7 @@ class StopSignals:
     def __init__(self, now_s: Callable[[], float] | None = None, has_terminal: Callable[[], bool] | None = None) -> None:
         self._has_terminal = has_terminal if has_terminal is not None else has_controlling_terminal
         self._had_terminal = self._has_terminal()
-        self._reloads = 0
+        self._reloads, self._is_reloading = 0, False
         self._now_s = now_s if now_s is not None else SystemClock().now_s
         self._terminated_s = -SAME_S
         self.names: list[str] = []
@@ -75,7 +75,7 @@ class StopSignals:
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._old.items():
-            signal.signal(number, signal.SIG_IGN if self.events else handler)
+            signal.signal(number, signal.SIG_IGN if self.events or self._is_reloading else handler)
         self._stop_waker.close()
         self._waker.close()
 
@@ -101,7 +101,7 @@ class StopSignals:
 
     def _reload(self, number: int, frame: FrameType | None) -> None:
         del number, frame
-        self._reloads += 1
+        self._reloads, self._is_reloading = self._reloads + 1, True
         self._waker.ring()
 
     def _see(self, number: int, frame: FrameType | None) -> None:

@@ -29,7 +29,7 @@ def finding(state: RunState, at_s: float, fact: f.FindingRecorded) -> RunState:
     found = fact.finding
     state = replace(state, findings=(*state.findings, found.key)[-FINDING_KEYS_KEPT:])
     if fact.became is None:
-        return state
+        return replace(state, dismissed=(*state.dismissed, found.key)[-FINDING_KEYS_KEPT:])
     if fact.became == state.next_incident:
         state = replace(state, opening_metric=found.metric or "")
     state = change_incident(state, fact.became, lambda i: replace(i, again_step=found.detected_step, again_s=at_s))

@@ -33,9 +33,12 @@ def command_changed(state: RunState, at_s: float, fact: f.CommandChanged) -> Run
 
 
 def policy_applied(state: RunState, at_s: float, fact: f.PolicyApplied) -> RunState:
-    """In force over restarts, until a supervisor takes over by another."""
+    """In force over restarts, until a supervisor takes over by another. What the policy before dismissed may matter to this one."""
+    dismissed = frozenset(state.dismissed)
     return replace(
         state,
+        findings=tuple(key for key in state.findings if key not in dismissed),
+        dismissed=(),
         policy_name=fact.name,
         policy_digest=fact.digest,
         is_policy_new=True,
