@@ -253,6 +253,8 @@ class Engine:
             self._begin(attempt.attempt, decision.now_s)
         elif decision.state.held or any(i.awaits_approval for i in decision.state.open_incidents):
             decision.note("adoption", f"nothing is launched: {decision.state.held or 'a rung waits for approval'}")
+        elif any(i.begins_anew for i in decision.state.open_incidents):
+            decision.note("adoption", "nothing is launched before the playbook of the policy in force has said how")
         elif event.leaves:
             decision.note("stop", "nothing is launched: it was asked for before that")
         elif by := leaving.why_due(decision):  # nothing trains, and nothing could in what time is left

@@ -109,8 +109,8 @@ class Try:
     outcome: Outcome = Outcome.PENDING
     reason: str = ""
     struck_step: int | None = None  # where it broke again, of one that failed of that
-    mark: str = ""  # of what the rung said, as in the fact
     proofs: tuple[Proof, ...] = ()
+    mark: str = ""  # of what the rung said, as in the fact
 
     def is_proven(self, key: str) -> bool:
         """Whether a setting, or `skip`, was in force: read back or observed."""
@@ -183,8 +183,8 @@ class Incident:
     put_back: tuple[str, ...] = ()  # settings that had lapsed just before it, and are in force again
     kept_step: int | None = None  # a stop in its probation found the numbers sound: checkpoints up to here may be resumed from
     page: IncidentPage | None = None  # None: nobody was ever called for it, or only before pages had a life of their own
-    relaid_tries: int | None = None  # how many tries there were when it began the playbook of another policy anew
     labels: tuple[tuple[str, str], ...] = ()  # name and value, of the rule that opened it: its severity is none of them
+    relaid_tries: int | None = None  # how many tries there were when it began the playbook of another policy anew
 
     @property
     def is_numeric(self) -> bool:
@@ -223,7 +223,8 @@ class Incident:
     @property
     def begins_anew(self) -> bool:
         """It waits for nothing and stands before the first rung of the playbook that another policy has for it."""
-        return self.state is IncidentState.OPEN and self.relaid_tries is not None and self.rung < 0
+        stands_before = self.state is IncidentState.OPEN and self.relaid_tries is not None and self.rung < 0
+        return stands_before and not self.awaits_approval
 
     @property
     def is_closed(self) -> bool:

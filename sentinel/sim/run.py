@@ -12,12 +12,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from sentinel.engine import Engine
-from sentinel.errors import GiveUp
-from sentinel.model.actions import LoadPolicy
 from sentinel.model.attempts import AttemptSpec
 from sentinel.model.events import Deadline, StopWanted, SupervisorStarted
 from sentinel.model.facts import Entry
-from sentinel.model.records import LoadedPolicy
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
 from sentinel.sim.accuracy import Struck
@@ -33,6 +30,7 @@ from sentinel.sim.machine import EPOCH_S
 from sentinel.sim.memory_journal import MemoryJournal
 from sentinel.sim.page_invariants import calls
 from sentinel.sim.points import Points
+from sentinel.sim.policies import Policies
 from sentinel.sim.processes import Job
 from sentinel.sim.scenarios import Scenario, draw_scenario
 from sentinel.sim.telemetry import SimTelemetry, read_record
@@ -95,13 +93,13 @@ class Simulation:
         self.policy = policy
         self.world = World(scenario.seed)
         self.trainers: dict[int, SimTrainer] = {}
-        self.others = dict(others or {})
         self.inspector = Inspector(self.world, policy, self.trainers.get, scenario.observe_only)
-        self.inspector.policies = self.others
+        self.inspector.policies = others or {}
         self.world.on_change = self.inspector.on_change
         self.points = Points([fault for fault in scenario.faults if fault.kind == "supervisor_kill"])
         self.journal = MemoryJournal(self.points.at_append, self.inspector.on_entries)
         self.failures = Failures([fault for fault in scenario.faults if fault.kind == "fails"])
+        self.policies = Policies(policy, others or {}, lambda: self.inspector.state, self.failures)
         self._injector = FaultInjector(scenario.faults, self.world.faults_done)
         self.launcher = SimLauncher(self.world, with_inspections(self._make_job, self.world, scenario.shape, self._injector))
         self._make_engine = make_engine
@@ -119,7 +117,7 @@ class Simulation:
         broken, engine, end_s = "", Engine(self.policy), EPOCH_S + until_s
         try:
             for _ in range(SESSIONS_MAX):
-                engine = self._make_engine(self._in_force())
+                engine = self._make_engine(self.policies.in_force())
                 if self._session(engine, end_s):
                     break
             if self._check_fold:
@@ -147,33 +145,21 @@ class Simulation:
 
     # One supervisor's life.
 
-    def _in_force(self) -> Policy:
-        """By the journal, as a supervisor that is started again finds it."""
-        applied = self.inspector.state.applied
-        return self.policy if applied is None else self.others[applied.path]
-
-    def _load_policy(self, action: LoadPolicy) -> LoadedPolicy:
-        self.failures.check(action)
-        if action.path not in self.others:
-            raise GiveUp(f"{action.path}: no such file")
-        return LoadedPolicy(action.path, _digest(action.path), self.others[action.path].metadata.name)
-
     def _session(self, engine: Engine, end_s: float) -> bool:
         """From start to its end or death; True when no other supervisor follows."""
         world = self.world
         self.points.down_s = 0.0
         record_of = partial(read_record, self.trainers.get)
-        runner = SimRunner(world, self.launcher, COMMAND, self.failures, self.points.at_effect, record_of, self._load_policy)
-        policy = engine.policy
+        runner = SimRunner(world, self.launcher, COMMAND, self.failures, self.points.at_effect, record_of, self.policies.load)
         try:
             engine.restore(self.journal.read_entries())
             epoch = self.journal.claim_epoch()
             telemetry = SimTelemetry(
                 world, self.launcher, self.trainers.get, self.scenario.lines_per_poll,
-                reads_behind=policy.spec.checkpoints.verify != "full",
+                reads_behind=engine.policy.spec.checkpoints.verify != "full",
             )  # fmt: skip
             self._daemon = daemon = Daemon(engine, self.journal, telemetry, runner, epoch)
-            daemon.start(world.now_s, self._started(epoch, policy))
+            daemon.start(world.now_s, self._started(epoch, engine.policy))
             self._loop(daemon, engine, end_s)
         except SupervisorKilled:
             runner.die()
@@ -215,12 +201,10 @@ class Simulation:
 
     def _started(self, epoch: int, policy: Policy) -> SupervisorStarted:
         name, observe = policy.metadata.name, self.scenario.observe_only or policy.spec.mode == "observe"
-        applied = self.inspector.state.applied
-        digest = "0" * 64 if applied is None else _digest(applied.path)
         can = self.scenario.shape.capabilities
         ends_s = [EPOCH_S + fault.at for fault in self._leaves[:1] if fault.kind == "deadline"]
         deadline = Deadline(ends_s[0], "a scheduler") if ends_s else None
-        return SupervisorStarted(epoch, "sim", epoch, "sim", COMMAND, "/", name, digest, observe, can, deadline)
+        return SupervisorStarted(epoch, "sim", epoch, "sim", COMMAND, "/", name, self.policies.digest(), observe, can, deadline)
 
     # The world's side.
 
@@ -263,10 +247,6 @@ def run_scenario(
 ) -> SimulationResult:
     """Simulate one scenario. `make_engine` lets a test put a broken engine in its place; `others`: as in `Simulation`."""
     return Simulation(scenario, policy, make_engine, check_fold, others).run(until_s)
-
-
-def _digest(path: str) -> str:
-    return hashlib.sha256(path.encode()).hexdigest()
 
 
 def run_seed(seed: int, policy: Policy, until_s: float = UNTIL_S, make_engine: MakeEngine = Engine) -> SimulationResult:

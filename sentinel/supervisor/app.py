@@ -127,8 +127,7 @@ def _watch(
         if engine.state.ended in RIGHTLY_ENDED:
             print(f"{run_dir}: this run has {RIGHTLY_ENDED[engine.state.ended]}; choose another --run-dir to train again")
             return EXIT_OK
-        if outage.has_begun and engine.state.is_policy_new and engine.state.policy_digest != run_file.policy.digest:
-            raise NewPolicy  # applied while this supervisor had let the run go
+        _go_by_what_is_in_force(ruled, engine.state, outage)
         if outage.has_begun and engine.state.ended:
             return _leave_ended(run_dir, engine.state)
         deadline = end.on_session_clock(clock.now_s(), clock.wall_s())
@@ -138,8 +137,6 @@ def _watch(
             refuse_full_disk(run_dir, engine, roots, is_stop=request.stop_at_once)
             refuse_too_late(deadline, engine, clock.now_s())
             _take_over(ruled, engine.state)
-        elif engine.state.is_policy_new:
-            write_run_file(run_dir, run_file)
         outage.stops.wake((wake := Wake(run_dir)).event)
         withheld = secret_variables(engine.policy.spec.paging)
         reserve = launchers.reserve_of(launcher := _open_launcher(run_dir, run_file, withheld), request.start_thread)
@@ -167,11 +164,20 @@ def _watch(
             if request.stop_at_once:
                 daemon.want_stop("sentinel stop")
             standings = StandingsFile(run_dir)
-            policy_path = run_file.policy.source or run_file.policy.path
-            each_turn = keep_up(session, wake, daemon, outage.stops, standings, desk, outage.systemd, reserve, policy_path)
+            own = run_file.policy.source or run_file.policy.path
+            each_turn = keep_up(session, wake, daemon, outage.stops, standings, desk, outage.systemd, reserve, own)
             run_until_over(daemon, clock, wake, each_turn)
             standings.write(clock.now_s(), engine)
         return _leave(run_dir, engine.state, clock.now_s())
+
+
+def _go_by_what_is_in_force(ruled: Ruled, state: RunState, outage: JournalOutage) -> None:
+    """A supervisor that begins anew. Raises NewPolicy where one was applied while it had let the run go."""
+    if not (outage.has_begun and state.is_policy_new):
+        return
+    if state.policy_digest != ruled.run_file.policy.digest:
+        raise NewPolicy
+    write_run_file(ruled.run_dir, ruled.run_file)
 
 
 def _leave_ended(run_dir: Path, state: RunState) -> int:

@@ -19,7 +19,7 @@ from sentinel.journal.store import Journal
 from sentinel.model.facts import PolicyApplied, SupervisorTookOver
 from sentinel.model.recorded import recorded_name
 from sentinel.operator.applying import kept_path
-from sentinel.policy_files.loading import policy_digest, shipped_policy_path
+from sentinel.policy_files.loading import read_policy_file, shipped_policy_path
 from sentinel.supervisor.run_request import RunRequest, policy_of
 
 KINDS = (recorded_name(PolicyApplied), recorded_name(SupervisorTookOver))
@@ -54,11 +54,11 @@ def find_in_force(request: RunRequest, run_dir: Path, known: RunFile | None) -> 
         if digest == applied.digest:
             return stays
         if digest is None:
-            return _with(stays, f"{what}, stays in force as it was: its file cannot be read now")
+            return _with(stays, f"{what}, stays in force as it was: its file is no policy now")
         return InForce(named, None, f"--policy {named} was changed since it was applied: it is in force as it reads now")
     if digest == applied.named_digest:
         return _with(stays, f"{what}, stays in force; --policy {named} is what it has replaced")
-    changed = "cannot be read now" if digest is None else "was changed since"
+    changed = "is no policy now" if digest is None else "was changed since"
     apply = f"to go by it: sentinel policy apply {named} {run_dir}"
     return _with(stays, f"{what}, stays in force; --policy {named}, which it replaced, {changed}, and is not in force; {apply}")
 
@@ -68,8 +68,9 @@ def _with(stays: InForce, remark: str) -> InForce:
 
 
 def _digest_of(path: Path) -> str | None:
+    """None where no policy is to be had there."""
     try:
-        return policy_digest(path)
+        return read_policy_file(path).digest
     except PolicyError:
         return None
 

@@ -39,22 +39,18 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
     match fact:
         case f.RunCreated() | f.SupervisorTookOver() | f.RunEnded() | f.Held() | f.StopAsked() | f.CommandChanged():
             return _of_run(fact, state)
-        case f.PlaybookChanged():
-            return Line(f"incident {fact.incident}, under the policy applied: {fact.reason}", "warn")
         case f.JournalSalvaged() | f.RunRestored():
             return _of_history(fact)
         case f.AttemptLaunched() | f.ReceiptSeen() | f.FirstStep() | f.AttemptEnded() | f.CheckpointCondemned():
             return _of_attempt(fact, at_s, state)
         case f.SettingObserved(proof=proof):
             return Line(f"attempt {fact.attempt}: {proof.words}: {fact.reason}", "plain" if proof.is_proven else "warn")
-        case f.FindingRecorded() | f.IncidentOpened() | f.RungTaken() | f.RungJudged() | f.IncidentMoved():
+        case f.FindingRecorded() | f.IncidentOpened() | f.RungTaken() | f.RungJudged() | f.IncidentMoved() | f.PlaybookChanged():
             return _of_incident(fact, state)
         case f.NumbersMissing() | f.NodeExcluded():
             return _of_what_is_missing(fact)
-        case f.SettingLapsed():
-            return Line(f"setting lapses: {fact.reason}")
-        case f.LapseJudged():
-            return Line(f"lapse {fact.outcome}: {fact.reason}", "good" if fact.outcome == "proven" else "warn")
+        case f.SettingLapsed() | f.LapseJudged():
+            return _of_lapse(fact)
         case f.EnvironmentRead():
             return _of_environment(fact)
         case f.Diagnosed():
@@ -97,6 +93,12 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return None
         case _:
             assert_never(fact)
+
+
+def _of_lapse(fact: f.SettingLapsed | f.LapseJudged) -> Line:
+    if isinstance(fact, f.SettingLapsed):
+        return Line(f"setting lapses: {fact.reason}")
+    return Line(f"lapse {fact.outcome}: {fact.reason}", "good" if fact.outcome == "proven" else "warn")
 
 
 def action_words(action: a.Action) -> str:
@@ -202,9 +204,11 @@ def _opens(fact: f.FindingRecorded, state: RunState) -> bool:
 
 
 def _of_incident(
-    fact: f.FindingRecorded | f.IncidentOpened | f.RungTaken | f.RungJudged | f.IncidentMoved, state: RunState
+    fact: f.FindingRecorded | f.IncidentOpened | f.RungTaken | f.RungJudged | f.IncidentMoved | f.PlaybookChanged, state: RunState
 ) -> Line | None:
     match fact:
+        case f.PlaybookChanged():
+            return Line(f"incident {fact.incident}, under the policy applied: {fact.reason}", "warn")
         case f.FindingRecorded():
             found = fact.finding
             if not _opens(fact, state):

@@ -33,7 +33,7 @@ def command_changed(state: RunState, at_s: float, fact: f.CommandChanged) -> Run
 
 
 def policy_applied(state: RunState, at_s: float, fact: f.PolicyApplied) -> RunState:
-    """In force over restarts, until a supervisor takes over by another. What the policy before dismissed may matter to this one."""
+    """In force over restarts, until a supervisor takes over by another. What the one before dismissed may matter to this one."""
     dismissed = frozenset(state.dismissed)
     return replace(
         state,

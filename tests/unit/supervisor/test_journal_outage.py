@@ -327,7 +327,7 @@ def test_a_run_that_was_stopped_during_the_outage_stays_stopped(tmp_path: Path, 
     run_dir = write_run(tmp_path / "run", until=42)
     with take_run(run_dir) as session:
         session.journal.append(50.0, [RunEnded("stopped", "stopped by sentinel stop")], session.epoch)
-    request = app.RunRequest(run_dir, "demo", ("true",), "/")
+    request = app.RunRequest(run_dir, "demo", (), "/")
     with StopSignals() as stops:
         outage = JournalOutage(run_dir, stops)
         outage.begin()
