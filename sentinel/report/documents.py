@@ -141,6 +141,8 @@ def incident_document(incident: Incident) -> dict[str, Any]:
         "reason": incident.reason,
         "verdict": incident.verdict,
         "alert": incident.alert,
+        "playbook": incident.playbook,
+        "begins_anew": incident.begins_anew,
         "benign": incident.benign,
         "blamed_rank": incident.blamed_rank,
         "blamed_node": incident.blamed_node,

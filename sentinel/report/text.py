@@ -128,6 +128,8 @@ def incident_story(incident: Mapping[str, Any]) -> list[str]:
         f"  {incident['reason']}",
         f"  seen {incident['time_to_detect_s']:.1f} s after it was first visible",
     ]
+    if incident.get("begins_anew"):
+        lines.append(f"  begins playbook {incident['playbook'] or '(none)'} at its first rung: another policy was applied")
     for remedy in incident["remedies"]:
         launched = f", attempt {remedy['attempt']}" if remedy["attempt"] is not None else ""
         lines.append(f"  rung {remedy['rung'] + 1} ({rung_words(remedy)}{launched}): {remedy['chosen']}")
