@@ -47,7 +47,7 @@ def on_loaded(decision: Decision, action: LoadPolicy, found: LoadedPolicy) -> No
     named = f"policy {found.name} (sha256 {found.digest[:12]})"
     if found.digest == state.policy_digest:
         _answer(decision, action, True, f"{named} is in force already")
-    elif why_not := _why_not(decision, is_attended=False):
+    elif why_not := _why_not(decision, is_attended=bool(decision.live.attempt)):  # else nobody watches an attempt
         _answer(decision, action, False, why_not)
     else:
         was = f"{state.policy_name} (sha256 {state.policy_digest[:12]})"
