@@ -32,7 +32,7 @@ from sentinel.sim.page_invariants import calls
 from sentinel.sim.points import Points
 from sentinel.sim.policies import Policies
 from sentinel.sim.processes import Job
-from sentinel.sim.scenarios import Scenario, draw_scenario
+from sentinel.sim.scenarios import ITSELF, Scenario, draw_scenario
 from sentinel.sim.telemetry import SimTelemetry, read_record
 from sentinel.sim.trainer import SimTrainer
 from sentinel.sim.world import SupervisorKilled, World, WorldChange
@@ -252,4 +252,4 @@ def run_scenario(
 def run_seed(seed: int, policy: Policy, until_s: float = UNTIL_S, make_engine: MakeEngine = Engine) -> SimulationResult:
     """Simulate what this seed draws; the run is as long as the policy's detectors need."""
     long_history = policy.spec.detectors.spike.min_history_steps > LONG_HISTORY_STEPS
-    return run_scenario(draw_scenario(seed, long_history), policy, until_s, make_engine)
+    return run_scenario(draw_scenario(seed, long_history), policy, until_s, make_engine, others={ITSELF: policy})
