@@ -4,6 +4,7 @@ them."""
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import Callable, Mapping
 
 from sentinel.errors import GiveUp
@@ -14,6 +15,12 @@ from sentinel.policy.schema import Policy
 from sentinel.sim.actions import Failures
 
 FIRST_DIGEST = "0" * 64
+ITSELF = "itself"  # the policy that the run begins with, by another word
+
+
+def draw_policies(dice: random.Random) -> list[str]:
+    """The run's own policy is applied anew: nothing may come of it, whatever is under way."""
+    return [f"apply@time={dice.randrange(1, 200)}:policy={ITSELF}"] if dice.random() < 0.15 else []
 
 
 class Policies:

@@ -30,9 +30,9 @@ from sentinel.sim.machine import EPOCH_S
 from sentinel.sim.memory_journal import MemoryJournal
 from sentinel.sim.page_invariants import calls
 from sentinel.sim.points import Points
-from sentinel.sim.policies import Policies
+from sentinel.sim.policies import ITSELF, Policies
 from sentinel.sim.processes import Job
-from sentinel.sim.scenarios import ITSELF, Scenario, draw_scenario
+from sentinel.sim.scenarios import Scenario, draw_scenario
 from sentinel.sim.telemetry import SimTelemetry, read_record
 from sentinel.sim.trainer import SimTrainer
 from sentinel.sim.world import SupervisorKilled, World, WorldChange

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from sentinel.sim.disk import draw_blindness, draw_full_disk
 from sentinel.sim.faults import ASKED, SOURCES, Fault, parse_fault
 from sentinel.sim.learning import LossCurve
+from sentinel.sim.policies import draw_policies
 from sentinel.sim.program_changes import CHANGES
 from sentinel.sim.shape import Shape
 
@@ -20,7 +21,6 @@ PLANS = ("healthy", "one", "several", "chaos", "hopeless")
 WEIGHTS = (8, 38, 26, 20, 8)
 GAP_STEPS = 110  # between repairable faults: a repair and its probation fit in between
 ROUTES = ("terminal", "first", "second", "third")  # of tests/sim/paging.yaml; one that a policy does not have troubles nobody
-ITSELF = "itself"  # the policy that is in force, by another word
 RETRIED = ("StartAttempt", "KillAttempt", "VerifyCheckpoint", "Quarantine", "Capture", "SendPage", "RequestStop")
 
 # {step} {rank} {every} {samples} are drawn for the run's shape, {a|b} is one of the two.
@@ -113,7 +113,7 @@ def draw_scenario(seed: int, long_history: bool = False) -> Scenario:
         texts.append(f"fails@action={dice.choice(RETRIED)}:times={dice.randrange(1, 4)},retry={dice.choice((1, 4))}")
     texts += _draw_requests(random.Random(f"wishes {seed}"), shape)  # dice of its own: the faults of a seed stay what they were
     texts += _draw_pages(random.Random(f"pages {seed}"))
-    texts += _draw_policies(random.Random(f"policies {seed}"))
+    texts += draw_policies(random.Random(f"policies {seed}"))
     if plan in ("chaos", "hopeless"):
         texts += _draw_bad_checkpoints(random.Random(f"checkpoints {seed}"), shape)
         texts += _draw_leaves(random.Random(f"leaves {seed}"))
@@ -203,11 +203,6 @@ def _draw_pages(dice: random.Random) -> list[str]:
         what, number = dice.choice(("ack", "ack", "resolve")), dice.choice((1, 1, 1, 2, 3))
         texts.append(f"ask@time={dice.randrange(1, 900)}:what={what},to={number}")
     return texts
-
-
-def _draw_policies(dice: random.Random) -> list[str]:
-    """The run's own policy is applied anew: nothing may come of it, whatever is under way."""
-    return [f"apply@time={dice.randrange(1, 200)}:policy={ITSELF}"] if dice.random() < 0.15 else []
 
 
 def _draw_leaves(dice: random.Random) -> list[str]:
