@@ -136,7 +136,7 @@ class Bench:
         settable: tuple[str, ...] | None = None,
         stop_answer_s: float | None = None,
     ) -> None:
-        self.policy = policy or build_policy()
+        self.policy, self.digest = policy or build_policy(), "0"
         self.capabilities = tuple(word for word in CAPABILITIES if word not in without)
         self.lists: tuple[str, ...] | None = None  # of its capabilities, in every receipt
         self.deadline = deadline
@@ -162,7 +162,7 @@ class Bench:
         self.engine = Engine(self.policy)
         self.engine.restore(self.entries)
         started = SupervisorStarted(
-            self.epoch, "here", self.epoch, "run", self.command, "/", "bench", "0", self.observe_only, self.capabilities,
+            self.epoch, "here", self.epoch, "run", self.command, "/", "bench", self.digest, self.observe_only, self.capabilities,
             self.deadline, self.leaves, self.settable, self.stop_answer_s,
         )  # fmt: skip
         self.tell(started)

@@ -10,6 +10,7 @@ from sentinel.model.actions import Action
 from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.model.facts import Entry, Fact
 from sentinel.model.readings import Reading
+from sentinel.model.records import LoadedPolicy
 
 
 class ManualClock:
@@ -75,6 +76,9 @@ class HeldRunner:
 
     def done(self, key: str, detail: str = "") -> None:
         self._outcomes.append(ActionDone(key, detail))
+
+    def found(self, key: str, found: LoadedPolicy) -> None:
+        self._outcomes.append(ActionDone(key, "", found))
 
     def failed(self, key: str, reason: str = "no", retry_in_s: float | None = None) -> None:
         self._outcomes.append(ActionFailed(key, reason, retry_in_s))

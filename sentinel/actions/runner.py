@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from sentinel.errors import GiveUp, GoesOn, RetryLater
 from sentinel.filesystem import may_pass
-from sentinel.model.actions import Action, PruneCheckpoint, SendPage
+from sentinel.model.actions import Action, LoadPolicy, PruneCheckpoint, SendPage
 from sentinel.model.environment import Environment
 from sentinel.model.events import ActionDone, ActionFailed
-from sentinel.model.records import Attribution, Comparison, FoundCheckpoints
+from sentinel.model.records import Attribution, Comparison, FoundCheckpoints, LoadedPolicy
 from sentinel.model.saved import SavedNumbers
 
-Found = str | Comparison | FoundCheckpoints | SavedNumbers | Attribution | tuple[str, Environment]
+Found = str | Comparison | FoundCheckpoints | SavedNumbers | Attribution | LoadedPolicy | tuple[str, Environment]
 Handler = Callable[[Action], Found]
 StartThread = Callable[[Callable[[], None], str], threading.Thread]  # what it runs, and its name; RuntimeError where none is left
 OS_RETRY_S = 5.0  # the operating system said no, and it may pass: a full disk, no processes left
@@ -55,6 +55,8 @@ def progressed() -> None:
 def lane_of(action: Action) -> str:
     if isinstance(action, SendPage):
         return f"{PAGES} {action.route}" if action.route else PAGES
+    if isinstance(action, LoadPolicy):  # its file may lie on a disk that does not answer, and no repair waits for that
+        return "policies"
     return "deletions" if isinstance(action, PruneCheckpoint) else ACTS
 
 
@@ -69,7 +71,7 @@ class ThreadRunner:
         self._wake = wake
         self._start = start or start_daemon
         self._outcomes: queue.SimpleQueue[ActionDone | ActionFailed] = queue.SimpleQueue()
-        self._lanes = {name: _Lane(name, self._carry_out, self._start) for name in (ACTS, PAGES, "deletions")}
+        self._lanes = {name: _Lane(name, self._carry_out, self._start) for name in (ACTS, PAGES, "deletions", "policies")}
 
     def submit(self, action: Action) -> None:
         name = lane_of(action)

@@ -58,21 +58,21 @@ def pause(run_dir: RunDir, timeout: Timeout = 30.0) -> None:
     """Watch on, but carry nothing out until `sentinel resume`. Training goes on."""
     from sentinel.model.operator_requests import PauseRun
 
-    _ask(run_dir, PauseRun(), timeout)
+    ask_run(run_dir, PauseRun(), timeout)
 
 
 def resume(run_dir: RunDir, timeout: Timeout = 30.0) -> None:
     """End a pause or a hold: remedies are carried out again, a held run is launched again."""
     from sentinel.model.operator_requests import ResumeRun
 
-    _ask(run_dir, ResumeRun(), timeout)
+    ask_run(run_dir, ResumeRun(), timeout)
 
 
 def hold(run_dir: RunDir, timeout: Timeout = 30.0) -> None:
     """Stop training after a checkpoint and wait for `sentinel resume`; the supervisor stays."""
     from sentinel.model.operator_requests import HoldRun
 
-    _ask(run_dir, HoldRun(), timeout)
+    ask_run(run_dir, HoldRun(), timeout)
 
 
 def rollback(
@@ -94,7 +94,7 @@ def rollback(
     if until is not None:
         raise UsageError("until: counts from a live change; after a rollback use `sentinel set lr=configured RUN_DIR`")
     settings = replace(settings, skip=tuple(read_range(text) for text in skip or ()))
-    _ask(run_dir, RollBack(to, settings, keys), timeout)
+    ask_run(run_dir, RollBack(to, settings, keys), timeout)
 
 
 def skip(
@@ -106,7 +106,7 @@ def skip(
     from sentinel.model.operator_requests import LeaveOut
     from sentinel.operator.requests import read_range
 
-    _ask(run_dir, LeaveOut(read_range(samples)), timeout)
+    ask_run(run_dir, LeaveOut(read_range(samples)), timeout)
 
 
 def set_(
@@ -123,35 +123,35 @@ def set_(
     from sentinel.operator.requests import read_settings
 
     overrides, keys, until = read_settings(settings, live=True)
-    _ask(run_dir, ChangeSettings(overrides, keys, until), timeout)
+    ask_run(run_dir, ChangeSettings(overrides, keys, until), timeout)
 
 
 def approve(number: Number, run_dir: RunDir, timeout: Timeout = 30.0) -> None:
     """Take the rung of incident N that waits for a person."""
     from sentinel.model.operator_requests import Approve
 
-    _ask(run_dir, Approve(number), timeout)
+    ask_run(run_dir, Approve(number), timeout)
 
 
 def deny(number: Number, run_dir: RunDir, timeout: Timeout = 30.0) -> None:
     """Pass over the rung of incident N that waits for a person; the next one is taken."""
     from sentinel.model.operator_requests import Deny
 
-    _ask(run_dir, Deny(number), timeout)
+    ask_run(run_dir, Deny(number), timeout)
 
 
 def ack(number: Number, run_dir: RunDir, timeout: Timeout = 30.0) -> None:
     """A person has seen incident N: its page is not repeated. Works also when nobody supervises the run."""
     from sentinel.model.operator_requests import Acknowledge
 
-    _ask(run_dir, Acknowledge(number), timeout)
+    ask_run(run_dir, Acknowledge(number), timeout)
 
 
 def resolve(number: Number, run_dir: RunDir, timeout: Timeout = 30.0) -> None:
     """Close the page of incident N, and tell everybody who was called. Works also when nobody supervises the run."""
     from sentinel.model.operator_requests import Resolve
 
-    _ask(run_dir, Resolve(number), timeout)
+    ask_run(run_dir, Resolve(number), timeout)
 
 
 def note(
@@ -165,7 +165,7 @@ def note(
 
     if not is_remark(text):
         raise UsageError(f"the note is not one printable line of 1 to {REMARK_CHARS_MAX} characters; leave out line breaks")
-    _ask(run_dir, Remark(text), timeout)
+    ask_run(run_dir, Remark(text), timeout)
 
 
 def readmit(
@@ -176,7 +176,7 @@ def readmit(
     """Use a node again that a remedy has left out, from the next launch on. The same as `uncordon`."""
     from sentinel.model.operator_requests import Readmit
 
-    _ask(run_dir, Readmit(node), timeout)
+    ask_run(run_dir, Readmit(node), timeout)
 
 
 def uncordon(
@@ -187,10 +187,11 @@ def uncordon(
     """Use a node again that a remedy has left out, from the next launch on."""
     from sentinel.model.operator_requests import Readmit
 
-    _ask(run_dir, Readmit(node), timeout)
+    ask_run(run_dir, Readmit(node), timeout)
 
 
-def _ask(run_dir: Path, request: OperatorRequest, timeout: float) -> None:
+def ask_run(run_dir: Path, request: OperatorRequest, timeout: float) -> None:
+    """Ask, print the answer, and end: with 1 where it was refused."""
     from sentinel.operator.requests import ask
 
     answer = ask(run_dir, request, timeout)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sentinel.cli.options import Json
+from sentinel.cli.operator import EXITS, Timeout, ask_run
+from sentinel.cli.options import Json, RunDir, RunDirAnywhere
 from sentinel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -85,6 +86,38 @@ def policy_show(
     from sentinel.policy_files.loading import read_policy_file, shipped_policy_path
 
     print(read_policy_file(shipped_policy_path(file)).print_document(), end="")
+
+
+@policy_app.command("apply", cls=RunDirAnywhere, epilog=EXITS)
+def policy_apply(
+    file: Annotated[str, typer.Argument(help="A policy file, or the name of a shipped one.", metavar="POLICY")],
+    run_dir: RunDir,
+    note: Annotated[str, typer.Option(help="Why, for the record: one line.", metavar="TEXT")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be different for this run; change nothing.")] = False,
+    timeout: Timeout = 30.0,
+) -> None:
+    """Go on with a run by another policy, from the next decision on. It stays in force when the supervisor is started again.
+
+    It is checked first, as by `policy check`, and a bad one changes nothing. No action is broken off: it is applied when the one
+    under way has ended. Without a supervisor it is in force from the next start on.
+    """
+    from sentinel.errors import UsageError
+    from sentinel.model.operator_requests import ApplyPolicy, is_remark
+    from sentinel.operator.applying import keep, read_checked
+    from sentinel.operator.previewing import preview
+    from sentinel.report.run_dirs import check_run_dir
+
+    if note and not is_remark(note):
+        raise UsageError("--note: is not one printable line of at most 2000 characters; leave out line breaks")
+    check_run_dir(run_dir)
+    read = read_checked(file)
+    if warnings := read.print_warnings():
+        print(warnings, file=sys.stderr)
+    if dry_run:
+        print(preview(run_dir, read))
+        return
+    keep(run_dir, read)
+    ask_run(run_dir, ApplyPolicy(read.path, read.digest, note), timeout)
 
 
 @policy_app.command("test")

@@ -79,9 +79,9 @@ def _ask_and_wait(run_dir: Path, holder: ProcessIdentity, timeout: float) -> Non
 
 def _take_over_and_stop(run_dir: Path, state: RunState) -> None:
     run = read_run_file(run_dir)
-    policy = run.policy.path
+    policy = None  # the run's own
     try:
-        load_policy(policy)
+        load_policy(run.policy.path)
     except PolicyError:
         policy = "default"  # the file is gone or was changed since: stopping must work all the same
     request = RunRequest(run_dir, policy, (), run.cwd, state.observe_only, stop_at_once=True)

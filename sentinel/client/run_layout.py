@@ -19,6 +19,7 @@ OVERRIDES_NAME = "overrides.json"  # the settings a living trainer is asked to t
 INBOX = "inbox"  # what people and other programs ask for
 WARM_NAME = "warm.json"  # how the reserve for the next attempt stands
 CHECKPOINTS = "checkpoints"
+POLICIES = "policies"  # policies that were applied while it ran, each as it was then
 REMEMBERED = "verified"  # what was found of checkpoints that were read whole: one file for each
 STREAM_NAME = "metrics.jsonl"  # in an attempt's folder; in the directory of a run that nobody supervises
 TENSORBOARD = "tensorboard"

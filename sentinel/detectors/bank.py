@@ -32,7 +32,7 @@ from sentinel.detectors.standing import Standing, View, judge_standing
 from sentinel.detectors.stream_gap import judge_stream_gap
 from sentinel.model.attempts import ExitReport, SampleRange
 from sentinel.model.disks import DiskReading
-from sentinel.model.findings import Finding, Kind, Severity
+from sentinel.model.findings import Finding, Kind, Severity, Verdict
 from sentinel.model.metrics import is_family
 from sentinel.model.readings import (
     CheckpointReading,
@@ -424,6 +424,12 @@ class DetectorBank:
         """Why it cannot have healed, whatever the loss says; empty when it may have, or that is not known."""
         detector = self._by_kind.get(kind)
         return detector.still_true(alert) if detector is not None else ""
+
+    def is_breached(self, kind: Kind) -> bool:
+        """Whether the detector that finds this kind stands breached at the newest row."""
+        row = MAKER_OF.get(kind)
+        detector = self._by_kind.get(row.finds[0].kind) if row is not None else None
+        return detector is not None and detector.verdict()[0] is Verdict.BREACHED
 
     def over(self, kind: Kind, metric: str) -> str:
         """What shows that a finding of this kind is over, by what its detector measures; empty where that is not known."""

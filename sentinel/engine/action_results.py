@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sentinel.engine import sample_attribution
+from sentinel.engine import applying, sample_attribution
 from sentinel.engine.another_checkpoint import choose_again, pass_over, pass_over_unread
 from sentinel.engine.attempts import launch_first_or_next, on_checkpoint
 from sentinel.engine.decision import Decision
@@ -21,6 +21,7 @@ from sentinel.model.actions import (
     CompareRecords,
     FindCheckpoints,
     InspectSamples,
+    LoadPolicy,
     PruneCheckpoint,
     Quarantine,
     RequestStop,
@@ -31,7 +32,7 @@ from sentinel.model.actions import (
 )
 from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.model.incidents import IncidentState, Outcome
-from sentinel.model.records import Attribution, Comparison, FoundCheckpoints
+from sentinel.model.records import Attribution, Comparison, FoundCheckpoints, LoadedPolicy
 from sentinel.model.saved import SavedNumbers
 from sentinel.plan.checkpoint_validation import judge_numbers
 
@@ -42,6 +43,9 @@ def on_done(decision: Decision, done: ActionDone) -> None:
     action = decision.state.pending.get(done.key)
     if action is None:
         return None  # confirmed twice: the same as once
+    if isinstance(action, LoadPolicy):
+        assert isinstance(done.found, LoadedPolicy), "whoever loads a policy says which"
+        return applying.on_loaded(decision, action, done.found)
     plan = decision.state.plan
     if isinstance(action, Quarantine):
         decision.record(f.CheckpointsQuarantined(action.above_step, action.reason))
@@ -136,6 +140,8 @@ def on_failed(decision: Decision, failed: ActionFailed) -> None:
             sample_attribution.conclude(decision, action, Attribution("failed", failed.reason, action.attempt, action.suspect))
         case PruneCheckpoint():
             on_not_pruned(decision, action, failed.reason)
+        case LoadPolicy():
+            applying.on_unread(decision, action, failed.reason)
         case RequestStop() | SignalRanks():
             decision.note("stop", failed.reason)
         case _ if action.if_failed == "go on":

@@ -9,6 +9,7 @@ from sentinel.engine.decision import Decision
 from sentinel.engine.paging import raise_page
 from sentinel.model import facts as f
 from sentinel.model.incidents import Incident, Outcome, Remedy
+from sentinel.plan.playbook_change import marks_of
 from sentinel.policy.schema import Rung
 
 
@@ -26,7 +27,8 @@ def ask(decision: Decision, incident: Incident, rung: Rung, index: int, reason: 
         return decision.note(f.about_incident(incident.id), f"still waits for approval of rung {index + 1}")
     wanted = rung.approval
     deadline_s = decision.now_s + wanted.within_s
-    decision.record(f.ApprovalAsked(incident.id, index, deadline_s, wanted.otherwise, reason))
+    mark = marks_of(decision.rungs_of(incident))[index]
+    decision.record(f.ApprovalAsked(incident.id, index, deadline_s, wanted.otherwise, reason, mark))
     default = "it is taken" if wanted.otherwise == "approve" else "it is passed over"
     would = f"rung {index + 1} of playbook {incident.playbook} would: {reason}"
     text = (
@@ -41,5 +43,5 @@ def ask(decision: Decision, incident: Incident, rung: Rung, index: int, reason: 
 
 def pass_over(decision: Decision, incident: Incident, rung: Rung, index: int, reason: str) -> None:
     """The rung is not taken, and the record says by whom."""
-    decision.record(f.RungTaken(incident.id, Remedy(index, rung.keys, reason), False, decision.newest_step))
+    decision.take(incident.id, Remedy(index, rung.keys, reason))
     decision.record(f.RungJudged(incident.id, Outcome.DENIED, reason))

@@ -53,6 +53,10 @@ def on_step(decision: Decision, reading: StepReading, findings: tuple[Finding, .
         return
     if attempt.first_step is None:
         decision.record(f.FirstStep(attempt.attempt, reading.step))
+    applied = decision.state.applied
+    if findings and applied is not None and applied.lies_behind(reading.attempt, reading.step):
+        decision.live.past += findings  # until the stream has been read to its end
+        findings = ()
     for finding in (*findings, *observe_settings(decision, attempt, reading)):
         consider(decision, finding)
     if decision.state.open_incidents and decision.state.plan is None and not attempt.stopping:

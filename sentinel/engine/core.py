@@ -17,6 +17,7 @@ from sentinel.detectors.bank import DetectorBank
 from sentinel.detectors.reference import Reference
 from sentinel.engine import (
     action_results,
+    applying,
     attempts,
     condemning,
     disk_room,
@@ -94,6 +95,7 @@ class Engine:
         self._live = LiveAttempt()
         self._incidents: tuple[Incident, ...] = ()  # those of which `_all_closed` speaks
         self._all_closed = True
+        self.is_outdated = False  # another policy is in force: this engine decides nothing more
 
     @property
     def watched(self) -> int:
@@ -116,6 +118,7 @@ class Engine:
 
     def handle(self, now_s: float, event: Event) -> tuple[Fact, ...]:
         """Decide about one event and move on to the state its facts lead to."""
+        assert not self.is_outdated, "another policy is in force, and this engine has the one before"
         if isinstance(event, StepReading):
             return self._step(now_s, event)
         if isinstance(event, Heartbeat):  # as often as every rank pleases, and nothing is decided about one
@@ -132,6 +135,7 @@ class Engine:
     def _settled(self, decision: Decision) -> tuple[Fact, ...]:
         if decision.state.ended and not self.state.ended:
             paging.on_end(decision)
+        self.is_outdated = any(isinstance(fact, f.PolicyApplied) for fact in decision.facts)
         self.state = decision.state
         return tuple(decision.facts)
 
@@ -229,7 +233,12 @@ class Engine:
                 )
             )
         outcome = decision.state.ended
+        is_policy_new = decision.state.is_policy_new or decision.state.policy_digest != event.policy_digest
         self._take_over(decision, event)
+        if is_policy_new:
+            applying.lay_incidents(decision)
+        if event.policy_remark:
+            decision.note(applying.ABOUT, event.policy_remark)
         if outcome and outcome != "suspended" and not decision.state.ended:
             paging.on_taken_up(decision, f"the run had {outcome}, and was started again", f"whoever started it on {event.host}")
         if decision.state.ended:
@@ -248,6 +257,8 @@ class Engine:
             self._begin(attempt.attempt, decision.now_s)
         elif decision.state.held or any(i.awaits_approval for i in decision.state.open_incidents):
             decision.note("adoption", f"nothing is launched: {decision.state.held or 'a rung waits for approval'}")
+        elif any(i.begins_anew for i in decision.state.open_incidents):
+            decision.note("adoption", "nothing is launched before the playbook of the policy in force has said how")
         elif event.leaves:
             decision.note("stop", "nothing is launched: it was asked for before that")
         elif by := leaving.why_due(decision):  # nothing trains, and nothing could in what time is left
@@ -304,6 +315,7 @@ class Engine:
                 decision.dismiss(finding, "nothing trains on it now, or it is being stopped; a fault that lasts is found again")
             else:
                 ladder.consider(decision, disk_room.with_offer(decision, finding))
+        applying.on_tick(decision)
         for finding in live_settings.judge_unanswered(decision):
             ladder.consider(decision, finding)
         sample_attribution.on_tick(decision)

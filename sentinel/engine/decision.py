@@ -10,12 +10,13 @@ from sentinel.detectors.bank import DetectorBank
 from sentinel.engine.evolve import evolve
 from sentinel.engine.live_attempt import LiveAttempt
 from sentinel.model.actions import Action, StartAttempt
-from sentinel.model.facts import ActionDecided, AttemptLaunched, Fact, FindingRecorded, Noted
+from sentinel.model.facts import ActionDecided, AttemptLaunched, Fact, FindingRecorded, Noted, RungTaken
 from sentinel.model.findings import Finding
-from sentinel.model.incidents import Incident
+from sentinel.model.incidents import Incident, Remedy
 from sentinel.model.state import Attempt, RunState
 from sentinel.plan.ahead import NOTHING_TOLD, Told
 from sentinel.plan.holes import count_seen
+from sentinel.plan.playbook_change import marks_of
 from sentinel.policy.schema import Policy, Rung
 
 
@@ -41,6 +42,12 @@ class Decision:
         """Intend the action, unless the very same intention is already pending."""
         if action.key not in self.state.pending:
             self.record(ActionDecided(action))
+
+    def take(self, incident_id: int, remedy: Remedy, *, intervention: bool = False) -> None:
+        """The incident takes a rung of its playbook; with the mark of what that says, by which another policy knows it again."""
+        marks = marks_of(self.rungs_of(self.state.incident(incident_id)))
+        mark = marks[remedy.rung] if remedy.rung < len(marks) else ""
+        self.record(RungTaken(incident_id, remedy, intervention, self.newest_step, mark))
 
     def launch(self, action: StartAttempt, why: str) -> None:
         """The attempt exists from its decision on: a restart of the supervisor must not invent a second one."""

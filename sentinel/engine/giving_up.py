@@ -32,10 +32,10 @@ def give_up(decision: Decision, incident_id: int, reason: str, page_rung: int | 
     words = rung.keys if rung is not None else ("page",)
     remedy = Remedy(index if index is not None else incident.rung + 1, words, reason)
     if decision.state.paused and not decision.is_observed_run:  # a person is at it: this is taken up when the pause ends
-        decision.record(f.RungTaken(incident_id, remedy, False, decision.newest_step))
+        decision.take(incident_id, remedy)
         decision.record(f.RungJudged(incident_id, Outcome.OBSERVED, f"paused by {decision.state.paused}, nothing done: {reason}"))
         return
-    decision.record(f.RungTaken(incident_id, remedy, False, decision.newest_step))
+    decision.take(incident_id, remedy)
     decision.record(f.RungJudged(incident_id, Outcome.OBSERVED if decision.observes_only else Outcome.PAGED, reason))
     decision.record(f.IncidentMoved(incident_id, IncidentState.EXHAUSTED, reason))
     decision.record(f.GaveUp(incident_id, after, reason))

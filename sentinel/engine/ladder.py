@@ -30,6 +30,7 @@ from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
 from sentinel.plan.effect import predict_effect
 from sentinel.plan.overrides import draw_data_seed
+from sentinel.plan.playbook_change import was_tried
 from sentinel.plan.remedy import Treatment, build_treatment
 from sentinel.plan.structural import judge_structural
 from sentinel.policy.budget import draw_spread, judge_budget
@@ -137,18 +138,23 @@ def take_next_rung(decision: Decision, incident_id: int, index: int | None = Non
     incident = decision.state.incident(incident_id)
     rungs = decision.rungs_of(incident)
     index = incident.rung + 1 if index is None else index
+    if not rungs and decision.is_alive:
+        return _leave(decision, incident)
     if not incident.retryable and not cures(decision, incident, rungs, index):
         return give_up(decision, incident_id, f"a relaunch cannot help: {incident.reason}")
     if index >= len(rungs):
-        return give_up(decision, incident_id, "every rung of the playbook was tried")
+        return give_up(decision, incident_id, "every rung of the playbook was tried" if rungs else _no_playbook(decision))
     rung = rungs[index]
     if rung.hold:
         return give_up(decision, incident_id, "the playbook holds the run for a person", index, then="hold")
     if is_last_resort(rungs, index):
         return give_up(decision, incident_id, f"rung {index + 1} of playbook {incident.playbook} calls a person", index)
+    if was_tried(incident, rungs, index):
+        pass_over(decision, incident, rung, index, "it has failed already, under the policy before")
+        return take_next_rung(decision, incident_id)
     if rung.wait is not None:
         reason = f"patience: wait up to {rung.wait.for_steps} steps for it to heal"
-        decision.record(f.RungTaken(incident_id, Remedy(index, rung.keys, reason), False, decision.newest_step))
+        decision.take(incident_id, Remedy(index, rung.keys, reason))
         if incident.is_numeric and decision.is_alive:
             return None
         return fail_rung(decision, incident_id, "nothing to wait for: no step can heal this")
@@ -157,10 +163,23 @@ def take_next_rung(decision: Decision, incident_id: int, index: int | None = Non
     return take_rung(decision, incident_id, index)
 
 
+def _no_playbook(decision: Decision) -> str:
+    return f"no rule of policy {decision.policy.metadata.name} has a playbook for it"
+
+
+def _leave(decision: Decision, incident: Incident) -> None:
+    """The policy in force has no rule with a playbook for it: as a finding under such a rule, it is recorded, and training goes
+    on. A playbook that was taken away must not end a run that trains."""
+    if incident.last_try is not None and incident.last_try.outcome is Outcome.PENDING:
+        decision.record(f.RungJudged(incident.id, Outcome.PASSED_OVER, "the policy in force does not have this rung"))
+    reason = f"{_no_playbook(decision)}: nothing more is tried, and training goes on"
+    decision.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, reason))
+
+
 def _tell(decision: Decision, incident_id: int, rung: Rung, index: int) -> None:
     """A page without `then` tells a person and goes on."""
     reason = f"rung {index + 1} tells a person, and the playbook goes on"
-    decision.record(f.RungTaken(incident_id, Remedy(index, rung.keys, reason), False, decision.newest_step))
+    decision.take(incident_id, Remedy(index, rung.keys, reason))
     decision.record(f.RungJudged(incident_id, Outcome.PAGED, reason))
     severity = rung.page.severity if rung.page else "critical"
     page(decision, incident_id, severity, reason, "sentinel takes the next rung by itself")
@@ -182,7 +201,7 @@ def take_rung(decision: Decision, incident_id: int, index: int) -> None:
         return give_up(decision, incident_id, unheard)
     if decision.observes_only:
         why = "observe only" if decision.is_observed_run else f"paused by {state.paused}"
-        decision.record(f.RungTaken(incident.id, treatment.remedy, False, decision.newest_step))
+        decision.take(incident.id, treatment.remedy)
         return decision.record(f.RungJudged(incident.id, Outcome.OBSERVED, f"{why}, nothing done: {treatment.remedy.reason}"))
     if not approval.is_granted(incident, rungs[index], index):
         return approval.ask(decision, incident, rungs[index], index, treatment.remedy.reason)
@@ -203,7 +222,7 @@ def take_rung(decision: Decision, incident_id: int, index: int) -> None:
     )
     if not verdict.allowed:
         return give_up(decision, incident.id, _spent(decision, verdict.reason))
-    decision.record(f.RungTaken(incident.id, treatment.remedy, True, decision.newest_step))
+    decision.take(incident.id, treatment.remedy, intervention=True)
     if (notice := rungs[index].page) is not None:
         follows = "sentinel does this by itself, and watches whether it works"
         page(decision, incident.id, notice.severity, treatment.remedy.reason, follows)
@@ -251,7 +270,7 @@ def take_up_again(decision: Decision, incident: Incident) -> bool:
     """Go on with a rung whose plan was broken off by a stop before anything was launched; False when there is none."""
     last, rungs = incident.last_try, decision.rungs_of(incident)
     broken_off = incident.state is IncidentState.OPEN and last is not None and last.outcome is Outcome.PENDING
-    if not broken_off or incident.is_waiting or decision.observes_only or incident.rung >= len(rungs):
+    if not broken_off or incident.is_waiting or decision.observes_only or not 0 <= incident.rung < len(rungs):
         return False
     treatment = _treatment(decision, incident, incident.rung, decision.is_alive)
     _launch(decision, incident.id, treatment, 0.0)

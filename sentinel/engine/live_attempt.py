@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sentinel.model.attempts import SampleRange
+from sentinel.model.findings import Finding
 from sentinel.model.readings import EndReading, Heartbeat, LogMatch, Phase, StepReading
 from sentinel.plan.holes import Hole, end_before
 from sentinel.plan.proving import Counted
@@ -41,6 +42,7 @@ class LiveAttempt:
         self.told: tuple[SampleRange, ...] = ()
         self.counted: Counted | None = None
         self.rates: tuple[float, float, float] | None = None
+        self.past: list[Finding] = []  # of steps from before the policy in force, until it is known whether they still hold
         self.saves_s: dict[int, tuple[float, float]] = {}  # by step: its cost and its time, told before it was seen
         self.log_matches: dict[str, list[LogMatch]] = {}  # by the policy's entry, in the order they were found
         self.hosts: dict[int, str] = {}  # by rank, as its heartbeats tell

@@ -11,7 +11,7 @@ from sentinel.client.masking import Masking
 from sentinel.model.attempts import AttemptView, Exited, Orphaned, RankExit, Unseen
 from sentinel.model.changed import replace
 from sentinel.model.events import ActionDelayed, ActionDone, ActionFailed, Event, SupervisorStarted
-from sentinel.model.operator_requests import Remark
+from sentinel.model.operator_requests import ApplyPolicy, Remark
 from sentinel.model.readings import (
     HardwareReading,
     LauncherReading,
@@ -51,6 +51,8 @@ def masked(event: Event, masking: Masking) -> Event:
             return replace(event, data={**event.data, **told}) if told else event
         case RequestReading(request=Remark() as remark):
             return replace(event, request=replace(remark, text=masking.text(remark.text)))
+        case RequestReading(request=ApplyPolicy() as wanted):
+            return replace(event, request=replace(wanted, note=masking.text(wanted.note)))
         case _:
             return event
 

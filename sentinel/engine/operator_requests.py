@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from sentinel.client.settings import LAPSING
-from sentinel.engine import approval, paging
+from sentinel.engine import applying, approval, paging
 from sentinel.engine.attempts import launch_first_or_next
 from sentinel.engine.decision import Decision
 from sentinel.engine.ladder import take_next_rung, take_rung
@@ -46,6 +46,9 @@ def _nothing_more() -> None:
 def on_request(decision: Decision, asked: RequestReading) -> None:
     """Answer a request; one already answered is an old file read again."""
     if asked.id in decision.state.answered_requests:
+        return
+    if isinstance(asked.request, w.ApplyPolicy):
+        applying.on_request(decision, asked, asked.request)  # answered when it has been read
         return
     answer, held = _answer(decision, asked), decision.state.held
     decision.record(f.RequestAnswered(asked.id, asked.by, asked.request, answer.then is not None, answer.words))
@@ -96,6 +99,8 @@ def _answer(decision: Decision, asked: RequestReading) -> RequestAnswer:
             return _readmit(decision, node)
         case w.HoldRun() | w.RollBack() | w.LeaveOut() | w.ChangeSettings():
             return _change_training(decision, request, asked)
+        case w.ApplyPolicy():
+            raise AssertionError("it is answered when the policy has been read")
 
 
 def _change_training(
@@ -153,7 +158,7 @@ def _go_on(decision: Decision, by: str) -> None:
     for incident in reversed(decision.state.open_incidents):
         last = incident.last_try
         if last is not None and last.outcome is Outcome.OBSERVED and decision.state.plan is None:
-            take_next_rung(decision, incident.id, incident.rung)
+            take_next_rung(decision, incident.id, max(0, incident.rung))  # -1: in a policy applied since, it begins anew
     waits = any(i.awaits_approval for i in decision.state.open_incidents)
     if decision.state.plan is None and not decision.is_alive and not decision.state.giving_up and not waits:
         launch_first_or_next(decision, f"resumed by {by}")

@@ -20,5 +20,5 @@ def reason_to_pass_over(decision: Decision, incident: Incident, rung: Rung) -> s
 
 def pass_over(decision: Decision, incident: Incident, rung: Rung, index: int, reason: str) -> None:
     what = "leave out the blamed node" if rung.exclude is not None else "passed over"
-    decision.record(f.RungTaken(incident.id, Remedy(index, rung.keys, f"{what}: {reason}"), False, decision.newest_step))
+    decision.take(incident.id, Remedy(index, rung.keys, f"{what}: {reason}"))
     decision.record(f.RungJudged(incident.id, Outcome.PASSED_OVER, reason))

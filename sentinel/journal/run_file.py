@@ -20,11 +20,17 @@ from sentinel.model.capabilities import CAPABILITIES, MORE
 
 @dataclass(frozen=True, slots=True)
 class PolicyReference:
-    """The policy in force: where it was read from, the digest of its text, and the name it gives itself."""
+    """The policy in force: where it is read from, the digest of its text, and the name it gives itself.
+
+    `source`: of one that was applied while the run went on: its file, of which `path` is a copy; else empty. `named`,
+    `named_digest`: the file that the supervisor's command line named when this one came into force; empty where it named none."""
 
     path: str
     digest: str
     name: str
+    source: str = ""
+    named: str = ""
+    named_digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +102,7 @@ def find_run_file(run_dir: Path) -> RunFile | None:
             path=_policy_path(_field(path, policy, "path", str, "policy."), _field(path, plain, "cwd", str)),
             digest=_field(path, policy, "digest", str, "policy."),
             name=_field(path, policy, "name", str, "policy."),
+            **{key: _field(path, policy, key, str, "policy.") for key in ("source", "named", "named_digest") if key in policy},
         ),
         launcher=_field(path, plain, "launcher", str),
         created=_field(path, plain, "created", str),

@@ -36,6 +36,10 @@ def _gauge_of(curve: KnownMetric) -> Family:
 
 RUN = (
     Family("sentinel_info", "gauge", ("version", "policy"), "1", "The sentinel that exports, and the policy in force"),
+    Family(
+        "sentinel_policy_info", "gauge", ("policy", "sha256", "applied_by"), "1",
+        "The policy in force, and who applied it to the run; empty where it was started with it",
+    ),
     Family("sentinel_run_state", "gauge", ("state",), "0/1", "The word `sentinel status` shows: 1 for it, 0 for every other"),
     Family("sentinel_observe_only", "gauge", (), "0/1", "Decides and records, changes nothing"),
     Family(

@@ -46,6 +46,9 @@ def _standing(snapshot: RunSnapshot) -> Iterator[Row]:
     state, tally = snapshot.state, snapshot.tally
     stands = run_word(state, stall_of(state, snapshot.now_s, snapshot.senses))
     yield "sentinel_info", (__version__, state.policy_name), 1.0
+    if state.policy_name:
+        by = state.applied.by if state.applied is not None else ""
+        yield "sentinel_policy_info", (state.policy_name, state.policy_digest[:12], by), 1.0
     for word in STATES:
         yield "sentinel_run_state", (word,), float(stands == word)
     yield "sentinel_observe_only", (), float(state.observe_only)

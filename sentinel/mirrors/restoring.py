@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sentinel.client.atomic_file import ensure_directory, fsync_directory
-from sentinel.client.run_layout import HEAD_NAME, JOURNAL_NAME, RUN_FILE_NAME, attempts_folder
+from sentinel.client.run_layout import HEAD_NAME, JOURNAL_NAME, POLICIES, RUN_FILE_NAME, attempts_folder
 from sentinel.engine import evolve
 from sentinel.errors import SentinelError, UsageError
 from sentinel.journal.codec import decode_fact
@@ -169,7 +169,8 @@ def _missing_here(aside: Path) -> tuple[str, ...]:
     missing = []
     if not os.path.isdir(run.cwd):
         missing.append(f"the folder that its command is started in: {run.cwd}")
-    if os.path.sep in run.policy.path and not os.path.isfile(run.policy.path):
+    came_along = bool(run.policy.source) and (aside / POLICIES / Path(run.policy.path).name).is_file()
+    if os.path.sep in run.policy.path and not os.path.isfile(run.policy.path) and not came_along:
         missing.append(f"its policy: {run.policy.path} (or name another with --policy)")
     program = run.command[0] if run.command else ""
     if os.path.isabs(program) and not os.path.isfile(program):

@@ -293,6 +293,29 @@ class InspectSamples(Declared):
     exclude_nodes: tuple[str, ...] = ()
 
 
+@recorded_as("LoadPolicy")
+@dataclass(frozen=True, slots=True)
+class LoadPolicy(Declared):
+    """Read another policy, check it for this run, and keep it in the run directory. It is in force when the engine says so.
+
+    `request`: the id of what was asked, which is answered then, and `by` whom. `path`, `digest`, `note`: as in `ApplyPolicy`."""
+
+    phrase: ClassVar = "read the policy {action.path}"
+    if_failed: ClassVar = "go on"
+
+    key: str
+    request: str
+    by: str
+    path: str
+    digest: str = ""
+    note: str = ""
+
+
+def policy_key(request: str) -> str:
+    """The key of the `LoadPolicy` that a request leads to."""
+    return f"policy/{request}"
+
+
 Action = (
     StartAttempt
     | KillAttempt
@@ -307,5 +330,6 @@ Action = (
     | SendPage
     | CompareRecords
     | InspectSamples
+    | LoadPolicy
 )
 ACTIONS: tuple[type[Action], ...] = get_args(Action)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sentinel.model.capabilities import CAPABILITIES
 from sentinel.model.environment import Environment
 from sentinel.model.readings import Reading
-from sentinel.model.records import Attribution, Comparison, FoundCheckpoints
+from sentinel.model.records import Attribution, Comparison, FoundCheckpoints, LoadedPolicy
 from sentinel.model.saved import SavedNumbers
 
 
@@ -42,6 +42,7 @@ class SupervisorStarted:
     settable: tuple[str, ...] | None = None  # settings that the trainer can be given; None: every one
     stop_answer_s: float | None = None  # as in the state
     command_digest: str = ""  # of the command with its secrets, under a key of the run's; empty: compare the words
+    policy_remark: str = ""  # which policy is in force, and why not another, where somebody may expect another
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class ActionDone:
 
     key: str
     detail: str = ""
-    found: Comparison | FoundCheckpoints | SavedNumbers | Attribution | Environment | None = None
+    found: Comparison | FoundCheckpoints | SavedNumbers | Attribution | Environment | LoadedPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,43 @@ class CommandChanged:
     command_digest: str = ""
 
 
+@recorded_as("PolicyApplied")
+@dataclass(frozen=True, slots=True)
+class PolicyApplied:
+    """Another policy is in force from the next decision on, and stays so over restarts.
+
+    `by`, `note`: who asked, and why; `request`: the id of that. `path`: its file, `digest` of its text; a copy lies in the run
+    directory. `before`, `digest_before`: name and digest of the policy until then. `named`, `named_digest`: the file that the
+    supervisor's command line named then; empty where it named none. `attempt`, `step`: how far training was.
+    """
+
+    request: str
+    by: str
+    note: str
+    name: str
+    path: str
+    digest: str
+    before: str
+    digest_before: str
+    named: str = ""
+    named_digest: str = ""
+    attempt: int = 0
+    step: int = 0
+
+
+@recorded_as("PlaybookChanged")
+@dataclass(frozen=True, slots=True)
+class PlaybookChanged:
+    """An open incident goes on by a playbook that another policy has. It stands at `rung` of it, counted from 0; -1: before the
+    first. `asked_rung`: where the rung stands now that waits for approval; None: no rung of it waits any more."""
+
+    incident: int
+    playbook: str
+    rung: int
+    reason: str
+    asked_rung: int | None = None
+
+
 @recorded_as("ActionDecided")
 @dataclass(frozen=True, slots=True)
 class ActionDecided:
@@ -383,6 +420,7 @@ class RungTaken:
     remedy: Remedy
     intervention: bool  # counts against the budget
     step: int  # the newest step when it was taken
+    mark: str = ""  # of what the rung says: the same words have the same mark under every policy; empty: not known
 
 
 @recorded_as("RungJudged")
@@ -595,6 +633,7 @@ class ApprovalAsked:
     deadline_s: float
     otherwise: Literal["approve", "deny"]
     reason: str
+    mark: str = ""  # of what the rung says, as in `RungTaken`
 
 
 @recorded_as("OverridesAnswered")
@@ -690,6 +729,8 @@ Fact = (
     | LogMatched
     | PageResolved
     | CommandChanged
+    | PolicyApplied
+    | PlaybookChanged
     | ProbationKept
     | JournalAdopted
     | JournalSalvaged

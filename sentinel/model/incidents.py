@@ -110,6 +110,7 @@ class Try:
     reason: str = ""
     struck_step: int | None = None  # where it broke again, of one that failed of that
     proofs: tuple[Proof, ...] = ()
+    mark: str = ""  # of what the rung said, as in the fact
 
     def is_proven(self, key: str) -> bool:
         """Whether a setting, or `skip`, was in force: read back or observed."""
@@ -124,6 +125,7 @@ class AwaitedApproval:
     deadline_s: float
     otherwise: Literal["approve", "deny"]
     answer: str = ""
+    mark: str = ""  # of what the rung says
 
 
 _CLOSED = (IncidentState.RECOVERED, IncidentState.EXHAUSTED)  # asked on every tick of every incident a run has had
@@ -182,6 +184,7 @@ class Incident:
     kept_step: int | None = None  # a stop in its probation found the numbers sound: checkpoints up to here may be resumed from
     page: IncidentPage | None = None  # None: nobody was ever called for it, or only before pages had a life of their own
     labels: tuple[tuple[str, str], ...] = ()  # name and value, of the rule that opened it: its severity is none of them
+    relaid_tries: int | None = None  # how many tries there were when it began the playbook of another policy anew
 
     @property
     def is_numeric(self) -> bool:
@@ -216,6 +219,12 @@ class Incident:
         would undo it."""
         asked = self.approval
         return self.state is IncidentState.OPEN and asked is not None and not asked.answer and self.rung <= asked.rung
+
+    @property
+    def begins_anew(self) -> bool:
+        """It waits for nothing and stands before the first rung of the playbook that another policy has for it."""
+        stands_before = self.state is IncidentState.OPEN and self.relaid_tries is not None and self.rung < 0
+        return stands_before and not self.awaits_approval
 
     @property
     def is_closed(self) -> bool:

@@ -111,6 +111,17 @@ class PruneCheckpoints:
     keep: int
 
 
+@recorded_as("ApplyPolicy")
+@dataclass(frozen=True, slots=True)
+class ApplyPolicy:
+    """Go on by another policy, from the next decision on. `path`: where its file lies. `digest`: of what the person has checked,
+    which lies in the run directory; empty: the file is read anew. `note`: why, in the words of whoever asks."""
+
+    path: str
+    digest: str = ""
+    note: str = ""
+
+
 OperatorRequest = (
     PauseRun
     | ResumeRun
@@ -125,6 +136,7 @@ OperatorRequest = (
     | Remark
     | Readmit
     | PruneCheckpoints
+    | ApplyPolicy
 )
 
 _DEADLINE = "deadline/"

@@ -242,11 +242,13 @@ class SourceReading:
 
 @dataclass(frozen=True, slots=True)
 class RequestReading:
-    """A person asks something of the run. A supervisor that is restarted reads the same `id` again; it is answered once."""
+    """A person asks something of the run. A supervisor that is restarted reads the same `id` again; it is answered once.
+    `is_attended`: somebody supervises the run; else it is answered for the next who does."""
 
     id: str
     by: str
     request: OperatorRequest
+    is_attended: bool = True
 
 
 Reading = (

@@ -72,3 +72,15 @@ class Attribution:
     ranges: tuple[SampleRange, ...] = ()
     guilty: int = 0
     inspected: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPolicy:
+    """A policy that may act on this run, as it was read. `path`: its file. `digest`: of its text. `named`, `named_digest`: the
+    file that the supervisor's command line names, and its digest; empty where it names none."""
+
+    path: str
+    digest: str
+    name: str
+    named: str = ""
+    named_digest: str = ""

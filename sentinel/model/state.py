@@ -143,6 +143,25 @@ class Inspection:
 
 
 @dataclass(frozen=True, slots=True)
+class AppliedPolicy:
+    """The policy in force, where somebody has applied it to the run; as in the fact `PolicyApplied`."""
+
+    path: str
+    by: str
+    note: str
+    at_s: float
+    before: str
+    named: str = ""
+    named_digest: str = ""
+    attempt: int = 0
+    step: int = 0
+
+    def lies_behind(self, attempt: int, step: int) -> bool:
+        """Whether the step was judged by the policy before."""
+        return attempt == self.attempt and step <= self.step
+
+
+@dataclass(frozen=True, slots=True)
 class Archive:
     """Seconds of attempts too old to keep one by one, by account of the ledger. Their time ends where the oldest attempt
     that is still kept was launched; a rollback behind it no longer turns their training into replay."""
@@ -195,6 +214,8 @@ class RunState:
     created_s: float = 0.0
     policy_name: str = ""
     policy_digest: str = ""
+    applied: AppliedPolicy | None = None  # None: it is the one that the run was started with
+    is_policy_new: bool = False  # no supervisor has gone by it yet
     observe_only: bool = False
     capabilities: tuple[str, ...] = ()  # as declared
     settable: tuple[str, ...] | None = None  # settings that the trainer can be given; None: every one
@@ -219,6 +240,7 @@ class RunState:
     inspection: Inspection | None = None  # under way, as a part of the plan
     pending: Mapping[str, Action] = field(default_factory=lambda: MappingProxyType({}))
     findings: tuple[str, ...] = ()  # keys recorded in the current attempt
+    dismissed: tuple[str, ...] = ()  # those of them that became no incident, under the policy in force
     opening_metric: str = ""  # what the finding judged that the next incident opens with
     interventions_s: tuple[float, ...] = ()
     intervention_step: int = 0  # newest step at the last intervention

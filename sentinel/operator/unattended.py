@@ -18,7 +18,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import cast
 
-from sentinel.actions.runner import Handler, ThreadRunner
+from sentinel.actions.runner import Handler, ThreadRunner, carry_out
 from sentinel.channels.opening import problems_of
 from sentinel.clock import SystemClock
 from sentinel.engine import Engine
@@ -28,10 +28,12 @@ from sentinel.journal.lost_history import refuse_no_journal
 from sentinel.journal.run_file import read_run_file
 from sentinel.journal.session import RunSession, take_run
 from sentinel.model import operator_requests as w
-from sentinel.model.actions import SendPage
+from sentinel.model.actions import Action, LoadPolicy, SendPage, policy_key
 from sentinel.model.events import ActionFailed, Event
 from sentinel.model.facts import Fact, RequestAnswered
 from sentinel.model.readings import RequestReading
+from sentinel.model.records import LoadedPolicy
+from sentinel.operator.applying import load_wanted
 from sentinel.paging.asked import lay_routes
 from sentinel.paging.desk import Desk, Ways
 from sentinel.policy.schema import Policy
@@ -39,7 +41,7 @@ from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.report.masked import run_masking
 from sentinel.report.summary import leave_report
 
-ANSWERS = (w.Acknowledge, w.Resolve, w.Remark)  # what changes nothing in the run
+ANSWERS = (w.Acknowledge, w.Resolve, w.Remark, w.ApplyPolicy)  # what changes nothing that trains
 SEND_S = 20.0  # the person waits meanwhile; what could not be sent is sent by whoever starts the run again
 RETRY_MAX_S = 2.0
 
@@ -57,7 +59,9 @@ def answer_unattended(run_dir: Path, by: str, request: w.OperatorRequest, within
         engine = Engine(policy, masking=run_masking(run_dir))
         answering_run = _Answering(run_dir, session, engine)
         answer = answering_run.ask(by, request)
-        if answering_run.pages():  # those that an earlier leaver could not send among them, whatever was answered now
+        # An engine whose policy was replaced decides nothing more: what is still to be sent goes out at the next start.
+        if answering_run.pages() and not engine.is_outdated:
+            # those that an earlier leaver could not send among them, whatever was answered now
             ways = Ways(lambda: engine.state, _ignore)
             with closing(Desk(run_dir, engine.policy.spec.paging, ways, answering_run.clock)) as desk:
                 answering_run.send(desk.courier.send, within_s, answering_run.out_of_reach(unread))
@@ -95,8 +99,15 @@ class _Answering:
             raise UsageError(f"{run_dir}: nothing is recorded of this run yet; start it with `sentinel run`")
 
     def ask(self, by: str, request: w.OperatorRequest) -> RequestAnswered:
-        facts = self._handle(RequestReading(uuid.uuid4().hex[:12], by, request))
+        number = uuid.uuid4().hex[:12]
+        facts = self._handle(RequestReading(number, by, request, is_attended=False))
+        if (action := self._engine.state.pending.get(policy_key(number))) is not None:
+            facts = self._handle(carry_out({LoadPolicy: self._load}, action))
         return next(fact for fact in facts if isinstance(fact, RequestAnswered))
+
+    def _load(self, action: Action) -> LoadedPolicy:
+        assert isinstance(action, LoadPolicy)
+        return load_wanted(self._run_dir, action, checks_routes=False)  # the secrets are the supervisor's, and not here
 
     def out_of_reach(self, unread: str) -> dict[str, str]:
         """Routes that cannot be served from here, with the reason. A secret of the supervisor's is not in everybody's

@@ -334,6 +334,12 @@ class Rung(_WithSettings):
         return tuple(self.values)
 
     @property
+    def is_relative(self) -> bool:
+        """Whether what it asks for is counted from the rungs before it."""
+        further = self.rollback is not None and self.rollback.further is not None
+        return further or (self.skip is not None and self.skip.wider is not None)
+
+    @property
     def parts(self) -> tuple[str, ...]:
         """As `keys`, without the conditions."""
         return tuple(key for key in self.keys if key not in CONDITIONS)

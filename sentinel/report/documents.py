@@ -57,6 +57,8 @@ def status_document(state: RunState, now_s: float, outside: Outside) -> dict[str
         "open_incident": incident_document(current) if current else None,
         "incidents": len(state.incidents),
         "policy": state.policy_name,
+        "policy_digest": state.policy_digest,
+        "policy_applied": applied_document(state),
         "observe_only": state.observe_only,
         "blind": dict(state.blind),
         "missing_steps": [list(hole) for hole in attempt.holes] if attempt else [],
@@ -71,6 +73,14 @@ def status_document(state: RunState, now_s: float, outside: Outside) -> dict[str
         "disks": _disks_document(outside.senses, now_s),
         "save_interval": _interval_document(state),
     }
+
+
+def applied_document(state: RunState) -> dict[str, Any] | None:
+    """None where the policy in force is the one that the supervisor was started with. `at`: Unix seconds."""
+    applied = state.applied
+    if applied is None:
+        return None
+    return {"by": applied.by, "at": applied.at_s, "note": applied.note, "path": applied.path, "before": applied.before}
 
 
 def _interval_document(state: RunState) -> dict[str, Any]:
@@ -131,6 +141,8 @@ def incident_document(incident: Incident) -> dict[str, Any]:
         "reason": incident.reason,
         "verdict": incident.verdict,
         "alert": incident.alert,
+        "playbook": incident.playbook,
+        "begins_anew": incident.begins_anew,
         "benign": incident.benign,
         "blamed_rank": incident.blamed_rank,
         "blamed_node": incident.blamed_node,

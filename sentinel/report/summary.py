@@ -98,9 +98,16 @@ def final_evaluation(run_dir: Path, state: RunState) -> tuple[int, float] | None
     return read_last_metric(run_dir, attempt.attempt, "val_loss") if attempt is not None else None
 
 
+def policy_in_words(state: RunState) -> str:
+    """`fix (sha256 0123456789ab), applied by ada@desk in the place of default`."""
+    words = f"{state.policy_name} (sha256 {state.policy_digest[:12]})"
+    applied = state.applied
+    return words if applied is None else f"{words}, applied by {applied.by} in the place of {applied.before}"
+
+
 def _head(run_dir: Path, state: RunState) -> str:
     command = shlex.join(run_masking(run_dir).words(state.command))
-    lines = [f"- command: `{command}`", f"- policy: {state.policy_name} (sha256 {state.policy_digest[:12]})"]
+    lines = [f"- command: `{command}`", f"- policy: {policy_in_words(state)}"]
     if state.observe_only:
         lines.append("- observe only: what sentinel would have done is recorded, nothing was done")
     if state.end_reason:

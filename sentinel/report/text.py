@@ -13,11 +13,21 @@ from sentinel.report.environment import environment_rows
 from sentinel.report.pages import page_rows, page_story
 from sentinel.report.schedule import schedule_rows
 from sentinel.report.tables import cell, rounded_parts, text_table
+from sentinel.terminal.words import utc_words
 
 INCIDENT_HEADER = ("incident", "onset", "detected", "remedy", "outcome", "steps lost", "s lost")  # fits 80 columns
 
 HOLES_SHOWN = 5
 RANKS_SHOWN = 8
+
+
+def _policy_words(status: Mapping[str, Any]) -> str:
+    words: str = status["policy"] + (f" (sha256 {status['policy_digest'][:12]})" if status.get("policy_digest") else "")
+    words += ", observe only" if status["observe_only"] else ""
+    if (applied := status.get("policy_applied")) is None:
+        return words
+    note = f": {applied['note']}" if applied["note"] else ""
+    return f"{words}; applied {utc_words(applied['at'])} by {applied['by']}{note}, in the place of {applied['before']}"
 
 
 def status_text(status: Mapping[str, Any]) -> str:
@@ -29,7 +39,7 @@ def status_text(status: Mapping[str, Any]) -> str:
         ("step", step),
         ("goodput", f"{status['goodput']:.1%} of {status['wall_s']:.0f} s ({ledger_words(status['ledger_s'])})"),
         ("incidents", cell(status["incidents"])),
-        ("policy", status["policy"] + (", observe only" if status["observe_only"] else "")),
+        ("policy", _policy_words(status)),
         ("supervisor", status["supervisor"] + _advice(status)),
     ]
     if status["ranks"]:
@@ -118,6 +128,8 @@ def incident_story(incident: Mapping[str, Any]) -> list[str]:
         f"  {incident['reason']}",
         f"  seen {incident['time_to_detect_s']:.1f} s after it was first visible",
     ]
+    if incident.get("begins_anew"):
+        lines.append(f"  begins playbook {incident['playbook'] or '(none)'} at its first rung: another policy was applied")
     for remedy in incident["remedies"]:
         launched = f", attempt {remedy['attempt']}" if remedy["attempt"] is not None else ""
         lines.append(f"  rung {remedy['rung'] + 1} ({rung_words(remedy)}{launched}): {remedy['chosen']}")

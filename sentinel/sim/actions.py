@@ -20,7 +20,7 @@ from sentinel.model.environment import Environment
 from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.model.readings import StepReading
 from sentinel.model.recorded import recorded_name
-from sentinel.model.records import Attribution, Comparison
+from sentinel.model.records import Attribution, Comparison, LoadedPolicy
 from sentinel.model.saved import ReadBack, SavedNorm, SavedNumbers
 from sentinel.plan.diagnosis import compare
 from sentinel.sim.faults import Fault
@@ -71,6 +71,7 @@ class SimRunner:
         failures: Failures,
         at_effect: AtEffect,
         record: RecordOf,
+        load_policy: Callable[[a.LoadPolicy], LoadedPolicy],
     ) -> None:
         self._world = world
         self._record = record
@@ -94,6 +95,7 @@ class SimRunner:
             a.SendPage: self._page,
             a.CompareRecords: self._compare,
             a.InspectSamples: self._inspect,
+            a.LoadPolicy: load_policy,
         }
         handlers = {kind: handlers.get(kind, self._pretend) for kind in a.ACTIONS}
         self._handlers = cast(Mapping[type[a.Action], Handler], handlers)

@@ -99,6 +99,7 @@ KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "leave": ((TIME,), {"for": "60"}),
     "deadline": ((TIME,), {"for": "60"}),
     "ask": ((TIME,), {"what": "pause", "to": "0", "length": "32", "until": "0"}),
+    "apply": ((TIME,), {"policy": "cautious"}),
     "route": ((TIME,), {"name": "terminal", "does": "refuses", "for": "0"}),
 }
 SOURCES = ("metrics", "heartbeats", "checkpoints", "launcher")
@@ -174,7 +175,7 @@ def parse_fault(text: str, kinds: Kinds | None = None) -> Fault:
 
 def _option(text: str, kind: str, key: str, given: str) -> str:
     words = WHAT.get(kind) if key == "what" else WORDS.get(key)
-    if key == "name":
+    if key in ("name", "policy"):
         if not given.replace("-", "").replace("_", "").isalnum():
             raise _wrong(text, f"{key}={given!r} is no name", f"{key}=terminal")
     elif words is None:
@@ -199,7 +200,9 @@ def _wrong(text: str, what: str, remedy: str) -> UsageError:
 
 
 def request_of(fault: Fault) -> RequestReading:
-    """What a simulated person asks: the `ask` fault as a request."""
+    """What a simulated person asks: the `ask` fault as a request, and `apply`."""
+    if fault.kind == "apply":
+        return RequestReading(fault.text, "a person", w.ApplyPolicy(fault.options["policy"]))
     to, until = int(fault.number("to")), int(fault.number("until")) or None
     requests: dict[str, w.OperatorRequest] = {
         "pause": w.PauseRun(),

@@ -6,7 +6,7 @@ started and killed, and folds the journal's incidents by itself. The first broke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from sentinel.engine import Engine, evolve
 from sentinel.model import facts as f
@@ -48,6 +48,7 @@ class Inspector:
         self.is_stopping = False
         self.causes: dict[int, set[str]] = {}
         self._policy = policy
+        self.policies: Mapping[str, Policy] = {}  # those that may be applied, by the path that is asked for
         self._trainer_of = trainer_of
         self.observe_only = observe_only
         self._open: dict[int, int | None] = {}
@@ -115,6 +116,9 @@ class Inspector:
         self._moved_s = self.world.now_s
         self._count(len(entries))
         for entry in entries:
+            if isinstance(entry.fact, f.PolicyApplied):
+                self._policy = self.policies[entry.fact.path]
+                self.pages.go_by(self._policy.spec.paging)
             self.state = evolve(self.state, entry.at_s, entry.fact)
             self.entries += 1
             self._on_fact(entry.fact)

@@ -34,14 +34,18 @@ class PageJudge:
 
     def __init__(self, world: World, paging: Paging) -> None:
         self._world = world
-        self._paging = paging
-        self._closed_first = {route.name for route in paging.routes if route.closes_first}
+        self.go_by(paging)
         self._due: dict[int, tuple[float, float]] = {}  # exhausted incidents: since when, and when somebody must know
         self._open: dict[int, bool] = {}  # incidents whose page is open; whether somebody has answered
         self._called: dict[tuple[int, str], float] = {}  # by incident and route: the newest trigger of the present raising
         self._ever: dict[tuple[int, str], float] = {}  # and of any
         self._under_way: dict[str, tuple[int, str]] = {}
         self._unsaid: dict[int, tuple[Severity, float]] = {}  # raised, and sent nowhere: how severe, since when it could be
+
+    def go_by(self, paging: Paging) -> None:
+        """Of the policy in force."""
+        self._paging = paging
+        self._closed_first = {route.name for route in paging.routes if route.closes_first}
 
     def on_fact(self, fact: f.Fact, state: RunState) -> None:
         match fact:

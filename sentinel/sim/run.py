@@ -7,7 +7,7 @@ assert result.ok, result.reproduce
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -30,6 +30,7 @@ from sentinel.sim.machine import EPOCH_S
 from sentinel.sim.memory_journal import MemoryJournal
 from sentinel.sim.page_invariants import calls
 from sentinel.sim.points import Points
+from sentinel.sim.policies import ITSELF, Policies
 from sentinel.sim.processes import Job
 from sentinel.sim.scenarios import Scenario, draw_scenario
 from sentinel.sim.telemetry import SimTelemetry, read_record
@@ -79,16 +80,26 @@ class SimulationResult:
 class Simulation:
     """Everything of one run. `run` may be called once."""
 
-    def __init__(self, scenario: Scenario, policy: Policy, make_engine: MakeEngine = Engine, check_fold: bool = True) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        policy: Policy,
+        make_engine: MakeEngine = Engine,
+        check_fold: bool = True,
+        others: Mapping[str, Policy] | None = None,
+    ) -> None:
+        """`others`: policies that may be applied while it runs, by the word that asks for them."""
         self.scenario = scenario
         self.policy = policy
         self.world = World(scenario.seed)
         self.trainers: dict[int, SimTrainer] = {}
         self.inspector = Inspector(self.world, policy, self.trainers.get, scenario.observe_only)
+        self.inspector.policies = others or {}
         self.world.on_change = self.inspector.on_change
         self.points = Points([fault for fault in scenario.faults if fault.kind == "supervisor_kill"])
         self.journal = MemoryJournal(self.points.at_append, self.inspector.on_entries)
         self.failures = Failures([fault for fault in scenario.faults if fault.kind == "fails"])
+        self.policies = Policies(policy, others or {}, lambda: self.inspector.state, self.failures)
         self._injector = FaultInjector(scenario.faults, self.world.faults_done)
         self.launcher = SimLauncher(self.world, with_inspections(self._make_job, self.world, scenario.shape, self._injector))
         self._make_engine = make_engine
@@ -106,7 +117,7 @@ class Simulation:
         broken, engine, end_s = "", Engine(self.policy), EPOCH_S + until_s
         try:
             for _ in range(SESSIONS_MAX):
-                engine = self._make_engine(self.policy)
+                engine = self._make_engine(self.policies.in_force())
                 if self._session(engine, end_s):
                     break
             if self._check_fold:
@@ -139,16 +150,16 @@ class Simulation:
         world = self.world
         self.points.down_s = 0.0
         record_of = partial(read_record, self.trainers.get)
-        runner = SimRunner(world, self.launcher, COMMAND, self.failures, self.points.at_effect, record_of)
+        runner = SimRunner(world, self.launcher, COMMAND, self.failures, self.points.at_effect, record_of, self.policies.load)
         try:
             engine.restore(self.journal.read_entries())
             epoch = self.journal.claim_epoch()
             telemetry = SimTelemetry(
                 world, self.launcher, self.trainers.get, self.scenario.lines_per_poll,
-                reads_behind=self.policy.spec.checkpoints.verify != "full",
+                reads_behind=engine.policy.spec.checkpoints.verify != "full",
             )  # fmt: skip
             self._daemon = daemon = Daemon(engine, self.journal, telemetry, runner, epoch)
-            daemon.start(world.now_s, self._started(epoch))
+            daemon.start(world.now_s, self._started(epoch, engine.policy))
             self._loop(daemon, engine, end_s)
         except SupervisorKilled:
             runner.die()
@@ -159,7 +170,7 @@ class Simulation:
                 self.inspector.by_person.add(self.inspector.state.next_attempt)
             return world.now_s >= end_s
         self._daemon = None
-        return world.now_s >= end_s or not self._starts_again(engine)
+        return world.now_s >= end_s or not (engine.is_outdated or self._starts_again(engine))
 
     def _loop(self, daemon: Daemon, engine: Engine, end_s: float) -> None:
         world, at_once = self.world, 0
@@ -169,7 +180,7 @@ class Simulation:
             if self._check_fold and engine.state is not self._judged and self.inspector.entries % 16 == 0:
                 self.inspector.judge_fold(engine)
                 self._judged = engine.state
-            if daemon.is_over(world.now_s):
+            if daemon.is_outdated or daemon.is_over(world.now_s):
                 return
             at_once = at_once + 1 if timeout_s == 0.0 else 0
             if at_once > SAME_MOMENT_TURNS_MAX:
@@ -188,12 +199,12 @@ class Simulation:
         self.inspector.by_person.add(engine.state.next_attempt)
         return True
 
-    def _started(self, epoch: int) -> SupervisorStarted:
-        name, observe = self.policy.metadata.name, self.scenario.observe_only or self.policy.spec.mode == "observe"
+    def _started(self, epoch: int, policy: Policy) -> SupervisorStarted:
+        name, observe = policy.metadata.name, self.scenario.observe_only or policy.spec.mode == "observe"
         can = self.scenario.shape.capabilities
         ends_s = [EPOCH_S + fault.at for fault in self._leaves[:1] if fault.kind == "deadline"]
         deadline = Deadline(ends_s[0], "a scheduler") if ends_s else None
-        return SupervisorStarted(epoch, "sim", epoch, "sim", COMMAND, "/", name, "0" * 64, observe, can, deadline)
+        return SupervisorStarted(epoch, "sim", epoch, "sim", COMMAND, "/", name, self.policies.digest(), observe, can, deadline)
 
     # The world's side.
 
@@ -216,6 +227,7 @@ class Simulation:
 
         world, options = self.world, fault.options
         effects = {"supervisor_kill": kill, "ask": lambda: world.ask(request_of(fault))}
+        effects["apply"] = effects["ask"]
         effects["stop"] = lambda: stop(StopWanted("a person"))
         effects["leave"] = lambda: stop(StopWanted("SIGUSR1", resumes=True))
         effects["changed"] = lambda: world.change_program(options["what"])
@@ -226,13 +238,18 @@ class Simulation:
 
 
 def run_scenario(
-    scenario: Scenario, policy: Policy, until_s: float = UNTIL_S, make_engine: MakeEngine = Engine, check_fold: bool = True
+    scenario: Scenario,
+    policy: Policy,
+    until_s: float = UNTIL_S,
+    make_engine: MakeEngine = Engine,
+    check_fold: bool = True,
+    others: Mapping[str, Policy] | None = None,
 ) -> SimulationResult:
-    """Simulate one scenario. `make_engine` lets a test put a broken engine in its place."""
-    return Simulation(scenario, policy, make_engine, check_fold).run(until_s)
+    """Simulate one scenario. `make_engine` lets a test put a broken engine in its place; `others`: as in `Simulation`."""
+    return Simulation(scenario, policy, make_engine, check_fold, others).run(until_s)
 
 
 def run_seed(seed: int, policy: Policy, until_s: float = UNTIL_S, make_engine: MakeEngine = Engine) -> SimulationResult:
     """Simulate what this seed draws; the run is as long as the policy's detectors need."""
     long_history = policy.spec.detectors.spike.min_history_steps > LONG_HISTORY_STEPS
-    return run_scenario(draw_scenario(seed, long_history), policy, until_s, make_engine)
+    return run_scenario(draw_scenario(seed, long_history), policy, until_s, make_engine, others={ITSELF: policy})

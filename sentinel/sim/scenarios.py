@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from sentinel.sim.disk import draw_blindness, draw_full_disk
 from sentinel.sim.faults import ASKED, SOURCES, Fault, parse_fault
 from sentinel.sim.learning import LossCurve
+from sentinel.sim.policies import draw_policies
 from sentinel.sim.program_changes import CHANGES
 from sentinel.sim.shape import Shape
 
@@ -112,6 +113,7 @@ def draw_scenario(seed: int, long_history: bool = False) -> Scenario:
         texts.append(f"fails@action={dice.choice(RETRIED)}:times={dice.randrange(1, 4)},retry={dice.choice((1, 4))}")
     texts += _draw_requests(random.Random(f"wishes {seed}"), shape)  # dice of its own: the faults of a seed stay what they were
     texts += _draw_pages(random.Random(f"pages {seed}"))
+    texts += draw_policies(random.Random(f"policies {seed}"))
     if plan in ("chaos", "hopeless"):
         texts += _draw_bad_checkpoints(random.Random(f"checkpoints {seed}"), shape)
         texts += _draw_leaves(random.Random(f"leaves {seed}"))

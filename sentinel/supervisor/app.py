@@ -9,62 +9,61 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 from sentinel.actions.runner import ThreadRunner
-from sentinel.channels.opening import secret_values_of, secret_variables
-from sentinel.client.masking import Masking
+from sentinel.channels.opening import secret_variables
 from sentinel.clock import SystemClock
 from sentinel.engine import Engine
 from sentinel.errors import AlreadySupervised, JournalBlocked, JournalError, RetryLater, UsageError
 from sentinel.journal.answering import is_being_answered
 from sentinel.journal.lost_history import refuse_no_journal
-from sentinel.journal.run_file import RunFile, declared_capabilities, find_run_file, write_run_file
+from sentinel.journal.run_file import RunFile, write_run_file
 from sentinel.journal.run_folder import ensure_run_dir, find_group, who_else_reads
 from sentinel.journal.session import RunSession, take_run
 from sentinel.launcher import registry as launchers
-from sentinel.launcher.checks import check_code, refuse_direct
 from sentinel.launcher.contract import Launcher
 from sentinel.metrics.exposition import exposition
-from sentinel.mirrors.keeper import check_mirror, open_mirror
+from sentinel.mirrors.keeper import open_mirror
 from sentinel.model.events import Deadline, StopWanted, SupervisorStarted
 from sentinel.model.state import RIGHTLY_ENDED, RunState
-from sentinel.paging.asked import lay_routes, lay_run_url, with_checked_routes
-from sentinel.policy.available import passed_over
-from sentinel.policy.schema import Policy
-from sentinel.policy_files.loading import load_policy
 from sentinel.report.chronicle.write import leave_chronicle
 from sentinel.report.html.keeper import ReportKeeper
 from sentinel.report.summary import leave_report
 from sentinel.run_files.detector_standings import StandingsFile
 from sentinel.supervisor.daemon import Daemon, Narrator
-from sentinel.supervisor.deadline import EndOfTime, read_end, refuse_too_late
+from sentinel.supervisor.deadline import refuse_too_late
 from sentinel.supervisor.disk_check import refuse_full_disk
 from sentinel.supervisor.each_turn import keep_up
 from sentinel.supervisor.handlers import build_handlers
 from sentinel.supervisor.journal_outage import JournalOutage, last_act, say
-from sentinel.supervisor.loop import WasAway, run_until_over
-from sentinel.supervisor.loop_watch import LoopWatch, page_about_loop
-from sentinel.supervisor.lost_journal import JournalPages
+from sentinel.supervisor.loop import NewPolicy, WasAway, run_until_over
+from sentinel.supervisor.loop_watch import LoopWatch
 from sentinel.supervisor.open_desk import open_desk
-from sentinel.supervisor.run_request import RunRequest, describe_run, policy_of, refuse_while_it_trains
+from sentinel.supervisor.ruled import (
+    Ruled,
+    calls_about_loop,
+    check_start,
+    keep_policy,
+    pages_about_journal,
+    print_lines,
+    remarks_on,
+    rule_anew,
+    rule_run,
+)
+from sentinel.supervisor.run_request import RunRequest, refuse_while_it_trains
 from sentinel.supervisor.stop_signals import StopSignals
 from sentinel.supervisor.strangers import tell_strangers
 from sentinel.supervisor.systemd import Notifier
 from sentinel.telemetry.disks import open_disks
 from sentinel.telemetry.hardware import open_hardware
-from sentinel.telemetry.reference import load_reference
 from sentinel.telemetry.run_telemetry import RunTelemetry
 from sentinel.telemetry.verified_behind import VerifiedBehind
 from sentinel.telemetry.wake import Wake
 from sentinel.tensorboard.keeper import open_boards
 from sentinel.terminal.choose import show_gpus
 from sentinel.trackers.keeper import open_trackers
-from sentinel.trackers.registry import check_targets
-from sentinel.trainers.launching import Trained, check_command
-from sentinel.trainers.loading import load_profile
-from sentinel.trainers.profile import TrainerProfile
+from sentinel.trainers.launching import Trained
 from sentinel.web.opening import open_for_run
 from sentinel.web.site import SiteServices
 
@@ -84,43 +83,22 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
 def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignals) -> int:
     started_s = SystemClock().wall_s()
     run_dir = request.run_dir.absolute()
-    policy_path = policy_of(request, known := find_run_file(run_dir))
-    named = request.trainer if request.trainer is not None else known.trainer if known is not None else None
-    profile = None if named is None else load_profile(named)
-    can = None if profile is None else profile.capabilities
-    capabilities = declared_capabilities(known, request.without, request.more, can)
-    policy, group = load_policy(policy_path), find_group(request.share_with)
-    asked = request.pages or (known.pages if known is not None else ())
-    policy = lay_routes(policy, asked) if request.stop_at_once else with_checked_routes(policy, asked)
-    reference = load_reference(policy, policy_path)
-    run_file = replace(describe_run(run_dir, known, request, policy, policy_path), capabilities=capabilities, pages=asked)
-    launcher_row = launchers.find_row(run_file.launcher)
-    settings = launchers.settings_of(launcher_row, run_file.launcher_options)
-    if not request.stop_at_once:
-        check_targets("--track", run_file.track)
-        check_mirror(run_file.mirror, run_dir)
-        launcher_row.check(run_file.command, run_file.cwd, settings)
-        if profile is not None:
-            check_command(profile, run_file.command, run_file.cwd)
-            refuse_direct(run_file.launcher_options)
-        check_code(request.code, run_file.cwd)
-    end = EndOfTime() if request.stop_at_once else read_end(request.time_limit_s, policy, os.environ, started_s)
+    ruled, group = rule_run(request, run_dir, started_s), find_group(request.share_with)
+    check_start(request, ruled)
     site = open_for_run(request.listen, run_dir, SiteServices(exposition))
-    policy = lay_run_url(policy, site.link)
+    ruled = ruled.under(site.link)
     ensure_run_dir(run_dir, group)
-    masking = Masking.of(os.environ, run_file.command, secret_values_of(policy.spec.paging))
     if not request.stop_at_once:
-        for line in (who_else_reads(run_dir), *passed_over(policy, capabilities, None if profile is None else profile.settable)):
-            if line:
-                print(line)
-    calls = None if request.stop_at_once else page_about_loop(run_dir, run_file.id, policy.spec.paging, SystemClock().wall_s, say)
-    with closing(site), LoopWatch(calls) as watch, Notifier.from_environment(watch.turned) as systemd:
-        pages = JournalPages(run_dir, policy.spec.paging, is_asked=not request.stop_at_once)
-        outage = JournalOutage(run_dir, stops, systemd, pages)
+        print_lines(who_else_reads(run_dir), *remarks_on(ruled))
+    with closing(site), LoopWatch(calls_about_loop(request, ruled)) as watch, Notifier.from_environment(watch.turned) as systemd:
+        outage = JournalOutage(run_dir, stops, systemd, pages_about_journal(request, ruled))
         while True:
             try:
-                engine = Engine(policy, reference, masking)
-                return _watch(request, run_dir, run_file, engine, narrator, site.start, end, profile, outage)
+                return _watch(request, ruled, Engine(ruled.policy, ruled.reference, ruled.masking), narrator, site.start, outage)
+            except NewPolicy:
+                ruled = rule_anew(request, run_dir, started_s, outage).under(site.link)
+                print_lines(*remarks_on(ruled))
+                watch.send, outage.pages = calls_about_loop(request, ruled), pages_about_journal(request, ruled)
             except WasAway as away:
                 say(f"{run_dir}: {away}")
             except AlreadySupervised as error:
@@ -133,17 +111,15 @@ def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignal
 
 def _watch(
     request: RunRequest,
-    run_dir: Path,
-    run_file: RunFile,
+    ruled: Ruled,
     engine: Engine,
     narrator: Narrator | None,
     show: Callable[[], None],
-    end: EndOfTime,
-    profile: TrainerProfile | None,
     outage: JournalOutage,
 ) -> int:
-    """Take the run and stay with it to its end. Raises JournalError when nothing can be written down any more, WasAway when it
-    has to begin anew. `show`: called when the run is ours and there is something to show."""
+    """Take the run and stay with it to its end. Raises JournalError when nothing can be written down any more, WasAway and
+    NewPolicy when it has to begin anew. `show`: called when the run is ours and there is something to show."""
+    run_dir, run_file, profile, end = ruled.run_dir, ruled.run_file, ruled.profile, ruled.end
     refuse_no_journal(run_dir)
     with take_run(run_dir) as session:
         clock = SystemClock(session.journal.last_at_s())
@@ -151,6 +127,7 @@ def _watch(
         if engine.state.ended in RIGHTLY_ENDED:
             print(f"{run_dir}: this run has {RIGHTLY_ENDED[engine.state.ended]}; choose another --run-dir to train again")
             return EXIT_OK
+        _go_by_what_is_in_force(ruled, engine.state, outage)
         if outage.has_begun and engine.state.ended:
             return _leave_ended(run_dir, engine.state)
         deadline = end.on_session_clock(clock.now_s(), clock.wall_s())
@@ -159,7 +136,7 @@ def _watch(
         if not outage.has_begun:
             refuse_full_disk(run_dir, engine, roots, is_stop=request.stop_at_once)
             refuse_too_late(deadline, engine, clock.now_s())
-            _take_over(run_dir, run_file, engine.state)
+            _take_over(ruled, engine.state)
         outage.stops.wake((wake := Wake(run_dir)).event)
         withheld = secret_variables(engine.policy.spec.paging)
         reserve = launchers.reserve_of(launcher := _open_launcher(run_dir, run_file, withheld), request.start_thread)
@@ -180,17 +157,27 @@ def _watch(
             closing(wake), closing(telemetry), closing(hardware), closing(disks), closing(boards), closing(reports),
             closing(behind), closing(trackers), closing(mirror), closing(desk), closing(reserve), last_act(runner.close),
         ):  # fmt: skip
-            daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request, deadline, outage, trained))
+            daemon.start(clock.now_s(), _started(session, ruled, request, deadline, outage, trained))
             outage.begin(clock.wall_s())
             show()
             outage.systemd.ready()
             if request.stop_at_once:
                 daemon.want_stop("sentinel stop")
             standings = StandingsFile(run_dir, hardware.gpus)
-            each_turn = keep_up(session, wake, daemon, outage.stops, standings, desk, outage.systemd, reserve)
+            own = run_file.policy.source or run_file.policy.path
+            each_turn = keep_up(session, wake, daemon, outage.stops, standings, desk, outage.systemd, reserve, own)
             run_until_over(daemon, clock, wake, each_turn)
             standings.write(clock.now_s(), engine)
         return _leave(run_dir, engine.state, clock.now_s())
+
+
+def _go_by_what_is_in_force(ruled: Ruled, state: RunState, outage: JournalOutage) -> None:
+    """A supervisor that begins anew. Raises NewPolicy where one was applied while it had let the run go."""
+    if not (outage.has_begun and state.is_policy_new):
+        return
+    if state.policy_digest != ruled.run_file.policy.digest:
+        raise NewPolicy
+    write_run_file(ruled.run_dir, ruled.run_file)
 
 
 def _leave_ended(run_dir: Path, state: RunState) -> int:
@@ -205,11 +192,12 @@ def _leave(run_dir: Path, state: RunState, now_s: float) -> int:
     return exit_code(state)
 
 
-def _take_over(run_dir: Path, run_file: RunFile, state: RunState) -> None:
+def _take_over(ruled: Ruled, state: RunState) -> None:
     """Raises UsageError."""
-    refuse_while_it_trains(run_dir, run_file, state)
-    tell_strangers(run_dir, state)
-    write_run_file(run_dir, run_file)
+    refuse_while_it_trains(ruled.run_dir, ruled.run_file, state)
+    tell_strangers(ruled.run_dir, state)
+    write_run_file(ruled.run_dir, ruled.run_file)
+    keep_policy(ruled)
 
 
 def _open_launcher(run_dir: Path, run: RunFile, withheld: frozenset[str]) -> Launcher:
@@ -224,13 +212,13 @@ def exit_code(state: RunState) -> int:
 
 def _started(
     session: RunSession,
-    run: RunFile,
-    policy: Policy,
+    ruled: Ruled,
     request: RunRequest,
     deadline: Deadline | None,
     outage: JournalOutage,
     trained: Trained | None,
 ) -> SupervisorStarted:
+    run, policy = ruled.run_file, ruled.policy
     return SupervisorStarted(
         epoch=session.epoch,
         host=socket.gethostname(),
@@ -247,4 +235,5 @@ def _started(
         settable=None if trained is None else trained.profile.settable,
         stop_answer_s=None if trained is None else trained.stop_answer_s,
         command_digest=run.command_digest,
+        policy_remark=ruled.remark,
     )

@@ -15,6 +15,7 @@ from sentinel.model.actions import Action, StartAttempt
 from sentinel.model.events import ActionDelayed, ActionDone, ActionFailed, Event, StopWanted, SupervisorStarted, Tick
 from sentinel.model.facts import ActionDecided, Entry, Fact
 from sentinel.model.readings import Reading, StepReading
+from sentinel.model.records import LoadedPolicy
 from sentinel.plan.stuck_acts import stuck_after
 
 TICK_S = 1.0  # a turn says that the next may wait so long
@@ -86,6 +87,7 @@ class Daemon:
         self._running: dict[str, Due] = {}
         self._followed = 0
         self._wanted: list[Event] = []
+        self._loaded: list[ActionDone] = []  # policies that were read, until no action is under way
         self._looked_s: float | None = None  # when it was last asked which acts are stuck
         self._ended_s: float | None = None  # since when nothing but last actions can keep it
 
@@ -117,6 +119,10 @@ class Daemon:
         outcomes = self._runner.outcomes()
         for outcome in outcomes:
             self._outcome(now_s, outcome)
+        while self._loaded and not self._running:
+            self._handle(now_s, self._loaded.pop(0))
+            if self.is_outdated:
+                return 0.0
         is_whole = not only_steps or bool(outcomes) or bool(self._wanted)
         while self._wanted:
             self._handle(now_s, self._wanted.pop(0))
@@ -140,6 +146,11 @@ class Daemon:
         if self._telemetry.has_more or switched or self.engine.watched != self._followed:
             return 0.0  # another attempt to look at: its first writes must not wait for the next tick
         return min([TICK_S, *(max(0.0, due.at_s - now_s) for due in self._due.values())]) if self._due else TICK_S
+
+    @property
+    def is_outdated(self) -> bool:
+        """Another policy is in force: whoever drives this begins anew with it. No action is under way."""
+        return self.engine.is_outdated
 
     @property
     def is_acting(self) -> bool:
@@ -185,6 +196,9 @@ class Daemon:
 
     def _outcome(self, now_s: float, outcome: ActionDone | ActionFailed) -> None:
         due = self._running.pop(outcome.key, None)
+        if isinstance(outcome, ActionDone) and isinstance(outcome.found, LoadedPolicy):
+            self._loaded.append(outcome)
+            return
         if due is not None and isinstance(outcome, ActionFailed) and outcome.goes_on:
             due.at_s, due.tries = now_s + (outcome.retry_in_s or TICK_S), 0
             self._due[outcome.key] = due  # the engine has the deadline, and takes it from what is pending

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
 from contextlib import suppress
 
 from sentinel.errors import Fenced, RetryLater
 from sentinel.journal.session import RunSession
 from sentinel.launcher.reserve import NoReserve, Reserve
+from sentinel.model.events import SignalSeen
+from sentinel.model.operator_requests import ApplyPolicy
+from sentinel.model.readings import RequestReading
 from sentinel.model.state import RunState
 from sentinel.paging.desk import Desk
 from sentinel.run_files.detector_standings import StandingsFile
@@ -33,11 +37,12 @@ def keep_up(
     desk: Desk,
     systemd: Notifier,
     reserve: Reserve | NoReserve,
+    policy_path: str,
 ) -> EachTurn:
     """What the loop calls once a turn with the session's clock. Raises Fenced when another supervisor has taken the run over.
 
-    Only a stop is passed on in every turn; the rest has time until the next whole look, half a second at most. The word to
-    systemd is for the turns before.
+    Only what people ask by a signal is passed on in every turn; the rest has time until the next whole look, half a second at
+    most. The word to systemd is for the turns before. `policy_path`: the file of the run's policy, which SIGHUP has read anew.
     """
     engine, handled = daemon.engine, 0
 
@@ -61,7 +66,13 @@ def keep_up(
         while handled < len(stops.events):
             handled += 1
             daemon.want(stops.events[handled - 1])
+        if reload := stops.take_reload():
+            daemon.want(reload if isinstance(reload, SignalSeen) else _asked_by_signal(policy_path))
         if not only_steps:
             each_look(now_s)
 
     return keep
+
+
+def _asked_by_signal(policy_path: str) -> RequestReading:
+    return RequestReading(uuid.uuid4().hex[:12], "SIGHUP", ApplyPolicy(policy_path))

@@ -30,6 +30,7 @@ from sentinel.model.attempts import Alive, AttemptSpec, Orphaned
 from sentinel.model.environment import Environment
 from sentinel.model.recorded import recorded_name
 from sentinel.model.records import Attribution, FoundCheckpoints
+from sentinel.operator.applying import load_wanted
 from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.telemetry.checkpoints import read_all
 from sentinel.telemetry.records import compare_attempts
@@ -92,6 +93,7 @@ def build_handlers(
         a.Capture: save_evidence,
         a.SendPage: send_page,
         a.InspectSamples: inspect,
+        a.LoadPolicy: lambda action: load_wanted(run_dir, action),
         a.CompareRecords: lambda c: compare_attempts(run_dir, c.old_attempt, c.new_attempt, c.first_step, c.last_step),
     }
     assert not (missing := [kind.__qualname__ for kind in a.ACTIONS if kind not in handlers]), f"no handler for {missing}"

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sentinel.errors import Fenced, JournalBlocked, JournalError, RetryLater, SentinelError, WatchLost
-from sentinel.supervisor.loop import WasAway
+from sentinel.supervisor.loop import NewPolicy, WasAway
 from sentinel.supervisor.lost_journal import JournalPages
 from sentinel.supervisor.stop_signals import StopSignals
 from sentinel.supervisor.systemd import Notifier
@@ -31,7 +31,7 @@ class JournalOutage:
         self._run_dir = run_dir
         self.stops = stops
         self.systemd = systemd or Notifier()
-        self._pages = pages
+        self.pages = pages
         self.has_begun = False
         self._is_on = False
         self._let_s = 0.0
@@ -40,8 +40,8 @@ class JournalOutage:
     def begin(self, wall_s: float = 0.0) -> None:
         """The run is ours: from here on trouble is waited out, and said to be over when it was. A page about the journal is
         taken back."""
-        if self._pages is not None:
-            self._pages.withdraw(wall_s, say)
+        if self.pages is not None:
+            self.pages.withdraw(wall_s, say)
         if self._is_on:
             say(f"{self._run_dir}: the journal can be written again; supervision goes on")
         self.has_begun, self._is_on, self._let_s, self._has_gone = True, False, 0.0, False
@@ -70,8 +70,8 @@ class JournalOutage:
 
     def no_journal(self, error: JournalError, wall_s: float) -> SentinelError:
         """The error of a journal that will not come back by waiting. It is paged: nobody supervises the run from here on."""
-        if self._pages is not None:
-            self._pages.page(error, wall_s, say)
+        if self.pages is not None:
+            self.pages.page(error, wall_s, say)
         return self.lost(error)
 
     def fenced(self, error: SentinelError) -> SentinelError:
@@ -102,7 +102,7 @@ def last_act(close: Callable[[float], bool]) -> Iterator[None]:
     acts never meet it."""
     try:
         yield
-    except (JournalBlocked, RetryLater, WasAway) as error:
+    except (JournalBlocked, RetryLater, WasAway, NewPolicy) as error:
         if not close(LAST_ACT_S):
             raise JournalError(f"{error}; and an act of sentinel is still under way after {LAST_ACT_S:g} s") from error
         raise

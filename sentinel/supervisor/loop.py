@@ -23,6 +23,10 @@ class WasAway(Exception):
         super().__init__(f"sentinel did not run for {seconds:.0f} s (suspended?): nothing was seen meanwhile, and it begins anew")
 
 
+class NewPolicy(Exception):
+    """Another policy is in force: the run is watched anew, by that."""
+
+
 class Wake(Protocol):
     """`event` is set when somebody may have said something. `take`: clears it, and says whether it was more than step lines."""
 
@@ -43,6 +47,7 @@ def run_until_over(daemon: Daemon, clock: Clock, wake: Wake, each_turn: EachTurn
     Raises:
         WasAway: this process did not run for a while (a scheduler suspended the job, a virtual machine was moved). What was not
             heard meanwhile is no silence of the ranks, which stood still as well; not where an action is under way.
+        NewPolicy: somebody has applied one. No action is under way.
     """
     is_woken, looked_s = False, 0.0
     while True:
@@ -52,6 +57,8 @@ def run_until_over(daemon: Daemon, clock: Clock, wake: Wake, each_turn: EachTurn
         each_turn(now_s, only_steps)
         looked_s = looked_s if only_steps else now_s
         timeout_s = min(daemon.turn(now_s, only_steps), LOOK_EVERY_S)
+        if daemon.is_outdated:
+            raise NewPolicy
         if daemon.is_over(clock.now_s()):
             return
         is_woken = False

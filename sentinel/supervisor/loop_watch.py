@@ -42,7 +42,7 @@ class LoopWatch:
     """
 
     def __init__(self, send: SendWords | None) -> None:
-        self._send = send
+        self.send = send
         self._loop = threading.current_thread()
         self._has_turned = False
         self._still_s = 0
@@ -55,19 +55,19 @@ class LoopWatch:
 
     def look(self) -> None:
         """Once a second: pages when the loop has stood still for STUCK_AFTER_S, once, and takes it back when it goes on."""
-        if self._send is None:
+        if self.send is None:
             return
         if self._has_turned:
             self._has_turned = False
             still_s, self._still_s = self._still_s, 0
             if self._is_told:
                 self._is_told = False
-                self._send("resolve", f"The supervisor goes on. It stood still for {still_s} s.")
+                self.send("resolve", f"The supervisor goes on. It stood still for {still_s} s.")
             return
         self._still_s += 1
         if self._still_s >= STUCK_AFTER_S and not self._is_told:
             self._is_told = True
-            self._send("trigger", WORDS.format(seconds=self._still_s, place=_place(self._loop)))
+            self.send("trigger", WORDS.format(seconds=self._still_s, place=_place(self._loop)))
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._run, name="sentinel-loop-watch", daemon=True).start()

@@ -71,10 +71,21 @@ def policy_of(request: RunRequest, known: RunFile | None) -> Path:
     return shipped_policy_path(own.stem) if was_shipped and not own.exists() else own  # of an installation that has moved
 
 
-def describe_run(run_dir: Path, known: RunFile | None, request: RunRequest, policy: Policy, policy_path: Path) -> RunFile:
+def describe_run(
+    run_dir: Path,
+    known: RunFile | None,
+    request: RunRequest,
+    policy: Policy,
+    policy_path: Path,
+    applied: PolicyReference | None = None,
+) -> RunFile:
     """run.json: as it is for a run that exists, from the request for a new one. A changed launcher is refused, and a command that
-    was changed without a word about it."""
-    reference = PolicyReference(str(policy_path.absolute()), policy_digest(policy_path), policy.metadata.name)
+    was changed without a word about it. `applied`: of a policy that was applied while the run went on."""
+    reference = applied
+    if reference is None:
+        place, digest = str(policy_path.absolute()), policy_digest(policy_path)
+        named = (place, digest) if request.policy is not None else ("", "")
+        reference = PolicyReference(place, digest, policy.metadata.name, named=named[0], named_digest=named[1])
     if known is None:
         return RunFile(
             id=run_dir.name,

@@ -33,7 +33,7 @@ _WORDS: dict[type[w.OperatorRequest], str] = {
     w.PauseRun: "pause", w.ResumeRun: "resume", w.HoldRun: "hold", w.RollBack: "rollback", w.LeaveOut: "skip",
     w.ChangeSettings: "set", w.Approve: "approve", w.Deny: "deny", w.Acknowledge: "ack",
     w.Readmit: "readmit", w.Resolve: "resolve", w.Remark: "note",
-    w.PruneCheckpoints: "prune",
+    w.PruneCheckpoints: "prune", w.ApplyPolicy: "apply",
 }  # fmt: skip
 
 
@@ -132,6 +132,8 @@ def _to_json(request: w.OperatorRequest) -> dict[str, Any]:
             body |= {"keep": request.keep}
         case w.Remark():
             body |= {"text": request.text}
+        case w.ApplyPolicy():
+            body |= {"path": request.path, "digest": request.digest, "note": request.note}
         case w.PauseRun() | w.ResumeRun() | w.HoldRun():
             pass
     return body
@@ -173,10 +175,23 @@ def _from_json(raw: Mapping[str, Any]) -> w.OperatorRequest:
             if not isinstance(raw.get("node"), str):
                 raise Unreadable(f"node: {raw.get('node')!r} is not a name")
             return w.Readmit(raw["node"])
+        case "apply":
+            return _apply(raw)
         case "prune":
             return w.PruneCheckpoints(max(1, _whole(raw, "keep")))
         case word:
             raise Unreadable(f"ask: {word!r} is not one of {', '.join(_WORDS.values())}")
+
+
+def _apply(raw: Mapping[str, Any]) -> w.ApplyPolicy:
+    path, digest, note = (raw.get(key) for key in ("path", "digest", "note"))
+    if not isinstance(path, str) or not w.is_remark(path):
+        raise Unreadable("path: is not the path of a file, on one printable line")
+    if not isinstance(digest, str) or not re.fullmatch(r"[0-9a-f]{64}", digest):
+        raise Unreadable(f"digest: {digest!r} is not a SHA-256 in hexadecimal")
+    if not isinstance(note, str) or (note and not w.is_remark(note)):
+        raise Unreadable(f"note: is not one printable line of at most {w.REMARK_CHARS_MAX} characters")
+    return w.ApplyPolicy(path, digest, note)
 
 
 def _settings(overrides: SettingsInForce, keys: tuple[str, ...]) -> dict[str, Any]:

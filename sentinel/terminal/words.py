@@ -19,6 +19,7 @@ Tone = Literal["plain", "quiet", "good", "warn", "bad"]
 
 # Other notes are for the journal.
 _NOTES_SHOWN = (
+    "policy",
     "adoption", "resume", "launcher", "rollback", "stop", "wish", "checkpoints", "pages", "deadline", "signal", f.ABOUT_SOURCE,
 )  # fmt: skip
 
@@ -46,14 +47,12 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return _of_attempt(fact, at_s, state)
         case f.SettingObserved(proof=proof):
             return Line(f"attempt {fact.attempt}: {proof.words}: {fact.reason}", "plain" if proof.is_proven else "warn")
-        case f.FindingRecorded() | f.IncidentOpened() | f.RungTaken() | f.RungJudged() | f.IncidentMoved():
+        case f.FindingRecorded() | f.IncidentOpened() | f.RungTaken() | f.RungJudged() | f.IncidentMoved() | f.PlaybookChanged():
             return _of_incident(fact, state)
         case f.NumbersMissing() | f.NodeExcluded():
             return _of_what_is_missing(fact)
-        case f.SettingLapsed():
-            return Line(f"setting lapses: {fact.reason}")
-        case f.LapseJudged():
-            return Line(f"lapse {fact.outcome}: {fact.reason}", "good" if fact.outcome == "proven" else "warn")
+        case f.SettingLapsed() | f.LapseJudged():
+            return _of_lapse(fact)
         case f.EnvironmentRead():
             return _of_environment(fact)
         case f.Diagnosed():
@@ -82,6 +81,7 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return Line(f"{fact.about}: {fact.reason}", "quiet") if fact.about in _NOTES_SHOWN else None
         case (
             f.JournalAdopted()
+            | f.PolicyApplied()  # the answer to whoever asked says it
             | f.ActionConfirmed()
             | f.CheckpointCommitted()
             | f.CheckpointVerified()
@@ -95,6 +95,12 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return None
         case _:
             assert_never(fact)
+
+
+def _of_lapse(fact: f.SettingLapsed | f.LapseJudged) -> Line:
+    if isinstance(fact, f.SettingLapsed):
+        return Line(f"setting lapses: {fact.reason}")
+    return Line(f"lapse {fact.outcome}: {fact.reason}", "good" if fact.outcome == "proven" else "warn")
 
 
 def action_words(action: a.Action) -> str:
@@ -200,9 +206,11 @@ def _opens(fact: f.FindingRecorded, state: RunState) -> bool:
 
 
 def _of_incident(
-    fact: f.FindingRecorded | f.IncidentOpened | f.RungTaken | f.RungJudged | f.IncidentMoved, state: RunState
+    fact: f.FindingRecorded | f.IncidentOpened | f.RungTaken | f.RungJudged | f.IncidentMoved | f.PlaybookChanged, state: RunState
 ) -> Line | None:
     match fact:
+        case f.PlaybookChanged():
+            return Line(f"incident {fact.incident}, under the policy applied: {fact.reason}", "warn")
         case f.FindingRecorded():
             found = fact.finding
             if not _opens(fact, state):
@@ -323,6 +331,8 @@ def request_words(request: w.OperatorRequest) -> str:
             return f"delete the checkpoints that nobody needs, but for the newest {request.keep}"
         case w.Remark():
             return f"note: {request.text}"
+        case w.ApplyPolicy():
+            return f"apply the policy {request.path}{f' ({request.note})' if request.note else ''}"
         case w.Approve() | w.Deny() | w.Acknowledge() | w.Resolve():
             return f"{recorded_name(type(request)).lower()} incident {request.incident}"
         case _:

@@ -3,6 +3,8 @@
 decided:KEY    the decision is on disk, and nothing was done about it
 done:KEY       the action was carried out, and its confirmation is not on disk
 
+recorded:FACT  a fact of this kind is on disk, and nothing came of it
+
 KEY is the beginning of an action's key. The signal is the kernel's own: no handler, no `finally` and no `atexit` runs.
 """
 
@@ -14,6 +16,7 @@ from collections.abc import Sequence
 
 from sentinel.journal.store import Journal
 from sentinel.model.facts import ActionConfirmed, ActionDecided, Entry, Fact
+from sentinel.model.recorded import recorded_name
 
 
 def die() -> None:
@@ -22,7 +25,7 @@ def die() -> None:
 
 def make_mortal(place: str) -> None:
     when, _, key = place.partition(":")
-    assert when in ("decided", "done"), place
+    assert when in ("decided", "done", "recorded"), place
     append = Journal.append
 
     def mortal(journal: Journal, at_s: float, facts: Sequence[Fact], epoch: int) -> tuple[Entry, ...]:
@@ -30,6 +33,8 @@ def make_mortal(place: str) -> None:
             die()
         entries = append(journal, at_s, facts, epoch)
         if when == "decided" and any(isinstance(fact, ActionDecided) and fact.action.key.startswith(key) for fact in facts):
+            die()
+        if when == "recorded" and any(recorded_name(type(fact)) == key for fact in facts):
             die()
         return entries
 

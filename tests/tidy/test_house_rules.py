@@ -27,6 +27,7 @@ LONG = {
     "sentinel/engine/core.py": "the order in which one event is handled, read downward",
     "sentinel/sim/trainer.py": "one simulated trainer, from its start to its exit",
     "sentinel/engine/operator_requests.py": "every request of a person and its answer, read as one",
+    "sentinel/sim/run.py": "one simulated run: its supervisors one after the other, the world's side, and the verdict",
     "sentinel/sim/drill_file.py": "one file format, read and checked",
     "sentinel/sim/invariants.py": "what must hold after every event, one inspector",
     "sentinel/sim/processes.py": "the processes of one attempt, with the habits of torchrun and of the keeper, read as one",

@@ -148,6 +148,8 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.RunCreated: of_run.created,
     f.SupervisorTookOver: of_run.took_over,
     f.CommandChanged: of_run.command_changed,
+    f.PolicyApplied: of_run.policy_applied,
+    f.PlaybookChanged: of_incidents.laid,
     f.ActionDecided: _decided,
     f.ActionConfirmed: _confirmed,
     f.ActionAbandoned: _abandoned,

@@ -50,6 +50,7 @@ def launched(state: RunState, at_s: float, fact: f.AttemptLaunched) -> RunState:
         restarts_s=restarts,
         checkpoints=tuple(c for c in state.checkpoints if c.step <= resumed),
         findings=(),
+        dismissed=(),
         remarks=(),
     )
 

@@ -29,7 +29,7 @@ def finding(state: RunState, at_s: float, fact: f.FindingRecorded) -> RunState:
     found = fact.finding
     state = replace(state, findings=(*state.findings, found.key)[-FINDING_KEYS_KEPT:])
     if fact.became is None:
-        return state
+        return replace(state, dismissed=(*state.dismissed, found.key)[-FINDING_KEYS_KEPT:])
     if fact.became == state.next_incident:
         state = replace(state, opening_metric=found.metric or "")
     state = change_incident(state, fact.became, lambda i: replace(i, again_step=found.detected_step, again_s=at_s))
@@ -70,7 +70,7 @@ def opened(state: RunState, at_s: float, fact: f.IncidentOpened) -> RunState:
 
 
 def rung(state: RunState, at_s: float, fact: f.RungTaken) -> RunState:
-    taken = Try(fact.remedy, at_s, fact.step)
+    taken = Try(fact.remedy, at_s, fact.step, mark=fact.mark)
     if fact.intervention:
         stamps = (*state.interventions_s, at_s)[-STAMPS_KEPT:]
         state = replace(state, interventions_s=stamps, intervention_step=fact.step)
@@ -81,6 +81,20 @@ def rung(state: RunState, at_s: float, fact: f.RungTaken) -> RunState:
         return replace(i, rung=fact.remedy.rung, break_step=max(i.break_step, fact.step), tries=tries, diagnosis=again)
 
     return change_incident(state, fact.incident, climbed)
+
+
+def laid(state: RunState, at_s: float, fact: f.PlaybookChanged) -> RunState:
+    """The tries before it are those of another policy."""
+    del at_s
+
+    def in_place(i: Incident) -> Incident:
+        asked = i.approval if not i.awaits_approval else None
+        if i.approval is not None and fact.asked_rung is not None:
+            asked = replace(i.approval, rung=fact.asked_rung)
+        anew = len(i.tries) if fact.rung < 0 else i.relaid_tries
+        return replace(i, playbook=fact.playbook, rung=fact.rung, approval=asked, relaid_tries=anew)
+
+    return change_incident(state, fact.incident, in_place)
 
 
 def judged(state: RunState, at_s: float, fact: f.RungJudged) -> RunState:

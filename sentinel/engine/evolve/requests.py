@@ -34,7 +34,7 @@ def answered(state: RunState, at_s: float, fact: f.RequestAnswered) -> RunState:
             return acknowledged(state, at_s, number, fact.by)
         case w.Readmit(node=node):
             return replace(state, excluded=tuple(one for one in state.excluded if one.node != node))
-        case w.ChangeSettings() | w.Resolve() | w.Remark() | w.PruneCheckpoints():
+        case w.ChangeSettings() | w.Resolve() | w.Remark() | w.PruneCheckpoints() | w.ApplyPolicy():
             return state  # what follows from them are facts of their own
 
 
@@ -56,7 +56,7 @@ def _with_answer(incident: Incident, answer: str) -> Incident:
 
 def approval_asked(state: RunState, at_s: float, fact: f.ApprovalAsked) -> RunState:
     del at_s
-    asked = AwaitedApproval(fact.rung, fact.deadline_s, fact.otherwise)
+    asked = AwaitedApproval(fact.rung, fact.deadline_s, fact.otherwise, mark=fact.mark)
     return change_incident(state, fact.incident, lambda i: replace(i, approval=asked))
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from sentinel.engine.evolve import attempts as of_attempts
 from sentinel.model import facts as f
 from sentinel.model.changed import replace
-from sentinel.model.state import PRUNED_KEPT, RunState
+from sentinel.model.state import PRUNED_KEPT, AppliedPolicy, RunState
 
 
 def created(state: RunState, at_s: float, fact: f.RunCreated) -> RunState:
@@ -32,6 +32,22 @@ def command_changed(state: RunState, at_s: float, fact: f.CommandChanged) -> Run
     return replace(state, command=fact.command, command_digest=fact.command_digest, cwd=fact.cwd, command_before=before)
 
 
+def policy_applied(state: RunState, at_s: float, fact: f.PolicyApplied) -> RunState:
+    """In force over restarts, until a supervisor takes over by another. What the one before dismissed may matter to this one."""
+    dismissed = frozenset(state.dismissed)
+    return replace(
+        state,
+        findings=tuple(key for key in state.findings if key not in dismissed),
+        dismissed=(),
+        policy_name=fact.name,
+        policy_digest=fact.digest,
+        is_policy_new=True,
+        applied=AppliedPolicy(
+            fact.path, fact.by, fact.note, at_s, fact.before, fact.named, fact.named_digest, fact.attempt, fact.step
+        ),
+    )
+
+
 def took_over(state: RunState, at_s: float, fact: f.SupervisorTookOver) -> RunState:
     """A new session. A person who starts an ended run again has answered its page: the end and the hold are lifted. A hold, or
     giving up, during which the supervisor died goes on: whoever restarted it need not be a person. Nor need they be where the run
@@ -44,6 +60,8 @@ def took_over(state: RunState, at_s: float, fact: f.SupervisorTookOver) -> RunSt
         state,
         epoch=fact.epoch,
         session_s=at_s,
+        is_policy_new=False,
+        applied=state.applied if fact.policy_digest == state.policy_digest else None,
         policy_name=fact.policy_name,
         policy_digest=fact.policy_digest,
         observe_only=fact.observe_only,

@@ -43,6 +43,8 @@ def moment_lines(run_dir: Path, found: Gathered, branches: Mapping[int, Branch],
             return [f"Node {plain(out.node)} is left out from now on: {plain(out.reason)}"]
         case f.CommandChanged() as changed:
             return [f"**Goes on under another command**: {plain(compare_commands(changed.before, changed.command))}"]
+        case f.PlaybookChanged() as laid:
+            return [f"Incident {laid.incident}, under the policy applied: {plain(laid.reason)}"]
         case f.NumbersMissing() as missing:
             return [f"**Numbers are missing**: {plain(missing_words(missing))}"]
         case f.StopAsked(by=by):

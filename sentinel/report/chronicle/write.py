@@ -27,6 +27,7 @@ from sentinel.report.journal_fold import JournalFold
 from sentinel.report.lineage import Branch
 from sentinel.report.masked import run_masking
 from sentinel.report.schedule import schedule_rows
+from sentinel.report.summary import policy_in_words
 from sentinel.report.tables import markdown_table, rounded_parts
 from sentinel.terminal.words import utc_words
 
@@ -86,7 +87,7 @@ def _head(found: Gathered, masking: Masking) -> str:
         f"- begun: {utc_words(found.first_s)}",
         f"- stands: {stands}",
         f"- command: {code(shlex.join(masking.words(state.command)))}",
-        f"- policy: {plain(state.policy_name)} (sha256 {state.policy_digest[:12]}){mode}",
+        f"- policy: {plain(policy_in_words(state))}{mode}",
     ]
     if read is not None:
         libraries = dict(read.distributions or ())

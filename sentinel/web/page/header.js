@@ -68,9 +68,16 @@ function figures(status) {
     ["incidents", status.incidents],
     ["supervisor", supervisorWords(status)],
     ...(status.ranks.length ? [["ranks", ranksWords(status.ranks)]] : []),
-    ["policy", status.observe_only ? `${status.policy}, observe only` : status.policy],
+    ["policy", policyWords(status)],
   ];
   return rows.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, String(value))));
+}
+
+/** Which is in force, and by whom, where it is not the one the run was started with. @param {any} status */
+function policyWords(status) {
+  const mode = status.observe_only ? ", observe only" : "";
+  const by = status.policy_applied ? `, applied by ${status.policy_applied.by}` : "";
+  return `${status.policy}${mode}${by}`;
 }
 
 /** Since it began; of a run that has ended, what it took and when. @param {any} status */

@@ -10,8 +10,9 @@ from sentinel.errors import JournalError
 from sentinel.model import facts as f
 from sentinel.model.attempts import Exited
 from sentinel.model.findings import Kind
-from sentinel.model.operator_requests import Acknowledge
+from sentinel.model.operator_requests import Acknowledge, ApplyPolicy
 from sentinel.model.readings import LauncherReading, RequestReading
+from sentinel.model.records import LoadedPolicy
 from sentinel.supervisor.daemon import EVIDENCE_RETRY_S, FLUSH_S, RETRIES_MAX, TICK_S
 from tests.builders import read_step, report_of
 from tests.unit.supervisor.daemon_kit import INIT, Loop, Story
@@ -283,3 +284,20 @@ def test_an_act_that_was_not_begun_and_one_of_a_supervisor_that_stood_still_are_
     loop.clock.advance(5000.0)
     loop.turn()
     assert not loop.runner.abandoned
+
+
+def test_a_policy_that_was_read_is_applied_when_no_action_is_under_way_and_nothing_is_decided_after_it() -> None:
+    loop = Loop().launched()
+    loop.telemetry.batches.append([RequestReading("1", "ada", ApplyPolicy("/p/fix.yaml", "f" * 64))])
+    loop.turn()
+    loop.crash()  # its recovery begins
+    assert {key.split("/")[0] for key in loop.runner.keys} >= {"policy", "capture"}
+    loop.runner.found("policy/1", LoadedPolicy("/p/fix.yaml", "f" * 64, "fix"))
+    loop.turn()
+    assert not loop.daemon.is_outdated, "evidence is being saved"
+    loop.runner.done(next(key for key in loop.runner.keys if key.startswith("capture")))
+    asked = len(loop.runner.submitted)
+    loop.turn()
+    assert loop.daemon.is_outdated
+    assert len(loop.runner.submitted) == asked, "what follows is handed over by whoever goes on with the new policy"
+    assert isinstance(loop.log.entries[-1].fact, f.PolicyApplied)

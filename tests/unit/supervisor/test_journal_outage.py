@@ -29,7 +29,7 @@ from sentinel.errors import (
     WatchLost,
 )
 from sentinel.journal.lost_history import refuse_no_journal
-from sentinel.journal.run_file import RunFile, find_run_file, write_run_file
+from sentinel.journal.run_file import write_run_file
 from sentinel.journal.session import take_run
 from sentinel.journal.trouble import explained_errors
 from sentinel.model.actions import KillAttempt
@@ -40,6 +40,7 @@ from sentinel.signals import SAME_S
 from sentinel.supervisor import app
 from sentinel.supervisor.journal_outage import JournalOutage, last_act
 from sentinel.supervisor.loop import WasAway
+from sentinel.supervisor.ruled import Ruled, rule_run
 from sentinel.supervisor.stop_signals import StopSignals
 from tests.unit.told_run import write_run
 
@@ -82,18 +83,36 @@ with StopSignals() as wishes:
         os.kill(os.getpid(), signal.SIGUSR2)
     print(len(wishes.events), wishes.event.is_set(), wishes.names)
     print(sorted({str(event) for event in wishes.events}))
+    print(wishes.take_reload(), wishes.take_reload())
 os.kill(os.getpid(), signal.SIGUSR1)
 os.kill(os.getpid(), signal.SIGHUP)
 """
 
 
-def test_sigusr1_asks_to_leave_sighup_and_sigusr2_mean_nothing_and_none_kills_before_during_or_after() -> None:
+def test_sigusr1_asks_to_leave_sighup_to_reload_sigusr2_means_nothing_and_none_kills_before_during_or_after() -> None:
     done = subprocess.run([sys.executable, "-c", UNMEANT], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    count, events = done.stdout.splitlines()
+    count, events, reloads = done.stdout.splitlines()
     assert count == "17 False []", "one wish to leave, sixteen on record, and no stop"
-    wanted = ["SignalSeen(name='SIGHUP')", "SignalSeen(name='SIGUSR2')", "StopWanted(by='SIGUSR1', resumes=True)"]
+    wanted = ["SignalSeen(name='SIGUSR2')", "StopWanted(by='SIGUSR1', resumes=True)"]
     assert events == str(wanted)
+    assert reloads == "True False", "once for all that was heard"
+
+
+HUNG_UP = """
+import os, signal
+from sentinel.supervisor.stop_signals import StopSignals
+there = iter((True, False, False))
+with StopSignals(has_terminal=lambda: next(there)) as signals:
+    for _ in range(2):
+        os.kill(os.getpid(), signal.SIGHUP)
+        print(signals.take_reload())
+"""
+
+
+def test_a_terminal_that_goes_away_reloads_nothing_and_the_next_sighup_does() -> None:
+    done = subprocess.run([sys.executable, "-c", HUNG_UP], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["SignalSeen(name='SIGHUP (the terminal went away)')", "True"], done.stderr
 
 
 def test_before_anything_was_started_the_trouble_is_told_at_once() -> None:
@@ -271,9 +290,9 @@ def test_a_policy_that_needs_what_the_trainer_lacks_says_which_rungs_are_passed_
 def test_what_a_run_lacks_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def watch(request: app.RunRequest, run_dir: Path, run_file: RunFile, *_: object) -> int:
-        seen.append(run_file)
-        write_run_file(run_dir, run_file)
+    def watch(request: app.RunRequest, ruled: Ruled, *_: object) -> int:
+        seen.append(ruled.run_file)
+        write_run_file(ruled.run_dir, ruled.run_file)
         return 0
 
     monkeypatch.setattr(app, "_watch", watch)
@@ -308,14 +327,12 @@ def test_a_run_that_was_stopped_during_the_outage_stays_stopped(tmp_path: Path, 
     run_dir = write_run(tmp_path / "run", until=42)
     with take_run(run_dir) as session:
         session.journal.append(50.0, [RunEnded("stopped", "stopped by sentinel stop")], session.epoch)
-    request = app.RunRequest(run_dir, "demo", ("true",), "/")
+    request = app.RunRequest(run_dir, "demo", (), "/")
     with StopSignals() as stops:
         outage = JournalOutage(run_dir, stops)
         outage.begin()
         engine = Engine(load_policy(shipped_policy_path("demo")))
-        run_file = find_run_file(run_dir)
-        assert run_file is not None
-        code = app._watch(request, run_dir, run_file, engine, None, lambda: None, app.EndOfTime(), None, outage)
+        code = app._watch(request, rule_run(request, run_dir, 0.0), engine, None, lambda: None, outage)
     assert code == app.EXIT_STOPPED
     assert "stopped by sentinel stop; this supervisor leaves it so" in capsys.readouterr().err
     assert not (run_dir / "attempts").exists()

@@ -52,7 +52,8 @@ def incident(number: int, kind: str, **said: Any) -> dict[str, Any]:
         "break_step": 132, "time_to_detect_s": 0.5, "time_to_recover_s": 12.0, "steps_lost": 32,
         "reason": "rank 1 was killed by signal 9",
         "verdict": "60 steps past step 132", "alert": "Crash", "benign": False, "blamed_rank": 1, "blamed_node": "",
-        "awaits_approval": None, "acknowledged_by": "", "diagnosis": None, "attribution": None, "put_back": [], "remedies": [],
+        "awaits_approval": None, "acknowledged_by": "", "diagnosis": None, "attribution": None, "put_back": [],
+        "playbook": "numeric", "begins_anew": False, "remedies": [],
         "pages": [], "page": None, "opened_elapsed_s": 30.5, "closed_elapsed_s": 60.0, "notes": [], "runbook": "", "labels": {},
     } | said  # fmt: skip
     closed_s = told["closed_elapsed_s"]

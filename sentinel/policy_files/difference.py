@@ -1,0 +1,147 @@
+"""What is different between two policies, in words: what a person reads before they apply one to a run.
+
+Both are compared as they are in force, with what they extend merged in and with the defaults of the language, and shown in the
+words of the language: a line for each setting, under the section it belongs to.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from sentinel.policy_files.loading import PolicyFile
+from sentinel.policy_files.schema_json import policy_json_schema_text
+
+VALUE_CHARS_MAX = 160
+SECTIONS = ("mode", "detectors", "rules", "playbooks", "budget", "probation", "checkpoints", "acts", "run", "paging")
+
+Document = Mapping[str, Any]
+
+
+def differences(before: PolicyFile, after: PolicyFile) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Sections that differ, each with its lines; empty where both say the same."""
+    if before.policy.spec == after.policy.spec:
+        return ()
+    old, new = before.document["spec"], after.document["spec"]
+    found = ((name, tuple(_section(name, old.get(name), new.get(name)))) for name in SECTIONS)
+    return tuple((name, lines) for name, lines in found if lines)
+
+
+def differences_text(found: Sequence[tuple[str, Sequence[str]]]) -> str:
+    lines = []
+    for name, section in found:
+        lines += [f"{name}:", *(f"  {line}" for line in section)]
+    return "\n".join(lines)
+
+
+def _section(name: str, old: Any, new: Any) -> Iterator[str]:
+    if name == "rules":
+        return _rules(old or [], new or [])
+    if name == "playbooks":
+        return _playbooks(old or {}, new or {})
+    return _changes("", old, new, _shape_of(_spec_shape(), name))
+
+
+def _rules(old: Sequence[Document], new: Sequence[Document]) -> Iterator[str]:
+    was, now = ({str(rule["alert"]): rule for rule in rules} for rules in (old, new))
+    for alert, rule in was.items():
+        if alert not in now:
+            yield f"{alert} is gone ({_about(rule)})"
+        else:
+            yield from _changes(alert, rule, now[alert], _defined("Rule"))
+    for alert, rule in now.items():
+        if alert not in was:
+            yield f"{alert} is new: {_about(rule)}, playbook {rule.get('playbook') or 'none: it is only recorded'}"
+    kept_then, kept_now = [alert for alert in was if alert in now], [alert for alert in now if alert in was]
+    if kept_then != kept_now:
+        yield f"their order is another, and the first that matches is taken: {', '.join(kept_now)}"
+
+
+def _about(rule: Document) -> str:
+    return f"on {rule['on']}" if rule.get("on") else f"expr {_shown(rule.get('expr'))}"
+
+
+def _playbooks(old: Mapping[str, Sequence[Any]], new: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+    for name, rungs in old.items():
+        if name not in new:
+            yield f"{name} is gone ({_count(rungs)})"
+            continue
+        for number, (was, now) in enumerate(zip(rungs, new[name], strict=False), start=1):
+            if was.keys() == now.keys():
+                yield from _changes(f"{name}, rung {number}", was, now, _defined("Rung"))
+            else:
+                yield f"{name}, rung {number}: {_shown(was)}, now {_shown(now)}"
+        for number, rung in list(enumerate(rungs, start=1))[len(new[name]) :]:
+            yield f"{name}, rung {number} is gone: {_shown(rung)}"
+        for number, rung in list(enumerate(new[name], start=1))[len(rungs) :]:
+            yield f"{name}, rung {number} is new: {_shown(rung)}"
+    for name, rungs in new.items():
+        if name not in old:
+            yield f"{name} is new ({_count(rungs)})"
+
+
+def _count(rungs: Sequence[Any]) -> str:
+    return "1 rung" if len(rungs) == 1 else f"{len(rungs)} rungs"
+
+
+def _changes(name: str, old: Any, new: Any, shape: Document) -> Iterator[str]:
+    """One line for each setting that differs; what is not written has its default."""
+    if old == new:
+        return
+    parts = _properties(shape)
+    if parts and all(value is None or isinstance(value, Mapping) for value in (old, new)):
+        was, now = old or {}, new or {}
+        for key in dict.fromkeys((*was, *now)):
+            inner = _shape_of(shape, key)
+            default = inner.get("default")
+            yield from _changes(f"{name}.{key}" if name else key, was.get(key, default), now.get(key, default), inner)
+        return
+    yield f"{name + ': ' if name else ''}{_shown(old)}, now {_shown(new)}"
+
+
+def _shown(value: Any) -> str:
+    """On one line, as it may be written in a policy."""
+    if value is None:
+        return "not set"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = " ".join(text.split())
+    return text if len(text) <= VALUE_CHARS_MAX else f"{text[: VALUE_CHARS_MAX - 1]}…"
+
+
+@cache
+def _schema() -> Document:
+    schema: Document = json.loads(policy_json_schema_text())
+    return schema
+
+
+def _defined(name: str) -> Document:
+    found: Document = _schema()["$defs"][name]
+    return found
+
+
+def _spec_shape() -> Document:
+    return _defined("Spec")
+
+
+def _properties(shape: Document) -> Document:
+    properties: Document = _resolved(shape).get("properties", {})
+    return properties
+
+
+def _shape_of(shape: Document, key: str) -> Document:
+    found: Document = _properties(shape).get(key, {})
+    return found
+
+
+def _resolved(shape: Document) -> Document:
+    """What a shape refers to; of several that it may be, the one with settings of its own."""
+    for choice in (shape, *shape.get("anyOf", ()), *shape.get("oneOf", ()), *shape.get("allOf", ())):
+        reference = choice.get("$ref", "")
+        if reference.startswith("#/$defs/"):
+            return _resolved(_defined(reference.removeprefix("#/$defs/")))
+        if "properties" in choice:
+            found: Document = choice
+            return found
+    return shape
