@@ -30,7 +30,9 @@ from sentinel.model.state import RunState
 from sentinel.paging import case_words
 from sentinel.paging.case_answers import AnswerCommand, answers
 from sentinel.paging.plain_text import one_line, plain
+from sentinel.plan.gpus import gpus_of
 from sentinel.policy.schema_paging import Paging
+from sentinel.run_files.detector_standings import read_standings
 from sentinel.run_files.stream import read_steps, read_world_size
 from sentinel.shipped import shipped_folder
 
@@ -123,7 +125,8 @@ def _text(
         sections.append(_section("", _plot(run_dir, incident)) if action.stage in ("trigger", "update") else "")
         sections.append(_section("TRIED", case_words.tried(incident) or ["nothing: no remedy applied"]))
     sections.append(_section("NEXT", case_words.follows(state, incident, wall_s)))
-    waiting = case_words.cost(state, incident, wall_s, ranks or case_words.ranks_of(attempt), paging.gpu_hour_cost)
+    gpus = gpus_of(state, read_standings(run_dir).gpus_in_use).now
+    waiting = case_words.cost(state, incident, wall_s, ranks or case_words.ranks_of(attempt), gpus)
     sections.append(_section("COST", waiting))
     asked = [f"{answer.command.ljust(width)}  {answer.what}" for answer in typed]
     sections.append(_section("ANSWER", [f"on {socket.gethostname()}:", *asked] if asked else [], is_copied=True))

@@ -63,6 +63,7 @@ class StandingsFile:
             "step_time_s": times.step_time_s,
             "steps_a_line": times.steps_seen_at_once,
             "unwritten_remarks": engine.unwritten_remarks,
+            "gpus_in_use": engine.detectors.gpus_in_use,
             "disks": [
                 {
                     "place": disk.place,
@@ -82,8 +83,8 @@ class StandingsFile:
 @dataclass(frozen=True, slots=True)
 class DetectorStandings:
     """The file as read. `time_s`: session seconds at which it was written; `verdicts`: kind, verdict, reason.
-    `step_times`: of the attempt as it stood then. `disks`: as they were looked at, without checkpoints. `missing`: why nothing is
-    known, and then there is nothing else."""
+    `step_times`: of the attempt as it stood then. `disks`: as they were looked at, without checkpoints. `gpus_in_use`: on how
+    many a process of the run was seen, None where on none. `missing`: why nothing is known, and then there is nothing else."""
 
     time_s: float | None = None
     attempt: int | None = None
@@ -93,6 +94,7 @@ class DetectorStandings:
     step_times: StepTimes = field(default_factory=StepTimes)
     missing: str = ""
     disks: tuple[DiskReading, ...] = ()
+    gpus_in_use: int | None = None
 
 
 NO_STANDINGS = DetectorStandings(missing=f"no supervisor has written {STANDINGS_NAME} yet")
@@ -114,6 +116,7 @@ def read_standings(run_dir: Path) -> DetectorStandings:
             verdicts=tuple(_verdict(item) for item in raw["detectors"]),
             step_times=_step_times(raw),
             disks=tuple(_disk(item) for item in raw.get("disks", ())),
+            gpus_in_use=None if raw.get("gpus_in_use") is None else int(raw["gpus_in_use"]),
         )
     except FileNotFoundError:
         return NO_STANDINGS

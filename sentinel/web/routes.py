@@ -14,7 +14,7 @@ from sentinel.curves.registry import metrics_shown_on
 from sentinel.web.acting import OF_INCIDENT, OF_RUN, Unattended, ask_of
 from sentinel.web.answers import REPORT_POLICY, TEXT, Refused, Request, Response, encode
 from sentinel.web.curves import METRICS_ASKED_MAX, MetricChoice, curves_document, metric_names, read_cursor
-from sentinel.web.documents import events_document, incident_documents, ledger_document, run_document
+from sentinel.web.documents import events_document, incidents_document, ledger_document, run_document
 from sentinel.web.fleet import order, overview_document
 from sentinel.web.runs import Runs
 from sentinel.web.static_files import INDEX, StaticFiles
@@ -100,7 +100,7 @@ def _run(served: Served, request: Request, words: Words) -> Response:
 def _incidents(served: Served, request: Request, words: Words) -> Response:
     del request
     run = served.runs.find(words["NAME"])
-    return Response(run.document("incidents", lambda: incident_documents(run.seen().state)))
+    return Response(run.document("incidents", lambda: incidents_document(run.seen())))
 
 
 def _events(served: Served, request: Request, words: Words) -> Response:
