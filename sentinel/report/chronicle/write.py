@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.masking import Masking
@@ -51,6 +52,29 @@ def chronicle_text(run_dir: Path) -> str:
         some = list(group)
         parts += [_quiet_days(some)] if is_quiet else [_day_text(run_dir, found, branches, day) for day in some]
     return masking.text("\n\n".join([*parts, _foot(found, fold)]) + "\n")
+
+
+def chronicle_document(run_dir: Path) -> dict[str, Any]:
+    """As `sentinel chronicle --json` prints it: the days on which anything happened, each with its figures and what has a line.
+    Raises as `chronicle_text`."""
+    text = chronicle_text(run_dir)
+    fold = JournalFold(run_dir)
+    found = gather(fold.read())
+    branches = {branch.attempt: branch for branch in fold.lineage.branches()}
+    days = [_day_document(run_dir, found, branches, day) for _, day in sorted(found.days.items())]
+    return {"run": found.state.run_id, "state": found.state.label, "seq": found.seq, "days": days, "markdown": text}
+
+
+def _day_document(run_dir: Path, found: Gathered, branches: dict[int, Branch], day: Day) -> dict[str, Any]:
+    lines = [(moment, _incident_lines(run_dir, found, branches, moment)) for moment in day.moments]
+    return {
+        "day": _date(day.number),
+        "first_step": day.first_step,
+        "last_step": day.last_step,
+        "goodput": round(day.training_s / day.whole_s, 4) if day.whole_s > 0 else None,
+        "counts": dict(day.counts),
+        "moments": [{"at_s": moment.at_s, "step": moment.step, "lines": said} for moment, said in lines if said],
+    }
 
 
 def write_chronicle(run_dir: Path, path: Path) -> str:
