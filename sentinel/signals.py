@@ -46,9 +46,9 @@ def held_back() -> Iterator[None]:
 
 @contextmanager
 def interrupt_deferred() -> Iterator[None]:
-    """Around the start of processes of Python: Ctrl-C is raised behind it. Their mask blocks it until they `let_through`, having a
-    handler for it. In the main thread; another one hears no signals. (Blocking it here alone is not enough: any other thread takes
-    it then, and the main thread raises it.)"""
+    """Around the start of processes of Python: Ctrl-C is raised behind it. Their mask blocks it until they `let_through`, having
+    a handler for it. In the main thread; another one hears no signals. (Blocking it here alone is not enough: any other thread
+    takes it then, and the main thread raises it.)"""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

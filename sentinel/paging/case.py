@@ -28,7 +28,7 @@ from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.state import RunState
 from sentinel.paging import case_words
-from sentinel.paging.case_answers import AnswerCommand, answers
+from sentinel.paging.case_answers import AnswerCommand, answers, asks
 from sentinel.paging.plain_text import one_line, plain
 from sentinel.plan.gpus import gpus_of
 from sentinel.policy.schema_paging import Paging
@@ -73,6 +73,7 @@ def build_notice(run_dir: Path, state: RunState, action: SendPage, paging: Pagin
         facts={name: one_line(masking.text(value), FACT_CHARS_MAX) for name, value in _facts(state, incident).items()},
         labels={name: one_line(masking.text(value), FACT_CHARS_MAX) for name, value in (incident.labels if incident else ())},
         answers=tuple(answer.command for answer in typed),
+        asks=asks(incident, action.stage),
         links=links,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NoReturn
 
@@ -17,6 +17,7 @@ from sentinel.web.curves import METRICS_ASKED_MAX, MetricChoice, curves_document
 from sentinel.web.documents import events_document, incidents_document, ledger_document, run_document
 from sentinel.web.fleet import order, overview_document
 from sentinel.web.runs import Runs
+from sentinel.web.slack import SlackDoor
 from sentinel.web.static_files import INDEX, StaticFiles
 from sentinel.web.watched import ServedRun
 
@@ -35,6 +36,7 @@ class Served:
     exposition: Exposition | None
     can_act: bool
     unattended: Unattended | None = None
+    slack: SlackDoor = field(default_factory=SlackDoor)
 
 
 Words = Mapping[str, str]  # the parts of the path that stand for something, by their name in the route
@@ -44,11 +46,11 @@ Answer = Callable[[Served, Request, Words], Response]
 @dataclass(frozen=True, slots=True)
 class HttpRoute:
     """`path`: a part in capitals stands for anything; FILE at its end for all that follows. `needs`: nothing, what reading
-    needs (on a loopback address nothing), or what acting needs."""
+    needs (on a loopback address nothing), what acting needs, or a signature, which the answer verifies itself."""
 
     method: Literal["GET", "POST"]
     path: str
-    needs: Literal["nothing", "reading", "acting"]
+    needs: Literal["nothing", "reading", "acting", "signature"]
     answer: Answer
 
     def match(self, parts: tuple[str, ...]) -> dict[str, str] | None:
@@ -169,6 +171,11 @@ def _ask_of_incident(verb: str) -> Answer:
     return answer
 
 
+def _pressed_in_slack(served: Served, request: Request, words: Words) -> Response:
+    del words
+    return served.slack.answer(served.runs, served.unattended, request)
+
+
 def _ask_of_run(verb: str) -> Answer:
     def answer(served: Served, request: Request, words: Words) -> Response:
         run = served.runs.find(words["NAME"])
@@ -195,6 +202,7 @@ ROUTES = (
     HttpRoute("GET", REPORT, "reading", _report),
     *(HttpRoute("POST", f"/api/runs/NAME/incidents/N/{verb}", "acting", _ask_of_incident(verb)) for verb in OF_INCIDENT),
     *(HttpRoute("POST", f"/api/runs/NAME/{verb}", "acting", _ask_of_run(verb)) for verb in OF_RUN),
+    HttpRoute("POST", "/slack/actions", "signature", _pressed_in_slack),
 )
 
 

@@ -1,6 +1,6 @@
 """Ctrl-C ends every command alike: exit code 130, no traceback, whether it waits for it or is in the middle of something.
 
-(`top`, on a terminal: tests/unit/cli/test_top.py; `run` and `demo`, which stop the run: test_bad_input.py, test_supervisor_runs.py.)"""
+(`top` on a terminal: tests/unit/cli/test_top.py; `run` and `demo`, which stop the run: test_bad_input.py.)"""
 
 from __future__ import annotations
 

@@ -300,3 +300,14 @@ def test_a_page_has_its_case_wherever_a_run_stands(tmp_path: Path, fault: str) -
                 assert len(notice.text) < TEXT_CHARS_MAX / 2
                 looked += 1
     assert looked > 4
+
+
+def test_what_a_button_may_ask_is_what_makes_sense_now(tmp_path: Path) -> None:
+    waiting = spiked()
+    assert built(tmp_path, waiting).asks == {"acknowledge": None}
+    incidents = (*waiting.incidents[:-1], replace(waiting.incidents[-1], approval=AwaitedApproval(2, at(500), "deny"), rung=2))
+    asked = replace(waiting, incidents=incidents)
+    assert built(tmp_path, asked).asks == {"acknowledge": None, "approve": 2, "deny": 2}
+    seen = replace(asked, incidents=(*incidents[:-1], replace(incidents[-1], acknowledged_by="ada")))
+    assert built(tmp_path, seen, page("acknowledge")).asks == {"approve": 2, "deny": 2}
+    assert built(tmp_path, asked, page("resolve")).asks == {}
