@@ -17,6 +17,9 @@ SAME_S = 2.0
 """So long after a SIGTERM another is the same: a scheduler that ends a job signals every process of it, and scripts and keepers
 pass on to their children what those have got already."""
 
+EXIT_INTERRUPTED = 130
+"""What every command ends with that Ctrl-C ended, whether it was waiting for that or was in the middle of something."""
+
 HELD = (  # what a scheduler, a terminal that goes away or a person may send to a supervisor
     signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP,
 )  # fmt: skip
@@ -39,6 +42,35 @@ def held_back() -> Iterator[None]:
         yield
     finally:
         let_through()
+
+
+@contextmanager
+def interrupt_deferred() -> Iterator[None]:
+    """Around the start of processes of Python: Ctrl-C is raised behind it. Their mask blocks it until they `let_through`, having
+    a handler for it. In the main thread; another one hears no signals. (Blocking it here alone is not enough: any other thread
+    takes it then, and the main thread raises it.)"""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        with held_back():
+            yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
+
+
+class Interrupts:
+    """Whether SIGINT has asked this process to leave what it goes on with. Handlers note it; the command line asks in the end."""
+
+    def __init__(self) -> None:
+        self.came = False
+
+
+INTERRUPTS = Interrupts()
 
 
 class WakeOnSignal:
@@ -74,7 +106,8 @@ def stop_event() -> Iterator[threading.Event]:
     waker = WakeOnSignal(stop)
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        del number, frame
+        del frame
+        INTERRUPTS.came |= number == signal.SIGINT
         waker.ring()
 
     before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}

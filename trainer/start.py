@@ -62,6 +62,7 @@ def begin(run: Run) -> None:
         skip_clamped=late,
         preset=run.launch.recipe,
         steps=run.config.schedule.steps,
+        gpus=run.world.size if run.world.device.type == "cuda" else 0,
         kernels=asdict(run.kernels),
         cursor=run.position.cursor,
         capabilities=CAPABILITIES,

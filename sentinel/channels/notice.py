@@ -24,7 +24,8 @@ class Notice:
 
     key: of this very delivery; the same one delivered twice is the same. title: one line. text: the whole case, as a person reads
     it in a fixed-width font. facts: short name → short value (kind, onset step, host…), for labels and fields. labels: of the
-    rule that opened the incident, as its author wrote them. answers: commands that answer it. links: name → URL. by: who
+    rule that opened the incident, as its author wrote them. answers: commands that answer it. asks: what a button may ask for it
+    (acknowledge, approve, deny), and the rung that an approval is about. links: name → URL. by: who
     acknowledged or resolved. at_s: wall clock, Unix seconds.
     """
 
@@ -41,12 +42,13 @@ class Notice:
     facts: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     answers: tuple[str, ...] = ()
+    asks: Mapping[str, int | None] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         """As JSON: what a webhook posts, a command reads, and incidents/NNNN/page.json keeps."""
         plain = {"facts": dict(self.facts), "labels": dict(self.labels), "answers": list(self.answers), "links": dict(self.links)}
-        return {"v": 1, **asdict(self), **plain}
+        return {"v": 1, **asdict(self), **plain, "asks": dict(self.asks)}
 
 
 def dedup_key(run: str, incident: int) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sentinel.channels import alertmanager, apprise, command, email, pagerduty, slack, teams, terminal, webhook
+from sentinel.channels import alertmanager, apprise, command, email, pagerduty, slack, slack_bot, teams, terminal, webhook
 from sentinel.channels.alertmanager_keeper import AlertmanagerKeeper
 from sentinel.channels.row import ChannelRow, ShortForm
 from sentinel.policy.schema import with_channels
@@ -43,7 +43,7 @@ ROWS: tuple[ChannelRow[Any], ...] = (
         kind="slack",
         settings=slack.SlackRoute,
         about="Slack.",
-        build=lambda settings, vault, _run_dir: slack.Slack(settings, vault),
+        build=slack_bot.open_slack,
         short_form=ShortForm("slack", slack.short_form, slack.WEBHOOK_VARIABLE),
     ),
     ChannelRow(

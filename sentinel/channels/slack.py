@@ -1,4 +1,5 @@
-"""A Slack incoming webhook. The text is plain: nothing that a run wrote can mention a channel or draw a link.
+"""Slack: an incoming webhook, or an app's bot (`slack_bot`). The text is plain: nothing that a run wrote can mention a channel or
+draw a link.
 
 https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
 """
@@ -14,7 +15,7 @@ from sentinel.channels.notice import Notice
 from sentinel.channels.secrets import Vault
 from sentinel.channels.wording import cut, headline, web_links
 from sentinel.client.strict_json import dumps
-from sentinel.policy.schema_paging import RouteSettings, Secret
+from sentinel.policy.schema_paging import RouteSettings, Secret, SlackChannel, SlackMembers, Url
 
 HEADER_CHARS_MAX = 150  # Slack's limits: of a header, and of a section with room for what escaping adds
 SECTION_CHARS_MAX = 2800
@@ -28,19 +29,41 @@ REMEDIES = {
 
 
 class SlackRoute(RouteSettings):
-    """A Slack incoming webhook."""
+    """Slack: an incoming webhook, or an app's bot, which can put a run into one thread and offer buttons."""
 
-    webhook: Secret
-    """Its URL, which is a secret."""
+    webhook: Secret | None = None
+    """URL of an incoming webhook, which is a secret. It knows no threads and no buttons."""
+    token: Secret | None = None
+    """The token of an app's bot (xoxb-…, with the scope chat:write)."""
+    channel: SlackChannel | None = None
+    """With token: id of the channel, as in C024BE91L. The bot must be in it."""
+    signing_secret: Secret | None = None
+    """With token: the app's signing secret. Messages then have buttons; Slack sends a press to /slack/actions of the page."""
+    people: SlackMembers = ()
+    """Ids of the members who may press a button, as in U012AB3CD. Without it everybody who sees the channel may."""
+    url: Url = "https://slack.com/api/chat.postMessage"
+    """Where a bot posts."""
+
+    def misfit(self) -> tuple[str, str] | None:
+        if (self.webhook is None) == (self.token is None):
+            which = "neither webhook nor token" if self.token is None else "both webhook and token"
+            return f"the route has {which}", "write webhook: {env: NAME}, or token: {env: NAME} and channel: C024BE91L"
+        if (self.token is None) != (self.channel is None):
+            return "token and channel belong together", "write token: {env: NAME} and channel: C024BE91L"
+        if self.token is None and (self.signing_secret is not None or self.people):
+            return "a webhook has no buttons", "buttons need token, channel and signing_secret"
+        return None
 
 
 class Slack:
-    def __init__(self, settings: SlackRoute, vault: Vault) -> None:
-        self._settings = settings
+    """By an incoming webhook."""
+
+    def __init__(self, webhook: Secret, vault: Vault) -> None:
+        self._webhook = webhook
         self._vault = vault
 
     def deliver(self, notice: Notice) -> str:
-        url = self._vault.read(self._settings.webhook)
+        url = self._vault.read(self._webhook)
         body = dumps(build_message(notice)).encode()
         answer = send(HttpRequest("Slack", url, body, scrub=self._vault.scrub, remedies=REMEDIES))
         return f"accepted ({answer.status})"

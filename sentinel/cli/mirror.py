@@ -57,11 +57,12 @@ def status(run_dir: RunDir, as_json: Json = False) -> None:
 
 
 @mirror_app.command()
-def verify(run_dir: RunDir, to: To = None) -> None:
+def verify(run_dir: RunDir, to: To = None, as_json: Json = False) -> None:
     """Read the whole mirror back and compare every byte with its digest. What does not hold is sent anew by the next push.
 
     Costs as much reading as the mirror is large. Exit codes: 0 all of it holds, 1 something does not, or cannot be read, 2 usage.
     """
+    from sentinel.client.strict_json import dumps
     from sentinel.mirrors.settings import parse_mirror
     from sentinel.mirrors.stores import MirrorError
     from sentinel.mirrors.verifying import verify_mirror
@@ -72,7 +73,7 @@ def verify(run_dir: RunDir, to: To = None) -> None:
         told, is_whole = verify_mirror(run_dir.absolute(), None if to is None else parse_mirror("--to", to))
     except MirrorError as error:
         told, is_whole = [str(error)], False
-    print("\n".join(told))
+    print(dumps({"ok": is_whole, "told": told}) if as_json else "\n".join(told))
     raise typer.Exit(0 if is_whole else 1)
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from sentinel.client.masking import Masking
 from sentinel.client.run_layout import RUN_FILE_NAME
 
 RUN, LOOK, STEER, ANSWER = "Run", "Look at a run", "Steer a run", "Answer a page"
@@ -35,11 +36,11 @@ TokenFile = Annotated[
 ]
 
 
-def dump(document: object) -> str:
-    """A document as `--json` prints it."""
+def dump(document: object, masking: Masking | None = None) -> str:
+    """A document as `--json` prints it. `masking`: made once by whoever prints many."""
     from sentinel.report.masked import masked_json
 
-    return masked_json(document)
+    return masked_json(document, masking)
 
 
 def _channels() -> str:

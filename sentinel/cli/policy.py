@@ -61,7 +61,7 @@ def policy_explain(
 ) -> None:
     """What a policy would do about a finding, rung by rung, with its budget, probation and pages. Nothing is run."""
     from sentinel.client.strict_json import dumps
-    from sentinel.policy_files.explain import Assumed, explain, explain_rules, explain_text
+    from sentinel.policy_files.explain import Assumed, explain, explain_rules, explain_text, rules_document
     from sentinel.policy_files.loading import load_policy, shipped_policy_path
 
     policy = load_policy(shipped_policy_path(file))
@@ -70,9 +70,7 @@ def policy_explain(
             raise UsageError(
                 f"--trainer {trainer} needs --finding, as in: sentinel policy explain default --finding spike --trainer megatron"
             )
-        if as_json:
-            raise UsageError("--json needs --finding, as in: sentinel policy explain default --finding spike --json")
-        print(explain_rules(policy))
+        print(dumps(rules_document(policy)) if as_json else explain_rules(policy))
         return
     explained = explain(policy, finding, Assumed(onset, detected, checkpoint_every, samples_per_step), _abilities(trainer))
     print(dumps(explained.document) if as_json else explain_text(explained))
@@ -81,11 +79,14 @@ def policy_explain(
 @policy_app.command("show")
 def policy_show(
     file: Annotated[str, typer.Argument(help="A policy file, or the name of a shipped one.", metavar="FILE")],
+    as_json: Json = False,
 ) -> None:
     """Print the policy as it is in force: one YAML document, with what it extends merged in. It can be used in its place."""
+    from sentinel.client.strict_json import dumps
     from sentinel.policy_files.loading import read_policy_file, shipped_policy_path
 
-    print(read_policy_file(shipped_policy_path(file)).print_document(), end="")
+    read = read_policy_file(shipped_policy_path(file))
+    print(f"{dumps(read.in_force)}\n" if as_json else read.print_document(), end="")
 
 
 @policy_app.command("apply", cls=RunDirAnywhere, epilog=EXITS)

@@ -46,6 +46,7 @@ from sentinel.cli.trainers import trainers_app
 from sentinel.cli.waiting import told_while_waiting
 from sentinel.cli.web import web
 from sentinel.errors import PolicyError, SentinelError, UsageError
+from sentinel.signals import EXIT_INTERRUPTED, INTERRUPTS
 
 EXIT_BUG = 70
 
@@ -193,13 +194,17 @@ for command in (replay, watch, autopsy, drill):
 
 def main() -> None:
     """Entry point: what a person can cause ends in a sentence, never in a traceback: exit code 2 for usage and policy, where
-    nothing was started; 1 for everything else that sentinel cannot do; 70 for a bug, with its traceback."""
+    nothing was started; 1 for everything else that sentinel cannot do; 70 for a bug, with its traceback; 130 for Ctrl-C."""
     if sys.stdout is None or sys.stderr is None:  # closed by whoever started it: then nobody reads, and nothing must fail for it
         nowhere = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
         sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
     try:
         with told_while_waiting():
             app()
+    except SystemExit:
+        if INTERRUPTS.came:
+            sys.exit(EXIT_INTERRUPTED)
+        raise
     except SentinelError as error:
         print(str(error), file=sys.stderr)
         sys.exit(2 if isinstance(error, (UsageError, PolicyError)) else 1)

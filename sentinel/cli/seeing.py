@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from sentinel.cli.options import LOOK, RunDir
+from sentinel.cli.options import LOOK, Json, RunDir, dump
+from sentinel.errors import UsageError
 
 LOOK_S = 0.25
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until the run ends or Ctrl-C.")]
@@ -21,14 +22,21 @@ def register(app: typer.Typer) -> None:
         app.command(command.__name__, rich_help_panel=LOOK)(command)
 
 
-def top(run_dir: RunDir, once: Annotated[bool, typer.Option("--once", help="Print it once, as lines.")] = False) -> None:
+def top(
+    run_dir: RunDir,
+    once: Annotated[bool, typer.Option("--once", help="Print it once, as lines.")] = False,
+    as_json: Json = False,
+) -> None:
     """The run on the terminal, four times a second: curves, incident, ranks, GPUs, checkpoints, pages, what happened. `q` leaves.
 
     It only looks: any number of them, from any machine that sees the directory. Without a terminal it prints once.
     """
-    from sentinel.cli.top import show_top
+    from sentinel.cli.top import read_top, show_top
 
-    _until_interrupted(lambda: show_top(run_dir, once))
+    if as_json:
+        print(dump(read_top(run_dir)))
+    else:
+        show_top(run_dir, once)
 
 
 def logs(
@@ -37,18 +45,19 @@ def logs(
     attempt: Annotated[int | None, typer.Option(help="Of this attempt instead of the newest.", min=0, metavar="N")] = None,
     follow: Follow = False,
     tail: Annotated[int, typer.Option(help="Lines of the end of each log.", min=0, metavar="N")] = 100,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line: attempt, of, rank, line; or note.")] = False,
 ) -> None:
     """What ranks and launcher printed, with whose line it is; `-f` goes on, through relaunches too.
 
     Colours and control characters are taken out. Of a log that was cut while it grew, what was cut is said.
     """
     from sentinel.report.logs import LogQuery, read_logs
+    from sentinel.report.masked import environment_masking
 
-    def show() -> None:
-        for read in read_logs(LogQuery(run_dir, tuple(rank or ()), attempt, tail, follow), _pause()):
-            print(f"[sentinel] {read.text}" if read.is_note else read.text, flush=follow)
-
-    _until_interrupted(show)
+    masking = environment_masking()
+    for read in read_logs(LogQuery(run_dir, tuple(rank or ()), attempt, tail, follow), _pause()):
+        words = f"[sentinel] {read.text}" if read.is_note else read.text
+        print(dump(read.document, masking) if as_json else words, flush=follow)
 
 
 def events(
@@ -64,25 +73,28 @@ def events(
 
     masking = environment_masking()
 
-    def show() -> None:
-        for entry, state in read_events(run_dir, since, incident, follow, _pause()):
-            line = masked_json(event_document(entry, state), masking) if as_json else event_line(entry, state)
-            if line is not None:
-                print(line, flush=follow)
-
-    _until_interrupted(show)
+    for entry, state in read_events(run_dir, since, incident, follow, _pause()):
+        line = masked_json(event_document(entry, state), masking) if as_json else event_line(entry, state)
+        if line is not None:
+            print(line, flush=follow)
 
 
 def chronicle(
-    run_dir: RunDir, out: Annotated[Path | None, typer.Option(help="Write it to this file.", metavar="FILE")] = None
+    run_dir: RunDir,
+    out: Annotated[Path | None, typer.Option(help="Write it to this file.", metavar="FILE")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON document: its lines, day by day.")] = False,
 ) -> None:
     """The run's logbook in Markdown, as teams keep it by hand: day by day, what broke, what was done, what came of it.
 
     Made from journal and streams, the same each time. The supervisor leaves one as RUN_DIR/chronicle.md when it ends.
     """
-    from sentinel.report.chronicle.write import chronicle_text, write_chronicle
+    from sentinel.report.chronicle.write import chronicle_document, chronicle_text, write_chronicle
 
-    if out is None:
+    if as_json and out is not None:
+        raise UsageError("--json prints, and --out writes Markdown: leave one of them out")
+    if as_json:
+        print(dump(chronicle_document(run_dir)))
+    elif out is None:
         print(chronicle_text(run_dir), end="")
     else:
         print(write_chronicle(run_dir, out))
@@ -97,11 +109,3 @@ def _pause() -> Callable[[], None]:
         clock.wait(never, LOOK_S)
 
     return pause
-
-
-def _until_interrupted(show: Callable[[], None]) -> None:
-    """Ctrl-C is how a person leaves what goes on: no error, and no traceback."""
-    try:
-        show()
-    except KeyboardInterrupt:
-        raise typer.Exit(0) from None

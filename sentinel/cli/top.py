@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from sentinel.cli.hardware import wait_for_gpus
 from sentinel.clock import Clock, SystemClock
@@ -21,6 +22,7 @@ from sentinel.report.following import FollowedRun, RunSnapshot
 from sentinel.run_files.heartbeats import RANKS_MAX, RANKS_READ_MAX, RankBeats
 from sentinel.run_files.stall import stall_of
 from sentinel.telemetry.nvml import DRIVER_SIGNS, HELPER, NO_DRIVER, NvmlSource
+from sentinel.terminal.document import picture_document
 from sentinel.terminal.live import FRAMES_PER_S, LINES_KEPT, POINTS_KEPT, step_time
 from sentinel.terminal.picture import METRICS, Picture
 from sentinel.terminal.screen import Screen, open_console, print_plain, shows_blocks
@@ -134,10 +136,7 @@ def show_top(run_dir: Path, once: bool) -> None:
     as_lines = once or console is None
     with closing(Watched(run_dir, clock, console is None or shows_blocks(console), as_lines)) as watched:
         if as_lines or console is None:
-            watched.catch_up()
-            picture = watched.refresh()
-            assert picture is not None, "the first refresh always finds something"
-            print_plain(picture)
+            print_plain(_caught_up(watched))
             return
         with Screen(console) as screen:
             key = ""
@@ -146,6 +145,19 @@ def show_top(run_dir: Path, once: bool) -> None:
                 if picture is not None:
                     screen.show(picture)
                 key = screen.wait(1.0 / FRAMES_PER_S)
+
+
+def read_top(run_dir: Path) -> dict[str, Any]:
+    """The document of `sentinel top --json`. Raises UsageError for what is not the directory of a run."""
+    with closing(Watched(run_dir, SystemClock(), blocks=False, with_utc=True)) as watched:
+        return picture_document(_caught_up(watched))
+
+
+def _caught_up(watched: Watched) -> Picture:
+    watched.catch_up()
+    picture = watched.refresh()
+    assert picture is not None, "the first refresh always finds something"
+    return picture
 
 
 def points_of(attempts: Mapping[int, DrawnAttempt], count: int = POINTS_KEPT) -> tuple[Point, ...]:

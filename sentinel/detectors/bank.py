@@ -23,6 +23,7 @@ from sentinel.detectors.disk_forecast import Kept
 from sentinel.detectors.disk_full import KIND as DISK_FULL
 from sentinel.detectors.disk_full import DiskFull
 from sentinel.detectors.expression import Expressions
+from sentinel.detectors.gpu_fault import GpuFault
 from sentinel.detectors.hold import Hold
 from sentinel.detectors.moved import MOVED_BY_RATE, judge_moved
 from sentinel.detectors.onset import SIGNALS, Dated, date_onset
@@ -356,6 +357,12 @@ class DetectorBank:
             return StepTimes()
         hidden = 1 if run.has_beats else self._series.interval_steps
         return StepTimes(max(self._line_s, self._beat_step_s), run.step_time_s, hidden)
+
+    @property
+    def gpus_in_use(self) -> int | None:
+        """On how many GPUs of the machines that are seen a process of this run was seen. None while none was, on any."""
+        watch = self._by_kind.get(Kind.GPU_FAULT)
+        return watch.gpus_in_use if isinstance(watch, GpuFault) else None
 
     @property
     def newest_step(self) -> int:

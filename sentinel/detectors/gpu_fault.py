@@ -158,6 +158,11 @@ class GpuFault(Detector):
             return Verdict.UNKNOWN, "; ".join(self._blind.values()) or "no GPU was seen yet"
         return Verdict.HEALTHY, f"{gpus} GPUs are seen, and none has failed in this attempt"
 
+    @property
+    def gpus_in_use(self) -> int | None:
+        """GPUs on which a process of this run was seen; None while none was: it may run where nobody looks."""
+        return sum(part.is_gpu and part.used and part.rank is not None for part in self._parts.values()) or None
+
     # What one reading means.
 
     def _xid(self, name: str, part: Part, reading: HardwareReading, now_s: float) -> None:

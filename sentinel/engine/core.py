@@ -284,6 +284,7 @@ class Engine:
                 capabilities=event.capabilities,
                 settable=event.settable,
                 stop_answer_s=event.stop_answer_s,
+                price=self.policy.spec.price,
                 deadline_s=at_s,
                 deadline_by=by,
             )

@@ -41,20 +41,30 @@ def account(state: RunState, now_s: float, stalled_since_s: float | None = None)
     """The ledger as of `now_s` (for an ended run: as of its last attempt's end). `stalled_since_s`: the last step of the living
     attempt, where the next one is overdue; what follows is no training until a step comes after all."""
     seconds = dict.fromkeys(ACCOUNTS, 0.0) | dict(state.archive.seconds)
+    for spent in account_attempts(state, now_s, stalled_since_s).values():
+        for name, value in spent.items():
+            seconds[name] += value
+    return Ledger(seconds, sum(seconds.values()))
+
+
+def account_attempts(state: RunState, now_s: float, stalled_since_s: float | None = None) -> dict[int, dict[str, float]]:
+    """As `account`, of every attempt that is kept: number → seconds per account, from its launch to the next one's. What the
+    archive holds is not among them."""
     attempts = state.attempts
     if not attempts:
-        return Ledger(seconds, 0.0)
-    archived_s = sum(seconds.values())
+        return {}
     last = attempts[-1]
     end_s = last.ended_s if last.is_over and last.ended_s is not None and state.ended else now_s
     at_s = attempts[0].launched_s
     keep = surviving_steps(attempts)
+    found: dict[int, dict[str, float]] = {}
     for index, attempt in enumerate(attempts):
         next_start_s = attempts[index + 1].launched_s if index + 1 < len(attempts) else max(end_s, at_s)
         is_first = index == 0 and state.archive.attempts == 0
         stalled_s = stalled_since_s if attempt is last else None
+        seconds = found[attempt.attempt] = dict.fromkeys(ACCOUNTS, 0.0)
         at_s = _spend_attempt(seconds, attempt, at_s, next_start_s, keep[index], is_first, stalled_s)
-    return Ledger(seconds, archived_s + at_s - attempts[0].launched_s)
+    return found
 
 
 def surviving_steps(attempts: tuple[Attempt, ...]) -> tuple[float, ...]:

@@ -23,7 +23,8 @@ def on_receipt(decision: Decision, receipt: Receipt) -> None:
         return
     deterministic = receipt.effective.get("deterministic") is True
     proofs = grade_settings(attempt.overrides, receipt.effective, receipt.overrides)
-    seen = f.ReceiptSeen(receipt.attempt, receipt.resume_step, receipt.world_size, deterministic, proofs, receipt.capabilities)
+    resumed, ranks = receipt.resume_step, receipt.world_size
+    seen = f.ReceiptSeen(receipt.attempt, resumed, ranks, deterministic, proofs, receipt.capabilities, receipt.gpus)
     decision.record(seen)
     asked = attempt.resume.step if attempt.resume else 0
     if receipt.resume_step < asked:

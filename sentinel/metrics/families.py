@@ -65,6 +65,16 @@ RUN = (
         "sentinel_account_seconds", "gauge", ("account",), "seconds",
         "The goodput ledger; no counter, because a rollback turns training into replay",
     ),
+    Family("sentinel_gpus", "gauge", (), "", "GPUs the newest attempt trains on, told or seen; not there where not known"),
+    Family(
+        "sentinel_gpu_seconds", "gauge", ("part",), "seconds",
+        "GPU time of the run so far: trained, thrown_away, downtime; not there where the GPUs of an attempt are not known",
+    ),
+    Family("sentinel_cost", "gauge", ("part", "currency"), "", "The same in money; not there where the policy names no price"),
+    Family(
+        "sentinel_forecast_end_timestamp_seconds", "gauge", ("bound",), "seconds",
+        "When the last step is likely to be trained, Unix time, and within which bounds; not there where there is no forecast",
+    ),
     Family("sentinel_checkpoint_step", "gauge", (), "steps", "The newest checkpoint that a run may resume from"),
     Family("sentinel_checkpoint_age_seconds", "gauge", (), "seconds", "How long ago it was first seen"),
     Family(
@@ -108,6 +118,14 @@ INCIDENTS = (
     Family(
         "sentinel_recovery_seconds", "histogram", ("kind",), "seconds",
         "From there to the first step past the break, of incidents that recovered after a relaunch",
+    ),
+    Family(
+        "sentinel_incident_lost_seconds", "gauge", ("kind",), "seconds",
+        "Steps thrown away and downtime, of all incidents of a kind; two that overlap both count what they share",
+    ),
+    Family(
+        "sentinel_incident_lost_gpu_seconds", "gauge", ("kind",), "seconds",
+        "The same in GPU time; not there where the GPUs are not known",
     ),
     Family("sentinel_steps_lost_total", "counter", (), "steps", "Steps trained and thrown away"),
     Family(

@@ -9,6 +9,7 @@ from typing import get_args
 from sentinel import __version__
 from sentinel.curves.registry import CURVES
 from sentinel.engine.goodput import account
+from sentinel.metrics.of_cost import cost_rows
 from sentinel.model.disks import PLACES
 from sentinel.model.findings import Severity, Verdict
 from sentinel.model.state import ENDINGS
@@ -33,6 +34,7 @@ def rows(snapshot: RunSnapshot) -> Iterator[Row]:
     """All of them; each part stands for itself."""
     yield from _standing(snapshot)
     yield from _goodput(snapshot)
+    yield from cost_rows(snapshot)
     yield from _checkpoints(snapshot)
     yield from _training(snapshot)
     yield from _incidents(snapshot)

@@ -17,6 +17,7 @@ from sentinel.model.environment import Environment
 from sentinel.model.findings import Finding, Severity
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
 from sentinel.model.operator_requests import OperatorRequest
+from sentinel.model.price import Price
 from sentinel.model.proof import Proof
 from sentinel.model.recorded import recorded_as
 from sentinel.model.records import Attribution, Diagnosis
@@ -52,6 +53,7 @@ class SupervisorTookOver:
     `settable`: the settings that the trainer can be given, where not every one of them.
     `stop_answer_s`: how long a stop waits for the trainer to save and to end; 0 where it cannot be asked; None: not known.
     `deadline_s`: when the machine is taken away from it (supervisor time), as `deadline_by` says; None where nobody does.
+    `price`: of a GPU hour, where the policy says it.
     """
 
     epoch: int
@@ -66,6 +68,7 @@ class SupervisorTookOver:
     deadline_by: str = ""
     settable: tuple[str, ...] | None = None
     stop_answer_s: float | None = None
+    price: Price | None = None
 
 
 @recorded_as("CommandChanged")
@@ -276,7 +279,8 @@ class EnvironmentRead:
 class ReceiptSeen:
     """The trainer reported what is in force. `resumed_step` is where it really resumed; `deterministic`: it claims to compute the
     same numbers to the bit from the same checkpoint and data. `proofs`: of each setting that was asked for at its launch.
-    `capabilities`: what it lists that it can do; None where it lists nothing."""
+    `capabilities`: what it lists that it can do; None where it lists nothing. `gpus`: on how many all its ranks train together, 0
+    on a CPU; None where it does not say."""
 
     attempt: int
     resumed_step: int
@@ -284,6 +288,7 @@ class ReceiptSeen:
     deterministic: bool = False
     proofs: tuple[Proof, ...] = ()
     capabilities: tuple[str, ...] | None = None
+    gpus: int | None = None
 
 
 @recorded_as("SettingObserved")

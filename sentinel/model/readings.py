@@ -41,7 +41,7 @@ class Receipt:
     computed from its step and what was asked, and show nothing. `capabilities`: what the trainer says it can do beside training;
     None where it says nothing about it. `adopted`: nobody named the checkpoint it goes on from; its program says that the first
     launch takes what is there. `profile`: of a trainer that knows nothing of Sentinel; nobody reads its live optimizer.
-    `total_steps`: of the whole run, None where it does not say.
+    `total_steps`: of the whole run, and `gpus`: on how many all ranks train together (0 on a CPU); None where it does not say.
     """
 
     attempt: int
@@ -60,6 +60,7 @@ class Receipt:
     adopted: bool = False
     profile: str | None = None
     total_steps: int | None = None
+    gpus: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from sentinel.model.attempts import ChangePurpose, Evidence, RankExit, ResumePoi
 from sentinel.model.capabilities import MORE
 from sentinel.model.environment import Environment
 from sentinel.model.incidents import Incident, IncidentState
+from sentinel.model.price import Price
 from sentinel.model.proof import Proof
 
 UNOBSERVED = "unobserved"
@@ -83,6 +84,7 @@ class Attempt:
     changes, unread: of what it runs, against the attempts before, as its launch found it.
     proofs: of the settings that were asked for, at its launch and since.
     holes: steps whose numbers were lost, first and last of each, in the order they were told.
+    world_size, gpus: as its receipt says; None before it, and of `gpus` where it does not say.
     failed, failed_step: crash or non_finite, and the newest step then, where what it resumed from may be the cause.
     """
 
@@ -121,6 +123,8 @@ class Attempt:
     unread: tuple[str, ...] = ()
     proofs: tuple[Proof, ...] = ()
     holes: tuple[tuple[int, int], ...] = ()
+    world_size: int | None = None
+    gpus: int | None = None
 
     @property
     def is_over(self) -> bool:
@@ -219,6 +223,7 @@ class RunState:
     observe_only: bool = False
     capabilities: tuple[str, ...] = ()  # as declared
     settable: tuple[str, ...] | None = None  # settings that the trainer can be given; None: every one
+    price: Price | None = None  # of a GPU hour, as the present policy says
     stop_answer_s: float | None = None  # asked to stop, it saves and ends within this; 0: it cannot be asked; None: not known
     listed: tuple[str, ...] | None = None  # by the trainer itself, in its newest receipt; None where that lists none
     epoch: int = 0

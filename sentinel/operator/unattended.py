@@ -55,7 +55,7 @@ def answer_unattended(run_dir: Path, by: str, request: w.OperatorRequest, within
     """
     refuse_no_journal(run_dir)
     with answering(run_dir), take_run(run_dir) as session:
-        policy, unread = _load_policy(run_dir)
+        policy, unread = load_run_policy(run_dir)
         engine = Engine(policy, masking=run_masking(run_dir))
         answering_run = _Answering(run_dir, session, engine)
         answer = answering_run.ask(by, request)
@@ -174,7 +174,7 @@ def _print(words: str) -> None:
         print(words, file=sys.stderr)
 
 
-def _load_policy(run_dir: Path) -> tuple[Policy, str]:
+def load_run_policy(run_dir: Path) -> tuple[Policy, str]:
     """The run's own, with the routes that its command line asked for; where its file is gone or can no longer be read, the
     default's, and why."""
     run, unread = read_run_file(run_dir), ""

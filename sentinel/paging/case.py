@@ -28,10 +28,12 @@ from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.state import RunState
 from sentinel.paging import case_words
-from sentinel.paging.case_answers import AnswerCommand, answers
+from sentinel.paging.case_answers import AnswerCommand, answers, asks
 from sentinel.paging.plain_text import one_line, plain
+from sentinel.plan.gpus import gpus_of
 from sentinel.policy.quiet_hours import was_held_words
 from sentinel.policy.schema_paging import Paging
+from sentinel.run_files.detector_standings import read_standings
 from sentinel.run_files.stream import read_steps, read_world_size
 from sentinel.shipped import shipped_folder
 
@@ -72,6 +74,7 @@ def build_notice(run_dir: Path, state: RunState, action: SendPage, paging: Pagin
         facts={name: one_line(masking.text(value), FACT_CHARS_MAX) for name, value in _facts(state, incident).items()},
         labels={name: one_line(masking.text(value), FACT_CHARS_MAX) for name, value in (incident.labels if incident else ())},
         answers=tuple(answer.command for answer in typed),
+        asks=asks(incident, action.stage),
         links=links,
     )
 
@@ -124,7 +127,8 @@ def _text(
         sections.append(_section("", _plot(run_dir, incident)) if action.stage in ("trigger", "update") else "")
         sections.append(_section("TRIED", case_words.tried(incident) or ["nothing: no remedy applied"]))
     sections.append(_section("NEXT", case_words.follows(state, incident, wall_s)))
-    waiting = case_words.cost(state, incident, wall_s, ranks or case_words.ranks_of(attempt), paging.gpu_hour_cost)
+    gpus = gpus_of(state, read_standings(run_dir).gpus_in_use).now
+    waiting = case_words.cost(state, incident, wall_s, ranks or case_words.ranks_of(attempt), gpus)
     sections.append(_section("COST", waiting))
     asked = [f"{answer.command.ljust(width)}  {answer.what}" for answer in typed]
     sections.append(_section("ANSWER", [f"on {socket.gethostname()}:", *asked] if asked else [], is_copied=True))

@@ -88,3 +88,15 @@ def _policy_word(run_dir: Path) -> str:
     except SentinelError:
         pass
     return shlex.quote(path)
+
+
+def asks(incident: Incident | None, stage: Stage) -> dict[str, int | None]:
+    """The same for a button: acknowledge, approve and deny, as far as they make sense now, with the rung that waits."""
+    if incident is None or stage in ("resolve", "message"):
+        return {}
+    found: dict[str, int | None] = {}
+    if stage != "acknowledge" and not incident.acknowledged_by:
+        found["acknowledge"] = None
+    if incident.awaits_approval and incident.approval is not None:
+        found |= dict.fromkeys(("approve", "deny"), incident.approval.rung)
+    return found

@@ -119,18 +119,21 @@ def ranks_of(attempt: Attempt | None) -> int | None:
     return len(attempt.ranks) or None if attempt is not None else None
 
 
-def cost(state: RunState, incident: Incident | None, now_s: float, ranks: int | None, gpu_hour_cost: float | None) -> list[str]:
-    """What waiting costs: what it has cost by now, and what another hour will. One GPU a rank is counted."""
-    since_s = stopped_since(state)
+def cost(state: RunState, incident: Incident | None, now_s: float, ranks: int | None, gpus: int | None) -> list[str]:
+    """What waiting costs: what it has cost by now, and what another hour will. GPU hours only where it is known how many GPUs
+    wait, and money where the policy has a price."""
+    since_s, price = stopped_since(state), state.price
     if since_s is None:
         return _at_risk(state, incident, now_s, ranks)
     idle_s = max(0.0, now_s - since_s)
     if ranks is None:
         return [f"nothing has trained for {span(idle_s)}"]
-    used = ranks * idle_s / 3600
-    money = f", {used * gpu_hour_cost:.2f} at {gpu_hour_cost:g} each" if gpu_hour_cost is not None else ""
-    each = f"; each further hour {ranks} more" + (f", {ranks * gpu_hour_cost:.2f}" if gpu_hour_cost is not None else "")
     idle = f"{ranks} ranks have" if ranks != 1 else "1 rank has"
+    if not gpus:
+        return [f"{idle} stood still for {span(idle_s)}"]
+    used = gpus * idle_s / 3600
+    money = f", {price.words(used * price.amount)} at {price.amount:g} each" if price is not None else ""
+    each = f"; each further hour {gpus} more" + (f", {price.words(gpus * price.amount)}" if price is not None else "")
     return [f"{idle} stood still for {span(idle_s)}: {used:.2f} GPU hours{money}{each}"]
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sentinel.detectors.hold import Hold
+from sentinel.model.price import Price
 
 Anchor = Literal["onset", "detected"]
 
@@ -33,6 +34,7 @@ RATE_PATTERN = rf"^[0-9]{{1,12}} per {_DECIMAL} ?[smhd]$"
 RANGE_PATTERN = rf"^{_DECIMAL} ?[smhd]\.\.{_DECIMAL} ?[smhd]$"
 STEP_REF_PATTERN = rf"^(?:onset|detected)(?: [+-] {_STEPS})?$"
 RECOVERED_PATTERN = rf"^[a-z][a-z0-9_/.]* within {_DECIMAL}% of pre_incident$"
+PRICE_PATTERN = rf"^{_DECIMAL} [A-Z]{{3}}$"
 ABOVE_BAND_PATTERN = rf"^above band for {_STEPS}$"
 
 
@@ -210,3 +212,14 @@ def parse_above_band(value: object) -> int:
     """`above band for 20 steps` as steps."""
     text = _matched(ABOVE_BAND_PATTERN, value, "a condition that ends a wait", "write it as 'above band for 20 steps'")
     return parse_positive_steps(text.removeprefix("above band for "))
+
+
+def parse_price(value: object) -> Price:
+    """`2.5 USD`: an amount above zero and a currency."""
+    remedy = "write it as '2.5 USD', the currency as three capital letters"
+    if isinstance(value, str) and re.fullmatch(_DECIMAL, value):
+        raise Malformed(f"{show(value)} names no currency", remedy)
+    amount, currency = _matched(PRICE_PATTERN, value, "a price with its currency", remedy).split()
+    if float(amount) <= 0:
+        raise Malformed(f"{show(value)} is no price", f"{remedy}; without a price GPU hours alone are told")
+    return Price(float(amount), currency)

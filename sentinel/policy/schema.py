@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
+from sentinel.model.price import Price
 from sentinel.policy.expr import Records
 from sentinel.policy.quantities import Malformed, show, show_duration
 from sentinel.policy.schema_detectors import Detectors
@@ -22,6 +23,7 @@ from sentinel.policy.schema_fields import (
     Model,
     Name,
     Phase,
+    PriceOf,
     Range,
     RateOf,
     Recorded,
@@ -162,6 +164,9 @@ class RunFacts(Model):
     deadline_margin_s: Seconds | None = Field(default=None, alias="deadline_margin")
     """How long before a deadline the stop begins. Without it: by what saves and stops took on this run, or 10m."""
 
+    gpu_hour_price: PriceOf | None = None
+    """What one GPU costs an hour. Without it GPU hours alone are told."""
+
     @model_validator(mode="after")
     def _leaves_time(self) -> RunFacts:
         if self.deadline_s is not None and self.deadline_s <= (margin := self.deadline_margin_s or DEADLINE_MARGIN_S):
@@ -239,6 +244,20 @@ class Spec(Model):
         if isinstance(rules, (list, tuple)):
             rules = [_with_written(rule, known) for rule in rules]
         return {**value, "record": named, "rules": rules} if rules is not None else {**value, "record": named}
+
+    @property
+    def price(self) -> Price | None:
+        """Of a GPU hour: that of `run`, else the older word of `paging`, which names no currency."""
+        old = self.paging.gpu_hour_cost
+        return self.run.gpu_hour_price or (Price(old) if old is not None else None)
+
+    @model_validator(mode="after")
+    def _one_price(self) -> Spec:
+        old, new = self.paging.gpu_hour_cost, self.run.gpu_hour_price
+        if old is not None and new is not None and old != new.amount:
+            message = f"gpu_hour_price '{new.amount:g} {new.currency}' and paging.gpu_hour_cost {old:g} are two prices of an hour"
+            raise Malformed(message, "leave paging.gpu_hour_cost out: pages take the price of run")
+        return self
 
 
 def _with_written(rule: Any, records: Records) -> Any:

@@ -11,6 +11,7 @@ from sentinel.client import setting_types as t
 from sentinel.client.settings import Setting
 from sentinel.detectors.hold import Hold
 from sentinel.detectors.registry import RULED_KINDS
+from sentinel.model.price import Price
 from sentinel.policy import quantities as q
 from sentinel.policy.expr import Records, parse_expression, parse_recorded
 from sentinel.policy.expr_tree import LENGTH_MAX, Expression
@@ -52,6 +53,7 @@ AtStep = Annotated[q.StepRef, PlainValidator(q.parse_step_ref), _text(q.STEP_REF
 Recovery = Annotated[
     q.RecoveredWhen, PlainValidator(q.parse_recovered_when), _text(q.RECOVERED_PATTERN, "loss within 2% of pre_incident")
 ]
+PriceOf = Annotated[Price, PlainValidator(q.parse_price), _text(q.PRICE_PATTERN, "2.5 USD")]
 AboveBand = Annotated[int, PlainValidator(q.parse_above_band), _text(q.ABOVE_BAND_PATTERN, "above band for 20 steps")]
 
 

@@ -25,6 +25,8 @@ LabelName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length
 ROUTES_MAX = 16  # a page remembers how each route stands, and a route it had forgotten would be called again and again
 RANK: dict[Severity, int] = {"info": 0, "warning": 1, "critical": 2}
 Port = Annotated[int, Field(strict=True, ge=1, le=65535)]
+SlackChannel = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9]{5,30}$")]
+SlackMembers = Annotated[tuple[Annotated[str, Field(pattern=r"^[UW][A-Z0-9]{5,30}$")], ...], Field(max_length=256)]
 Addresses = Annotated[tuple[Address, ...], Field(min_length=1)]
 Words = Annotated[tuple[Text, ...], Field(min_length=1)]
 
@@ -67,6 +69,17 @@ class RouteSettings(Model):
     """Pages below it do not go this way."""
     messages: Flag = False
     """Also what needs nobody: an incident repaired without a person."""
+
+    def misfit(self) -> tuple[str, str] | None:
+        """What of its settings does not go together, and the remedy. For the channels whose settings depend on each other."""
+        return None
+
+    @model_validator(mode="after")
+    def _fits(self) -> RouteSettings:
+        if (found := self.misfit()) is not None:
+            message, remedy = found
+            raise Malformed(message, remedy)
+        return self
 
 
 ROUTE_SETTINGS = TypeVar("ROUTE_SETTINGS", bound=RouteSettings)

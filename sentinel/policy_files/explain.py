@@ -149,6 +149,22 @@ def explain_rules(policy: Policy) -> str:
     return "\n".join([*lines, "more with --finding KIND or --finding ALERT"])
 
 
+def rules_document(policy: Policy) -> dict[str, Any]:
+    """The same as one JSON document."""
+    rules = [
+        {
+            "alert": rule.alert,
+            "severity": rule.labels.severity,
+            "on": rule.on,
+            "expr": rule.expr.text if rule.expr is not None else None,
+            "playbook": rule.playbook,
+            "rungs": [rung.title for rung in policy.spec.playbooks.get(rule.playbook or "", ())],
+        }
+        for rule in policy.spec.rules
+    ]
+    return {"policy": policy.metadata.name, "extends": policy.extends, "mode": policy.spec.mode, "rules": rules}
+
+
 def explain_text(explained: PolicyExplanation) -> str:
     """As a person reads it."""
     name = _with_base(explained.policy, explained.extends)

@@ -52,7 +52,12 @@ class PolicyFile:
     def print_document(self) -> str:
         """The policy as it is in force: YAML that stands on its own, with what it extends merged in."""
         files = " over ".join((self.path, *self.bases))
-        return f"# {files}\n" + write_yaml({k: v for k, v in self.document.items() if k not in ("extends", "remove")})
+        return f"# {files}\n" + write_yaml(self.in_force)
+
+    @property
+    def in_force(self) -> dict[str, Any]:
+        """The document without what it extends: it stands on its own."""
+        return {key: value for key, value in self.document.items() if key not in ("extends", "remove")}
 
 
 def load_policy(path: str | Path, capabilities: Set[str] | None = None) -> Policy:

@@ -21,6 +21,7 @@ from sentinel.detectors.reference import Reference
 from sentinel.policy.schema import Policy
 from sentinel.replay.findings import ReplayResult
 from sentinel.replay.one_log import replay_file
+from sentinel.signals import interrupt_deferred, let_through
 from sentinel.telemetry.mlflow_log import is_mlflow_run
 from sentinel.telemetry.tensorboard import event_files
 from sentinel.telemetry.wandb_log import wandb_files
@@ -100,7 +101,8 @@ def replay_many(
     with ProcessPoolExecutor(
         count, mp_context=get_context("spawn"), initializer=_begin, initargs=(policy, format, draw, reference)
     ) as pool:
-        futures = [pool.submit(_one, log) for log in logs]
+        with interrupt_deferred():  # a worker that is being started has no answer to Ctrl-C yet, but a traceback
+            futures = [pool.submit(_one, log) for log in logs]
         for future in futures:
             future.add_done_callback(lambda _: done())
         try:
@@ -138,6 +140,7 @@ def _begin(policy: Policy, format: str, draw: bool, reference: Reference | None)
     """In the new process: what is the same for every log of it."""
     global _policy, _format, _draw, _reference
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # interrupted: the parent says so, once
+    let_through()
     _policy, _format, _draw, _reference = policy, format, draw, reference
 
 

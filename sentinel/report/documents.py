@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,8 +11,11 @@ from sentinel.engine.goodput import account
 from sentinel.model.incidents import Incident, Try
 from sentinel.model.records import Attribution
 from sentinel.model.state import RunState
+from sentinel.plan.gpus import gpus_of
 from sentinel.plan.save_interval import advise_interval
+from sentinel.report.cost import cost_document, forecast_document, incident_cost
 from sentinel.report.environment import environment_document
+from sentinel.report.losses import IncidentLoss
 from sentinel.report.pages import page_document, pages_document
 from sentinel.run_files.detector_standings import NO_STANDINGS, OLD_AFTER_S, DetectorStandings
 from sentinel.run_files.heartbeats import RankSeen
@@ -20,7 +24,8 @@ from sentinel.run_files.stall import run_word, stall_of
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What the journal does not hold. `step`: the newest in the stream, None when unknown. `supervisor`: alive, gone, unknown."""
+    """What the journal does not hold. `step`: the newest in the stream, None when unknown. `supervisor`: alive, gone, unknown.
+    `losses`: of its incidents, folded beside the state."""
 
     step: int | None
     total_steps: int | None
@@ -29,6 +34,7 @@ class Outside:
     warning: str = ""
     senses: DetectorStandings = NO_STANDINGS
     ranks: tuple[RankSeen, ...] = ()
+    losses: tuple[IncidentLoss, ...] = ()
 
 
 def status_document(state: RunState, now_s: float, outside: Outside) -> dict[str, Any]:
@@ -41,12 +47,14 @@ def status_document(state: RunState, now_s: float, outside: Outside) -> dict[str
     open_incidents = state.open_incidents
     current = open_incidents[-1] if open_incidents else None
     known = (attempt.last_step or attempt.resumed_step) if attempt else None
+    step = outside.step if outside.step is not None else known
+    cost = cost_document(state, now_s, stall.since_s if stall else None, outside.senses.gpus_in_use, outside.losses)
     return {
         "run": state.run_id,
         "state": run_word(state, stall),
         "reason": state.end_reason or state.held or (f"by {state.paused}" if state.paused else overdue),
         "attempt": attempt.attempt if attempt else None,
-        "step": outside.step if outside.step is not None else known,
+        "step": step,
         "total_steps": outside.total_steps,
         "last_step_s": outside.senses.step_times.last_step_s if attempt and outside.senses.attempt == attempt.attempt else None,
         "stalled_s": round(now_s - stall.since_s, 1) if stall else None,
@@ -72,6 +80,8 @@ def status_document(state: RunState, now_s: float, outside: Outside) -> dict[str
         "detectors": _detectors_document(outside.senses, now_s),
         "disks": _disks_document(outside.senses, now_s),
         "save_interval": _interval_document(state),
+        "cost": cost,
+        "forecast": forecast_document(state, now_s, step, outside.total_steps, cost),
     }
 
 
@@ -122,6 +132,13 @@ def _disks_document(standings: DetectorStandings, now_s: float) -> list[dict[str
         }
         for disk in standings.disks
     ]
+
+
+def incident_documents(state: RunState, losses: Sequence[IncidentLoss], gpus_in_use: int | None) -> list[dict[str, Any]]:
+    """Every incident, oldest first, with what it cost."""
+    gpus = gpus_of(state, gpus_in_use)
+    cost = {loss.incident: incident_cost(loss, gpus, state.price) for loss in losses}
+    return [incident_document(incident) | {"cost": cost.get(incident.id)} for incident in state.incidents]
 
 
 def incident_document(incident: Incident) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from sentinel.model.facts import Entry
 from sentinel.model.state import RunState
 from sentinel.report.drawn import DrawnAttempt
 from sentinel.report.journal_fold import JournalFold
+from sentinel.report.losses import IncidentLoss
 from sentinel.report.reading import is_attempt_alive, read_heartbeat, read_supervisor
 from sentinel.report.run_dirs import check_run_dir
 from sentinel.report.tally import Tally
@@ -48,7 +49,8 @@ class RunSnapshot:
     newest attempt, also while its curves are still being drawn; `step` its step, None before there is one. `last`: the last value
     drawn of every metric of that attempt, for those that do not stand in every line. `ranks`: where each stands, while the next
     step is overdue. `trouble`: why this is older than it should be; empty otherwise. `heartbeat_s`: when the supervisor's loop
-    last turned, wall clock; None where none ever was. `mirror_lag_s`: by part of the run's mirror, as `MirrorStanding.lag_s`."""
+    last turned, wall clock; None where none ever was. `mirror_lag_s`: by part of the run's mirror, as `MirrorStanding.lag_s`.
+    `losses`: of the incidents, by now."""
 
     run_dir: Path
     state: RunState = field(default_factory=RunState)
@@ -66,6 +68,7 @@ class RunSnapshot:
     heartbeat_s: float | None = None
     mirror_lag_s: Mapping[str, float] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
+    losses: tuple[IncidentLoss, ...] = ()
 
 
 class FollowedRun:
@@ -94,7 +97,7 @@ class FollowedRun:
             drawn = self.attempts[newest.attempt]
             step, metrics = self._newest_line(drawn, has_more=drawn.advance(newest.is_over))
         senses = read_standings(self.run_dir)
-        is_stalled = stall_of(state, self.journal.now_s, senses) is not None
+        stall = stall_of(state, self.journal.now_s, senses)
         return RunSnapshot(
             run_dir=self.run_dir,
             state=state,
@@ -107,11 +110,12 @@ class FollowedRun:
             supervisor=read_supervisor(self.run_dir),
             attempt_alive=is_attempt_alive(self.run_dir, state),
             senses=senses,
-            ranks=read_ranks(self.run_dir, newest.attempt) if newest is not None and is_stalled else (),
+            ranks=read_ranks(self.run_dir, newest.attempt) if newest is not None and stall is not None else (),
             trouble=trouble,
             heartbeat_s=read_heartbeat(self.run_dir),
             mirror_lag_s=read_mirror_lags(self.run_dir, SystemClock().wall_s()),
             tally=self.journal.tally.copy(),
+            losses=self.journal.losses.told(state, self.journal.until_s, stall.since_s if stall else None),
         )
 
     def entries(self, after: int = 0) -> list[Entry]:

@@ -25,13 +25,14 @@ from sentinel.journal.store import Journal
 from sentinel.model.facts import Entry, Noted
 from sentinel.model.state import RunState
 from sentinel.report.lineage import Lineage
+from sentinel.report.losses import Losses
 from sentinel.report.run_dirs import check_run_dir
 from sentinel.report.schedule import SettingsHistory
 from sentinel.report.tally import Tally
 
 
 class JournalFold:
-    """Attributes: state; tally; lineage; schedule; seq and last_s, of the newest entry, 0 before there is one."""
+    """Attributes: state; tally; lineage; schedule; losses; seq and last_s, of the newest entry, 0 before there is one."""
 
     def __init__(self, run_dir: Path) -> None:
         self.run_dir = run_dir
@@ -39,6 +40,7 @@ class JournalFold:
         self.tally = Tally()
         self.lineage = Lineage()
         self.schedule = SettingsHistory()
+        self.losses = Losses()
         self.seq, self.last_s = 0, 0.0
         self._clock = SystemClock()
         self._unknown = 0
@@ -50,6 +52,11 @@ class JournalFold:
         if self.last_s > self._clock.now_s():
             self._clock = SystemClock(self.last_s)
         return self._clock.now_s()
+
+    @property
+    def until_s(self) -> float:
+        """Until when what is still open goes on: now, or the newest entry of a run that has ended."""
+        return self.last_s if self.state.ended else self.now_s
 
     @property
     def warning(self) -> str:
@@ -85,6 +92,7 @@ class JournalFold:
         fact = entry.fact
         self.tally.take(self.state, entry)
         self.state = evolve(self.state, entry.at_s, fact)
+        self.losses.take(self.state, entry)
         self.lineage.take(fact)
         self.schedule.take(fact)
         self.seq, self.last_s = entry.seq, entry.at_s

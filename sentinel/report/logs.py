@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sentinel.client.run_layout import attempts_folder
 from sentinel.errors import UsageError
@@ -36,10 +37,22 @@ class LogQuery:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A line of a log, or of sentinel's own about them (`is_note`)."""
+    """A line of a log, or of sentinel's own about them (`is_note`). `line`: without whose it is, which `label` says: rank 3,
+    launcher."""
 
     text: str
     is_note: bool = False
+    attempt: int | None = None
+    label: str = ""
+    rank: int | None = None
+    line: str = ""
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """As `sentinel logs --json` prints it: one object a line."""
+        if self.is_note:
+            return {"note": self.text}
+        return {"attempt": self.attempt, "of": self.label, "rank": self.rank, "line": self.line}
 
 
 def read_logs(query: LogQuery, pause: Callable[[], None]) -> Iterator[LogLine]:
@@ -113,7 +126,7 @@ def _begin(query: LogQuery, attempt: int) -> tuple[dict[Path, LogFollower], list
     for log in sorted(wanted, key=_written_ns):
         lines, offset = read_tail(log.path, query.tail)
         readers[log.path] = LogFollower(log, offset)
-        shown += [LogLine(_prefix(query, log, logs) + line) for line in masking.lines(lines)]
+        shown += [_line(query, attempt, log, logs, line) for line in masking.lines(lines)]
     return readers, shown
 
 
@@ -127,12 +140,16 @@ def _drain(query: LogQuery, attempt: int, readers: dict[Path, LogFollower], is_o
         has_more = False
         for reader in readers.values():
             lines = masking.lines(tuple(reader.read(is_over)))
-            yield from (LogLine(_prefix(query, reader.log, logs) + line) for line in lines)
+            yield from (_line(query, attempt, reader.log, logs, line) for line in lines)
             has_more |= is_over and bool(lines) and reader.has_more
 
 
 def _wanted(query: LogQuery, logs: Sequence[LogFile]) -> list[LogFile]:
     return [log for log in logs if not query.ranks or log.rank in query.ranks]
+
+
+def _line(query: LogQuery, attempt: int, log: LogFile, logs: Sequence[LogFile], line: str) -> LogLine:
+    return LogLine(_prefix(query, log, logs) + line, attempt=attempt, label=log.label, rank=log.rank, line=line)
 
 
 def _prefix(query: LogQuery, log: LogFile, logs: Sequence[LogFile]) -> str:

@@ -20,7 +20,7 @@ from sentinel.launcher.registry import DEFAULT, Place, open_launcher
 from sentinel.model.attempts import Alive, AttemptView, Orphaned, Unseen
 from sentinel.model.incidents import Incident
 from sentinel.model.state import RunState
-from sentinel.report.documents import Outside, incident_document, status_document
+from sentinel.report.documents import Outside, incident_documents, status_document
 from sentinel.report.journal_fold import JournalFold
 from sentinel.report.lineage import branch_document, lineage_text
 from sentinel.report.schedule import schedule_rows
@@ -48,7 +48,9 @@ def read_status(run_dir: Path) -> dict[str, Any]:
         warning="; ".join(filter(None, (run.warning, describe_missing(run_dir)))),
         senses=read_standings(run_dir),
     )
-    if attempt is not None and stall_of(run.state, run.now_s, outside.senses) is not None:
+    stall = stall_of(run.state, run.now_s, outside.senses)
+    outside = replace(outside, losses=run.losses.told(run.state, run.until_s, stall.since_s if stall else None))
+    if attempt is not None and stall is not None:
         outside = replace(outside, ranks=read_ranks(run_dir, attempt.attempt))
     return status_document(run.state, run.now_s, outside) | {"schedule": read_schedule(run, newest), "warm": _read_warm(run_dir)}
 
@@ -68,7 +70,9 @@ def read_schedule(run: JournalFold, newest_step: int | None) -> dict[str, Any]:
 
 def read_incidents(run_dir: Path) -> list[dict[str, Any]]:
     """The documents of `sentinel incidents`, oldest first. Raises as `read_status`."""
-    return [incident_document(incident) for incident in read_run(run_dir).state.incidents]
+    run = read_run(run_dir)
+    losses = run.losses.told(run.state, run.until_s)
+    return incident_documents(run.state, losses, read_standings(run_dir).gpus_in_use)
 
 
 def read_lineage(run_dir: Path) -> list[dict[str, Any]]:

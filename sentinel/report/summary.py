@@ -13,10 +13,12 @@ from sentinel.client.atomic_file import write_atomically
 from sentinel.client.run_layout import JOURNAL_NAME, REPORT_NAME
 from sentinel.engine.goodput import ACCOUNTS, account, surviving_steps
 from sentinel.model.state import Attempt, RunState
+from sentinel.report.cost import cost_document, cost_words
 from sentinel.report.documents import incident_document
 from sentinel.report.masked import run_masking
 from sentinel.report.tables import markdown_table, rounded_parts
 from sentinel.report.text import INCIDENT_HEADER, incident_row, incident_story
+from sentinel.run_files.detector_standings import read_standings
 from sentinel.run_files.stream import read_last_metric
 
 ACCOUNT_WORDS = {
@@ -51,11 +53,16 @@ def report_text(run_dir: Path, state: RunState, now_s: float) -> str:
     parts.append(markdown_table(INCIDENT_HEADER, [incident_row(i) for i in incidents]) if incidents else "None.")
     parts += ["\n".join(["```", *incident_story(incident), "```"]) for incident in incidents]
     ledger = markdown_table(("account", "seconds", "what it is"), ledger_rows(state, now_s))
-    parts += ["## Goodput", goodput_line(state, now_s), ledger]
+    parts += ["## Goodput", goodput_line(state, now_s), ledger, _cost_line(run_dir, state, now_s)]
     parts += ["## Attempts", markdown_table(ATTEMPT_HEADER, attempt_rows(state))]
     if state.archive.attempts:
         parts.append(f"{state.archive.attempts} earlier attempts are in the ledger above and no longer listed one by one.")
     return "\n\n".join(parts) + "\n"
+
+
+def _cost_line(run_dir: Path, state: RunState, now_s: float) -> str:
+    cost = cost_document(state, now_s, None, read_standings(run_dir).gpus_in_use, ())
+    return f"Cost: {cost_words(cost)}."
 
 
 def goodput_line(state: RunState, now_s: float) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from sentinel.detectors.disk_memory import bytes_words
 from sentinel.model.state import UNOBSERVED
 from sentinel.policy.rung_words import CONDITIONS
+from sentinel.report.cost import cost_rows, incident_words
 from sentinel.report.detectors import detector_rows, duration_words
 from sentinel.report.environment import environment_rows
 from sentinel.report.pages import page_rows, page_story
@@ -42,6 +43,7 @@ def status_text(status: Mapping[str, Any]) -> str:
         ("policy", _policy_words(status)),
         ("supervisor", status["supervisor"] + _advice(status)),
     ]
+    rows += cost_rows(status["cost"], status["forecast"])
     if status["ranks"]:
         rows.append(("ranks", ranks_words(status["ranks"])))
     if status["deadline"] is not None:
@@ -130,6 +132,8 @@ def incident_story(incident: Mapping[str, Any]) -> list[str]:
     ]
     if incident.get("begins_anew"):
         lines.append(f"  begins playbook {incident['playbook'] or '(none)'} at its first rung: another policy was applied")
+    if (cost := incident.get("cost")) and cost["gpu_hours"]:
+        lines.append(f"  cost {incident_words(cost)}")
     for remedy in incident["remedies"]:
         launched = f", attempt {remedy['attempt']}" if remedy["attempt"] is not None else ""
         lines.append(f"  rung {remedy['rung'] + 1} ({rung_words(remedy)}{launched}): {remedy['chosen']}")

@@ -70,6 +70,7 @@ class StandingsFile:
             "step_time_s": times.step_time_s,
             "steps_a_line": times.steps_seen_at_once,
             "unwritten_remarks": engine.unwritten_remarks,
+            "gpus_in_use": engine.detectors.gpus_in_use,
             "disks": [
                 {
                     "place": disk.place,
@@ -92,7 +93,8 @@ class StandingsFile:
 class DetectorStandings:
     """The file as read. `time_s`: session seconds at which it was written; `verdicts`: kind, verdict, reason.
     `step_times`: of the attempt as it stood then. `disks`: as they were looked at, without checkpoints. `gpus`: of the
-    supervisor's machine, and why none is seen. `missing`: why nothing is known, and then there is nothing else."""
+    supervisor's machine, and why none is seen. `gpus_in_use`: on how many of them a process of the run was seen, None where on
+    none. `missing`: why nothing is known, and then there is nothing else."""
 
     time_s: float | None = None
     attempt: int | None = None
@@ -104,6 +106,7 @@ class DetectorStandings:
     disks: tuple[DiskReading, ...] = ()
     gpus: tuple[GpuStanding, ...] = ()
     gpus_why_not: str = ""
+    gpus_in_use: int | None = None
 
 
 NO_STANDINGS = DetectorStandings(missing=f"no supervisor has written {STANDINGS_NAME} yet")
@@ -127,6 +130,7 @@ def read_standings(run_dir: Path) -> DetectorStandings:
             disks=tuple(_disk(item) for item in raw.get("disks", ())),
             gpus=read_gpus(raw.get("gpus", [])),
             gpus_why_not=printable(str(raw.get("gpus_why_not", "its supervisor is older and tells of none"))),
+            gpus_in_use=None if raw.get("gpus_in_use") is None else int(raw["gpus_in_use"]),
         )
     except FileNotFoundError:
         return NO_STANDINGS

@@ -147,7 +147,12 @@ def _receipt(fields: dict[str, Any], attempt: int) -> Receipt:
         adopted=fields.get("adopted") is True,
         profile=_word(fields["trainer"]) if isinstance(fields.get("trainer"), str) else None,
         total_steps=whole_number(fields.get("steps"), 0) or None,
+        gpus=_gpus(fields.get("gpus")),
     )
+
+
+def _gpus(told: object) -> int | None:
+    return told if type(told) is int and 0 <= told < LARGEST_INT else None
 
 
 def _known_capabilities(listed: object) -> tuple[str, ...] | None:

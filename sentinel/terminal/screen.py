@@ -26,11 +26,12 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from sentinel.signals import INTERRUPTS
 from sentinel.terminal.panel import draw, draw_plain
 from sentinel.terminal.picture import Picture
 
 FOOT_ROWS = 1
-FOOT = " q leaves; the run goes on"
+FOOT, FOOT_ENDED = " q leaves; the run goes on", " q leaves; the run has ended"
 KEY_BYTES = 32
 PLAIN_WIDTH = 400
 LEAVING = "q"  # what a signal that ends is told as
@@ -55,7 +56,8 @@ class Screen:
         self._stack.close()
 
     def show(self, picture: Picture) -> None:
-        self._live.update(Group(draw(picture, FOOT_ROWS), Text(FOOT, "dim", no_wrap=True)), refresh=True)
+        foot = FOOT_ENDED if picture.state.ended else FOOT
+        self._live.update(Group(draw(picture, FOOT_ROWS), Text(foot, "dim", no_wrap=True)), refresh=True)
 
     def wait(self, timeout_s: float) -> str:
         """The key that was pressed meanwhile, at once; empty when none was; `q` when a signal asked to leave."""
@@ -76,7 +78,8 @@ class _Signals:
         os.close(self.came)
         os.close(self._noting)
 
-    def _note(self, _number: int, _frame: FrameType | None) -> None:
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        INTERRUPTS.came |= number == signal.SIGINT
         for each in ENDING:
             signal.signal(each, signal.default_int_handler)
         os.write(self._noting, b".")

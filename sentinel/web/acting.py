@@ -53,14 +53,7 @@ def ask_of(
 ) -> Response:
     """200 with the answer; 202 when there is none yet, and the request stays open. Raises Refused."""
     try:
-        if unattended is not None and run.seen().supervisor == "gone":
-            return _answered(unattended(run.run_dir, who_of(request), operator_request))
-        check_supervised(run.run_dir)
-        number = post_request(run.run_dir, who_of(request), operator_request)
-    except (UsageError, JournalError, RetryLater) as error:
-        raise Refused(409, str(error)) from None
-    try:
-        answer = await_answer(run.run_dir, number, ANSWER_S, run.seen().seq)
+        answer = ask(run, operator_request, who_of(request), unattended)
     except JournalError as error:
         return _unanswered(f"it was asked, and the answer cannot be read: {error}")
     if answer is None:
@@ -85,6 +78,19 @@ def stop_of(run: ServedRun, request: Request) -> Response:
     except (UsageError, RetryLater) as error:
         raise Refused(409, str(error)) from None
     return _unanswered("it stops after a checkpoint, and its supervisor leaves; the events show how far it is")
+
+
+def ask(run: ServedRun, operator_request: w.OperatorRequest, who: str, unattended: Unattended | None) -> Answered | None:
+    """The supervisor's answer; None where none came in time. Raises Refused where nobody could be asked, JournalError where the
+    answer cannot be read."""
+    try:
+        if unattended is not None and run.seen().supervisor == "gone":
+            return unattended(run.run_dir, who, operator_request)
+        check_supervised(run.run_dir)
+        number = post_request(run.run_dir, who, operator_request)
+    except (UsageError, JournalError, RetryLater) as error:
+        raise Refused(409, str(error)) from None
+    return await_answer(run.run_dir, number, ANSWER_S, run.seen().seq)
 
 
 def fields_of(body: bytes) -> Fields:

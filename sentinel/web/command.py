@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 from sentinel.errors import UsageError
+from sentinel.signals import stop_event
 from sentinel.web.access import read_token
 from sentinel.web.address import Address, read_address
 from sentinel.web.opening import Listen, check_places, open_site
@@ -24,10 +23,6 @@ def serve(places: Sequence[Path], listen: Listen, services: SiteServices = NO_SE
     if address is None:
         raise UsageError("--listen off: then there is nothing to do; name a port")
     token = read_token(listen.token_file, os.environ)
-    with closing(open_site(address, token, Runs(places), services)) as site:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        try:
-            site.start()
-            threading.Event().wait()  # as long as somebody wants it: a signal ends it
-        except KeyboardInterrupt:
-            return
+    with stop_event() as stop, closing(open_site(address, token, Runs(places), services)) as site:
+        site.start()
+        stop.wait()  # as long as somebody wants it: a signal ends it

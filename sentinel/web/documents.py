@@ -8,10 +8,12 @@ from typing import Any
 from sentinel.client.strict_json import printable
 from sentinel.engine.goodput import account
 from sentinel.model import facts as f
+from sentinel.model.incidents import Incident
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
+from sentinel.report.cost import cost_words
 from sentinel.report.detectors import detector_rows
-from sentinel.report.documents import Outside, incident_document, status_document
+from sentinel.report.documents import Outside, incident_documents, status_document
 from sentinel.report.events import incident_of
 from sentinel.report.following import RunSnapshot
 from sentinel.run_files.stall import stall_of
@@ -34,10 +36,12 @@ def run_document(snapshot: RunSnapshot, schedule: Mapping[str, Any] | None, trou
         warning=trouble,
         senses=snapshot.senses,
         ranks=snapshot.ranks,
+        losses=snapshot.losses,
     )
     status = status_document(state, snapshot.now_s, outside)
     return status | {
         "detector_rows": detector_rows(status["detectors"], is_watched=snapshot.supervisor == "alive"),
+        "cost_words": cost_words(status["cost"]),
         "schedule": schedule,
         "seq": snapshot.seq,
         "now_s": snapshot.now_s,
@@ -50,19 +54,23 @@ def run_document(snapshot: RunSnapshot, schedule: Mapping[str, Any] | None, trou
     }
 
 
-def incident_documents(state: RunState, policy: Policy | None = None) -> list[dict[str, Any]]:
+def incidents_document(snapshot: RunSnapshot, policy: Policy | None = None) -> list[dict[str, Any]]:
     """As `sentinel incidents --json`, with what the rule's author wrote, and the times in Unix seconds and on the run's clock."""
+    state = snapshot.state
+    told = incident_documents(state, snapshot.losses, snapshot.senses.gpus_in_use)
     return [
-        incident_document(incident)
-        | rule_document(policy, incident)
-        | {
-            "opened_at_s": incident.detected_s,
-            "closed_at_s": incident.closed_s,
-            "opened_elapsed_s": elapsed(incident.detected_s, state),
-            "closed_elapsed_s": None if incident.closed_s is None else elapsed(incident.closed_s, state),
-        }
-        for incident in state.incidents
+        document | rule_document(policy, incident) | _times(incident, state)
+        for document, incident in zip(told, state.incidents, strict=True)
     ]
+
+
+def _times(incident: Incident, state: RunState) -> dict[str, Any]:
+    return {
+        "opened_at_s": incident.detected_s,
+        "closed_at_s": incident.closed_s,
+        "opened_elapsed_s": elapsed(incident.detected_s, state),
+        "closed_elapsed_s": None if incident.closed_s is None else elapsed(incident.closed_s, state),
+    }
 
 
 def events_document(entries: Sequence[f.Entry], state: RunState, seq: int) -> dict[str, Any]:

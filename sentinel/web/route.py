@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from sentinel.web.acting import Unattended
 from sentinel.web.answers import Refused, Request, Response
 from sentinel.web.runs import Runs
+from sentinel.web.slack import SlackDoor
 from sentinel.web.static_files import StaticFiles
 from sentinel.web.watched import ServedRun
 
@@ -24,6 +25,7 @@ class Served:
     exposition: Exposition | None
     can_act: bool
     unattended: Unattended | None = None
+    slack: SlackDoor = field(default_factory=SlackDoor)
 
 
 Words = Mapping[str, str]  # the parts of the path that stand for something, by their name in the route
@@ -33,11 +35,11 @@ Answer = Callable[[Served, Request, Words], Response]
 @dataclass(frozen=True, slots=True)
 class HttpRoute:
     """`path`: a part in capitals stands for anything; FILE at its end for all that follows. `needs`: nothing, what reading
-    needs (on a loopback address nothing), or what acting needs."""
+    needs (on a loopback address nothing), what acting needs, or a signature, which the answer verifies itself."""
 
     method: Literal["GET", "POST"]
     path: str
-    needs: Literal["nothing", "reading", "acting"]
+    needs: Literal["nothing", "reading", "acting", "signature"]
     answer: Answer
 
     def match(self, parts: tuple[str, ...]) -> dict[str, str] | None:

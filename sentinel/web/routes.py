@@ -10,7 +10,7 @@ from sentinel.web.acting import OF_INCIDENT, OF_RUN, ask_of, fields_of, stop_of
 from sentinel.web.answers import REPORT_POLICY, TEXT, Refused, Request, Response, encode
 from sentinel.web.cards import checkpoints_document, log_document, machines_document
 from sentinel.web.curves import METRICS_ASKED_MAX, MetricChoice, View, curves_document, metric_names, read_cursor
-from sentinel.web.documents import events_document, incident_documents, ledger_document, run_document
+from sentinel.web.documents import events_document, incidents_document, ledger_document, run_document
 from sentinel.web.fleet import order, overview_document
 from sentinel.web.report_file import read_plain_file
 from sentinel.web.route import Answer, HttpRoute, Served, Words, number_of
@@ -61,7 +61,7 @@ def _run(served: Served, request: Request, words: Words) -> Response:
 def _incidents(served: Served, request: Request, words: Words) -> Response:
     del request
     run = served.runs.find(words["NAME"])
-    return Response(run.document("incidents", lambda: incident_documents(run.seen().state, run.policy())))
+    return Response(run.document("incidents", lambda: incidents_document(run.seen(), run.policy())))
 
 
 def _events(served: Served, request: Request, words: Words) -> Response:
@@ -163,6 +163,11 @@ def _ask_of_incident(verb: str) -> Answer:
     return answer
 
 
+def _pressed_in_slack(served: Served, request: Request, words: Words) -> Response:
+    del words
+    return served.slack.answer(served.runs, served.unattended, request)
+
+
 def _ask_of_run(verb: str) -> Answer:
     def answer(served: Served, request: Request, words: Words) -> Response:
         run = served.runs.find(words["NAME"])
@@ -200,6 +205,7 @@ ROUTES = (
     *(HttpRoute("POST", f"/api/runs/NAME/incidents/N/{verb}", "acting", _ask_of_incident(verb)) for verb in OF_INCIDENT),
     *(HttpRoute("POST", f"/api/runs/NAME/{verb}", "acting", _ask_of_run(verb)) for verb in OF_RUN),
     HttpRoute("POST", "/api/runs/NAME/stop", "acting", _stop),
+    HttpRoute("POST", "/slack/actions", "signature", _pressed_in_slack),
 )
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 THREADS = 16
 HEAD_BYTES_MAX = 16 << 10
-BODY_BYTES_MAX = 16 << 10
+BODY_BYTES_MAX = 128 << 10  # Slack sends a message whole with the press of a button in it, percent-encoded
 ANSWER_BYTES_MAX = 64 << 20  # above any answer of this site: waitress writes a longer one to a temporary file
 BACKLOG = 64
 CLOSE_S = 2.0

@@ -150,7 +150,7 @@ def test_a_finished_attempt_leaves_everything_the_protocol_names(launch):
     first = json.loads((attempt.folder / "metrics.jsonl").read_text().splitlines()[0])
     assert (first["kind"], first["v"], first["attempt"], first["resume_step"], first["resume_digest"]) == ("start", 1, 1, 0, None)
     assert first["capabilities"] == list(CAPABILITIES), "a trainer that lists none is presumed to have what was declared"
-    assert (first["world_size"], first["tokens_per_step"], first["overrides"]) == (2, 4 * 32, {})
+    assert (first["world_size"], first["gpus"], first["tokens_per_step"], first["overrides"]) == (2, 0, 4 * 32, {})
     assert 40_000 < first["params"] < 60_000
     effective = {"clip_norm": 1.0, "betas": [0.9, 0.95], "weight_decay": 0.1, "seed": 1337, "data_seed": 1337, "lr_scale": 1.0}
     assert effective.items() <= first["effective"].items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,11 +20,13 @@ from sentinel.model import facts as f
 from sentinel.model.attempts import RankExit, ResumePoint, SampleRange, SettingsInForce
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
+from sentinel.model.price import Price
 from sentinel.model.readings import StepReading
 from sentinel.model.stall import StepTimes
 from sentinel.model.state import RunState
 
 START_S = 1_000_000.0
+Facts = Sequence[tuple[float, f.Fact]]
 COMMAND = ("python3", "-m", "trainer", "--set", "schedule.steps=600")
 
 
@@ -87,6 +90,17 @@ def told(until: float = 1e9) -> list[tuple[float, f.Fact]]:
     return [(when, fact) for when, fact in facts if when <= until]
 
 
+def told_on_gpus(gpus: int = 2, price: Price | None = None, until: float = 1e9) -> list[tuple[float, f.Fact]]:
+    """The same run of a trainer that says on how many GPUs it trains."""
+
+    def more(fact: f.Fact) -> f.Fact:
+        if isinstance(fact, f.ReceiptSeen):
+            return replace(fact, gpus=gpus)
+        return replace(fact, price=price) if isinstance(fact, f.SupervisorTookOver) else fact
+
+    return [(when, more(fact)) for when, fact in told(until)]
+
+
 def at(seconds: float) -> float:
     return START_S + seconds
 
@@ -117,13 +131,13 @@ def step(number: int, attempt: int = 1, **metrics: float) -> StepReading:
     return StepReading(attempt, number, at(number / 5), (), metrics or {"loss": 2.5, "grad_norm": 0.5})
 
 
-def write_run(run_dir: Path, until: float = 1e9, *, released: bool = True) -> Path:
+def write_run(run_dir: Path, until: float = 1e9, *, released: bool = True, facts: Facts | None = None) -> Path:
     """The run on disk as a supervisor leaves it: run.json, journal, lease. Not released: as one that was killed leaves it."""
     run_dir.mkdir(parents=True, exist_ok=True)
     reference = PolicyReference("demo", "d" * 64, "demo")
     write_run_file(run_dir, RunFile("demo", COMMAND, "/", reference, "local", "2026-01-01T00:00:00+00:00", ("skip",)))
     with take_run(run_dir) as session:
-        for when, fact in told(until):
+        for when, fact in facts or told(until):
             session.journal.append(at(when), [fact], session.epoch)
     if not released:
         with RunLock.acquire(run_dir) as lock:

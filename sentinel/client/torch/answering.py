@@ -102,12 +102,12 @@ class Answers:
         found["checkpoint_interval"] = self._live.values.get("checkpoint_interval", self._save_every)
         return found | {"until": dict(self._live.until)}
 
-    def write(self, *, params: int, world: int, tokens: int | None, steps: int) -> None:
+    def write(self, *, params: int, world: int, gpus: int, tokens: int | None, steps: int) -> None:
         """Everything that is due, from what was read back in the step that is now done."""
         self.are_due = False
         self._known = effective = self.effective()
         if not self.is_begun:
-            self._write_receipt(effective, params=params, world=world, tokens=tokens, steps=steps)
+            self._write_receipt(effective, params=params, world_size=world, gpus=gpus, tokens_per_step=tokens, steps=steps)
         changes, self._changes = self._changes, []
         for overrides, late in changes:
             self._refuse(overrides)
@@ -116,12 +116,12 @@ class Answers:
             self._lapsed = []
             self._tell("override_lapsed", self._step, keys=lapsed, effective=effective)
 
-    def _write_receipt(self, effective: dict[str, Any], *, params: int, world: int, tokens: int | None, steps: int) -> None:
+    def _write_receipt(self, effective: dict[str, Any], **told: int | None) -> None:
         self.is_begun = True
         live = self.tuned or self.clipped is not None
         capabilities = [*(["skip"] if self._sampler.is_used else []), *(["live_overrides"] if live else [])]
-        receipt = self._resume | {"world_size": world, "params": params, "tokens_per_step": tokens, "effective": effective}
-        receipt |= {"overrides": self._launch.in_force(), "steps": steps, "capabilities": capabilities}
+        receipt = self._resume | told | {"effective": effective}
+        receipt |= {"overrides": self._launch.in_force(), "capabilities": capabilities}
         receipt |= {"skip_clamped": self._late, "passed_over": self._passed_over}
         receipt |= {"cursor": self._sampler.cursor} if self._sampler.is_used else {}
         self._write(lambda stream: stream.start(**receipt))

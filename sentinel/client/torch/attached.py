@@ -390,8 +390,10 @@ class Run:
 
     def _answer(self) -> None:
         """The receipt, and what was asked since: behind the step in which all of it was used and read back."""
-        params = sum(parameter.numel() for parameter in self._model.parameters()) if not self._answers.is_begun else 0
-        self._answers.write(params=params, world=self._ranks.size, tokens=self._tokens_per_step, steps=self.total_steps)
+        weights = [] if self._answers.is_begun else list(self._model.parameters())
+        params, places = sum(each.numel() for each in weights), {each.device for each in weights if each.device.type == "cuda"}
+        gpus, tokens = len(places) * self._ranks.size, self._tokens_per_step
+        self._answers.write(params=params, world=self._ranks.size, gpus=gpus, tokens=tokens, steps=self.total_steps)
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 

@@ -68,6 +68,7 @@ def took_over(state: RunState, at_s: float, fact: f.SupervisorTookOver) -> RunSt
         capabilities=state.capabilities if fact.capabilities is None else fact.capabilities,
         settable=fact.settable,
         stop_answer_s=fact.stop_answer_s,
+        price=fact.price,
         stop_by="",
         stop_resumes=False,
         deadline_s=fact.deadline_s,

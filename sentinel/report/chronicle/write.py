@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.masking import Masking
@@ -23,12 +24,14 @@ from sentinel.report.chronicle.gathering import DAY_S, Day, Gathered, Moment, ga
 from sentinel.report.chronicle.lines import moment_lines
 from sentinel.report.chronicle.plain import code, plain
 from sentinel.report.chronicle.stories import Story, many, outcome_words, story_lines
+from sentinel.report.cost import cost_document, cost_words
 from sentinel.report.journal_fold import JournalFold
 from sentinel.report.lineage import Branch
 from sentinel.report.masked import run_masking
 from sentinel.report.schedule import schedule_rows
 from sentinel.report.summary import policy_in_words
 from sentinel.report.tables import markdown_table, rounded_parts
+from sentinel.run_files.detector_standings import read_standings
 from sentinel.terminal.words import utc_words
 
 INCIDENTS_TOLD_MAX = 8  # of one day one by one; of more the repaired ones are a table
@@ -43,13 +46,36 @@ def chronicle_text(run_dir: Path) -> str:
         raise UsageError(f"{run_dir}: nothing is recorded yet; look again in a moment")
     branches = {branch.attempt: branch for branch in fold.lineage.branches()}
     days = [day for _, day in sorted(found.days.items())]
-    parts = [f"# Chronicle of {plain(found.state.run_id)}", _head(found, masking)]
+    parts = [f"# Chronicle of {plain(found.state.run_id)}", _head(found, masking, read_standings(run_dir).gpus_in_use)]
     if len(days) > 1:
         parts += ["## Day by day", markdown_table(DAY_HEADER, [_day_row(day) for day in days if not _is_quiet(day)])]
     for is_quiet, group in groupby(days, key=_is_quiet):
         some = list(group)
         parts += [_quiet_days(some)] if is_quiet else [_day_text(run_dir, found, branches, day) for day in some]
     return masking.text("\n\n".join([*parts, _foot(found, fold)]) + "\n")
+
+
+def chronicle_document(run_dir: Path) -> dict[str, Any]:
+    """As `sentinel chronicle --json` prints it: the days on which anything happened, each with its figures and what has a line.
+    Raises as `chronicle_text`."""
+    text = chronicle_text(run_dir)
+    fold = JournalFold(run_dir)
+    found = gather(fold.read())
+    branches = {branch.attempt: branch for branch in fold.lineage.branches()}
+    days = [_day_document(run_dir, found, branches, day) for _, day in sorted(found.days.items())]
+    return {"run": found.state.run_id, "state": found.state.label, "seq": found.seq, "days": days, "markdown": text}
+
+
+def _day_document(run_dir: Path, found: Gathered, branches: dict[int, Branch], day: Day) -> dict[str, Any]:
+    lines = [(moment, _incident_lines(run_dir, found, branches, moment)) for moment in day.moments]
+    return {
+        "day": _date(day.number),
+        "first_step": day.first_step,
+        "last_step": day.last_step,
+        "goodput": round(day.training_s / day.whole_s, 4) if day.whole_s > 0 else None,
+        "counts": dict(day.counts),
+        "moments": [{"at_s": moment.at_s, "step": moment.step, "lines": said} for moment, said in lines if said],
+    }
 
 
 def write_chronicle(run_dir: Path, path: Path) -> str:
@@ -78,7 +104,7 @@ def leave_chronicle(run_dir: Path) -> None:
 DAY_HEADER = ("day", "steps", "attempts", "incidents", "pages", "goodput")
 
 
-def _head(found: Gathered, masking: Masking) -> str:
+def _head(found: Gathered, masking: Masking, gpus_in_use: int | None) -> str:
     state, read = found.state, found.environment
     mode = ", observe only" if state.observe_only else ""
     stands = f"{state.label}: {plain(state.end_reason)}" if state.ended else f"{state.label} as of the last entry"
@@ -100,6 +126,8 @@ def _head(found: Gathered, masking: Masking) -> str:
     incidents = many(len(found.stories), "incident")
     lines.append(f"- {many(found.attempts, 'attempt')}, {incidents}: {repaired} recovered, for {called} a person was called")
     lines.append(f"- goodput: {account(found.state, found.last_s).goodput_ratio:.1%}")
+    cost = cost_document(state, found.last_s, None, gpus_in_use, ())
+    lines += [f"- cost: {cost_words(cost)}"] if cost["total"]["gpu_hours"] else []
     return lines[0] + "\n\n" + "\n".join(lines[1:])
 
 

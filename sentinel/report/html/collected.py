@@ -1,5 +1,5 @@
 """What the journal says about a run, gathered in one pass: how it stands, its lineage, and of each incident what belongs to it
-and what the ledger said before and after."""
+and what it cost."""
 
 from __future__ import annotations
 
@@ -8,36 +8,31 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sentinel.engine.goodput import Ledger, account
 from sentinel.model import facts as f
 from sentinel.model.attempts import SettingsInForce
-from sentinel.model.changed import replace
 from sentinel.model.facts import Entry, Fact
 from sentinel.model.findings import Finding
 from sentinel.model.incidents import Incident
-from sentinel.model.state import Archive, RunState
+from sentinel.model.state import RunState
 from sentinel.report.events import incident_of
 from sentinel.report.journal_fold import JournalFold
 from sentinel.report.lineage import Branch
+from sentinel.report.losses import IncidentLoss
 from sentinel.report.reading import refuse_empty
+from sentinel.run_files.detector_standings import read_standings
 from sentinel.run_files.stream import read_newest_step
 
-ATTEMPTS_BACK = 32  # a rollback behind so many attempts is not counted as the incident's
 FIRST_KEPT, NEWEST_KEPT = 200, 400  # entries of one incident
 
 
 @dataclass(slots=True)
 class Stretch:
-    """What belongs to one incident. `before`: the ledger when the fault was first visible; `after`: when new ground was made, or
-    it was closed. `since`: the oldest attempt they speak of. `left_out`: entries in the middle that were not kept."""
+    """What belongs to one incident. `loss`: what it cost in time. `left_out`: entries in the middle that were not kept."""
 
-    before: Ledger | None = None
-    after: Ledger | None = None
+    loss: IncidentLoss | None = None
     settings_before: SettingsInForce = field(default_factory=SettingsInForce)
     settings_after: SettingsInForce | None = None
     finding: Finding | None = None
-    ranks: int | None = None
-    since: int = 0
     first: list[Entry] = field(default_factory=list)
     newest: deque[Entry] = field(default_factory=lambda: deque(maxlen=NEWEST_KEPT))
     left_out: int = 0
@@ -63,7 +58,7 @@ class Collected:
     now_s: float = 0.0
     branches: list[Branch] = field(default_factory=list)
     stretches: dict[int, Stretch] = field(default_factory=dict)
-    ranks: int | None = None
+    gpus_in_use: int | None = None
     last_s: float = 0.0
     finding: f.FindingRecorded | None = None
 
@@ -84,26 +79,20 @@ def collect(run_dir: Path, entries_of: Collection[int] = ()) -> Collected:
     newest = read_newest_step(run_dir, attempt.attempt) if attempt is not None else None
     found.branches = fold.lineage.branches(newest)
     found.now_s = fold.now_s
-    for incident in found.state.open_incidents:
-        if incident.id in found.stretches and incident.restored_s is None:
-            _end(found, incident.id, found.last_s if found.state.ended else found.now_s)
+    found.gpus_in_use = read_standings(run_dir).gpus_in_use
+    for loss in fold.losses.told(found.state, fold.until_s):
+        if loss.incident in found.stretches:
+            found.stretches[loss.incident].loss = loss
     return found
 
 
 def _take(found: Collected, entry: Entry, entries_of: Collection[int]) -> None:
     match entry.fact:
-        case f.ReceiptSeen(world_size=size):
-            found.ranks = size
         case f.FindingRecorded(became=int()) as recorded:
             found.finding = recorded
         case f.IncidentOpened(incident=incident) if not entries_of or incident.id in entries_of:
             _open(found, entry, incident, entries_of)
-        case f.Restored(incident=number) if number in found.stretches:
-            _end(found, number, entry.at_s)
         case f.IncidentMoved(incident=number) if number in found.stretches:
-            incident = found.state.incident(number)
-            if incident.is_closed and incident.restored_s is None:
-                _end(found, number, entry.at_s)
             found.stretches[number].settings_after = found.state.overrides
         case _:
             pass
@@ -113,28 +102,12 @@ def _take(found: Collected, entry: Entry, entries_of: Collection[int]) -> None:
 
 
 def _open(found: Collected, entry: Entry, incident: Incident, entries_of: Collection[int]) -> None:
-    known = found.state.attempts
-    since = known[-ATTEMPTS_BACK:][0].attempt if known else 0
-    stretch = Stretch(settings_before=found.state.overrides, ranks=found.ranks, since=since)
-    found.stretches[incident.id] = stretch
-    stretch.before = _ledger(found, stretch, incident.visible_s)
+    stretch = found.stretches[incident.id] = Stretch(settings_before=found.state.overrides)
     recorded = found.finding
     if recorded is not None and recorded.became == incident.id:
         stretch.finding = recorded.finding
         if incident.id in entries_of:
             stretch.keep(Entry(entry.seq - 1, entry.at_s, entry.epoch, recorded))
-
-
-def _end(found: Collected, number: int, at_s: float) -> None:
-    stretch = found.stretches[number]
-    stretch.after = _ledger(found, stretch, at_s)
-
-
-def _ledger(found: Collected, stretch: Stretch, at_s: float) -> Ledger:
-    """Of the attempts around it only: what is older is the same before and after, and a run may have hundreds."""
-    state = found.state
-    around = tuple(attempt for attempt in state.attempts if attempt.attempt >= stretch.since)
-    return account(replace(state, attempts=around, archive=Archive()), at_s)
 
 
 def _belongs(found: Collected, number: int, fact: Fact) -> bool:

@@ -1,16 +1,18 @@
-"""What an incident cost: seconds of each account of the ledger between its first sign and its repair, steps, and GPU time."""
+"""What an incident cost: seconds of each account of the ledger between its first sign and its repair, steps, GPU time, money."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sentinel.engine.goodput import ACCOUNTS
 from sentinel.model.incidents import Incident
+from sentinel.model.price import Price
 from sentinel.paging.case_words import span
+from sentinel.plan.gpus import Gpus
+from sentinel.report.cost import amount_words, incident_cost
 from sentinel.report.html.collected import Stretch
+from sentinel.report.losses import LOST, IncidentLoss
 from sentinel.report.settings import setting_text, settings_asked
 
-LOST = ("replay", "detection", "recovery", "waiting")
 WORDS = {
     "replay": "trained and thrown away",
     "detection": "until the failure was believed",
@@ -21,46 +23,36 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """`rows`: account, what it is, how long. `gpu_hours` counts one GPU a rank; None where the ranks are not known. `is_over`:
-    False while it still grows."""
+    """`rows`: account, what it is, how long. `gpu_time`: GPU hours, and money where there is a price; empty where no GPU was
+    used, or that is not known, which `unknown` then says. `is_over`: False while it still grows."""
 
     rows: tuple[tuple[str, str, str], ...]
     lost: str
     lost_s: float
     steps: int
-    gpu_hours: float | None
-    ranks: int | None
+    gpu_time: str
+    unknown: str
     detected: str
     recovered: str | None
     is_over: bool
 
 
-def cost_of(incident: Incident, stretch: Stretch | None) -> Cost:
-    spent = _spent(stretch)
-    lost_s = sum(spent.values())
-    ranks = stretch.ranks if stretch is not None else None
+def cost_of(incident: Incident, stretch: Stretch | None, gpus: Gpus, price: Price | None) -> Cost:
+    loss = stretch.loss if stretch is not None and stretch.loss is not None else IncidentLoss(incident.id, str(incident.kind))
+    spent, told = loss.seconds, incident_cost(loss, gpus, price)
     restored = incident.restored_s
     late_s = incident.detected_s - incident.visible_s
     return Cost(
         rows=tuple((name, WORDS[name], _exact(spent[name])) for name in LOST if spent[name] >= 0.05),
-        lost=_exact(lost_s),
-        lost_s=lost_s,
+        lost=_exact(loss.lost_s),
+        lost_s=loss.lost_s,
         steps=incident.steps_lost,
-        gpu_hours=lost_s * ranks / 3600 if ranks is not None else None,
-        ranks=ranks,
+        gpu_time=amount_words(told, price.currency if price is not None else "") if told["gpu_hours"] else "",
+        unknown="GPU hours are not known: " + gpus.why if told["gpu_hours"] is None and gpus.why else "",
         detected=_exact(late_s) if late_s >= 0.05 else "at once",
         recovered=_exact(restored - incident.visible_s) if restored is not None else None,
         is_over=incident.is_closed,
     )
-
-
-def _spent(stretch: Stretch | None) -> dict[str, float]:
-    """Training that a rollback turned into replay is counted there."""
-    if stretch is None or stretch.before is None or stretch.after is None:
-        return dict.fromkeys(LOST, 0.0)
-    before, after = stretch.before.seconds, stretch.after.seconds
-    assert set(LOST) < set(ACCOUNTS)
-    return {name: max(0.0, after[name] - before[name]) for name in LOST}
 
 
 def _exact(seconds: float) -> str:

@@ -18,7 +18,9 @@ from sentinel.launcher.sample_text import CHECKED_OUT, trainer_of
 from sentinel.model.incidents import Incident
 from sentinel.paging.case import RUNBOOK
 from sentinel.paging.case_words import follows, span
+from sentinel.plan.gpus import gpus_of
 from sentinel.policy.quiet_hours import hold_words
+from sentinel.report.cost import cost_document, cost_words, forecast_document, forecast_words
 from sentinel.report.html.collected import Collected, collect
 from sentinel.report.html.cost import cost_of, setting_rows
 from sentinel.report.html.curves import incident_panels, run_panels
@@ -31,6 +33,7 @@ from sentinel.report.masked import run_masking
 from sentinel.report.reading import find_incident
 from sentinel.report.settings import setting_text, settings_asked
 from sentinel.report.summary import goodput_line, ledger_rows
+from sentinel.run_files.stream import read_total_steps
 
 DRAWN_MAX = 16  # incidents with a plot of their own in the report of a run: the newest
 TOLD_CHARS_MAX = 300  # of one reason there: the incident's own report has it whole
@@ -68,7 +71,7 @@ def incident_report(run_dir: Path, number: int, with_texts: bool = False) -> str
         "left_out": stretch.left_out,
         "told": page_rows(entries, incident),
         "held": hold_words(page.holds_back) if (page := incident.page) is not None and page.holds_back is not None else "",
-        "cost": cost_of(incident, stretch),
+        "cost": cost_of(incident, stretch, gpus_of(run.state, run.gpus_in_use), run.state.price),
         "settings": setting_rows(stretch),
         "evidence": evidence,
         "texts": sample_texts(run_dir, run.state, incident, evidence) if with_texts else (),
@@ -91,12 +94,25 @@ def run_report(run_dir: Path) -> str:
         "share": share,
         "goodput": goodput_line(run.state, run.now_s) if run.state.attempts else "Nothing was trained yet.",
         "ledger": ledger_rows(run.state, run.now_s) if run.state.attempts else [],
+        **_costs(run),
         "branches": [_branch(run, branch) for branch in run.branches[-BRANCHES_MAX:]],
         "branches_left_out": max(0, len(run.branches) - BRANCHES_MAX),
         "settings": {name: setting_text(name, value) for name, value in settings_asked(run.state.overrides).items()},
         "command": shlex.join(run_masking(run_dir).words(run.state.command)),
     }
     return render("run.html", _of_run(run) | values)
+
+
+def _costs(run: Collected) -> dict[str, str]:
+    """What it cost, and until when it goes on; a run that has ended has no forecast."""
+    attempt = run.state.attempt
+    if attempt is None:
+        return {"cost": "", "forecast": ""}
+    until_s = run.last_s if run.state.ended else run.now_s
+    cost = cost_document(run.state, until_s, None, run.gpus_in_use, ())
+    total = read_total_steps(run.run_dir, attempt.attempt)
+    forecast = forecast_document(run.state, until_s, run.branches[-1].last_step, total, cost)
+    return {"cost": cost_words(cost), "forecast": "" if run.state.ended else forecast_words(forecast, cost["currency"])}
 
 
 def _of_run(run: Collected) -> dict[str, Any]:
@@ -120,7 +136,7 @@ def _incident_data(run: Collected, incident: Incident, panels: list[Any]) -> dic
         "incident": incident,
         "story": story(incident, run.state)[:6],
         "tries": try_rows(incident, TOLD_CHARS_MAX)[-6:],
-        "cost": cost_of(incident, run.stretches.get(incident.id)),
+        "cost": cost_of(incident, run.stretches.get(incident.id), gpus_of(run.state, run.gpus_in_use), run.state.price),
         "panels": panels,
         "at": span(incident.visible_s - run.state.created_s),
     }

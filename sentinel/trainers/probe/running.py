@@ -19,6 +19,7 @@ from sentinel.model.attempts import AttemptSpec, Exited, ResumePoint, SettingsIn
 from sentinel.model.readings import Receipt, StepReading, TrainerNote
 from sentinel.run_files.attempt_files import AttemptFiles, rank_files
 from sentinel.run_files.stream_lines import parse_line
+from sentinel.signals import INTERRUPTS
 from sentinel.trainers.found import find_checkpoints
 from sentinel.trainers.launching import Trained
 from sentinel.trainers.mismatch import find_mismatch
@@ -107,6 +108,7 @@ def _watch(
             clock.wait(never, LOOK_S)
     except KeyboardInterrupt:
         ended_by = "person"
+        INTERRUPTS.came = True
     except (GiveUp, RetryLater) as error:
         raise UsageError(f"it cannot be started: {error}") from error
     finally:

@@ -1,5 +1,6 @@
 /** How the run stands, in one word and a few figures. */
 
+import { costRows } from "./cost.js";
 import { byId, make, redraw } from "./dom.js";
 import { percentWords, stepWords } from "./numbers.js";
 import { isEnded, runTone } from "./states.js";
@@ -64,6 +65,7 @@ function figures(status) {
   const rows = [
     ["time", timeWords(status)],
     ["goodput", percentWords(status.goodput)],
+    ...costRows(status),
     ["attempt", status.attempt ?? "none"],
     ["incidents", status.incidents],
     ["supervisor", supervisorWords(status)],

@@ -152,6 +152,10 @@ def slack(url: str) -> dict[str, Any]:
     return {"slack": {"webhook": Secret(env="URL")}}
 
 
+def slack_bot(url: str) -> dict[str, Any]:
+    return {"slack": {"token": Secret(env="KEY"), "channel": "C024BE91L", "signing_secret": Secret(env="KEY"), "url": url}}
+
+
 def teams(url: str) -> dict[str, Any]:
     return {"teams": {"webhook": Secret(env="URL")}}
 
@@ -164,7 +168,7 @@ def apprise(url: str) -> dict[str, Any]:
     return {"apprise": {"urls": Secret(env="URLS")}}
 
 
-HTTP = (pagerduty, alertmanager, slack, teams, webhook)
+HTTP = (pagerduty, alertmanager, slack, slack_bot, teams, webhook)
 WORLDS = {f"{make.__name__} {status}": (lambda m=make, s=status: http_echo(m, s)) for make in HTTP for status in (400, 503, 200)}
 WORLDS |= {f"{make.__name__} broken": (lambda m=make: broken_echo(m)) for make in HTTP}
 WORLDS |= {"email": smtp_echo, "apprise": lambda: http_echo(apprise, 400)}

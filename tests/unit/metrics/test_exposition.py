@@ -25,14 +25,16 @@ from sentinel.metrics.of_run import LAYERS_MAX, STATES
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model.disks import DiskReading
+from sentinel.model.price import Price
 from sentinel.model.stall import StepTimes
 from sentinel.model.state import Mark, RunState
 from sentinel.report.following import FollowedRun, RunSnapshot
+from sentinel.report.losses import LOST, IncidentLoss
 from sentinel.report.tally import Tally
 from sentinel.run_files.detector_standings import DetectorStandings
 from tests.docs.test_commands import STATES as DOCUMENTED_STATES
 from tests.sim.kit import simulate
-from tests.unit.told_run import at, entries_of, told, write_run, write_stream
+from tests.unit.told_run import at, entries_of, told, told_on_gpus, write_run, write_stream
 
 METRICS_PAGE = Path(__file__).resolve().parents[3] / "deploy/prometheus/METRICS.md"
 DETECTORS = DetectorStandings(
@@ -62,7 +64,10 @@ def everything() -> RunSnapshot:
     raised = f.PageRaised(1, page.severity, page.title, page.text)
     more: list[tuple[float, f.Fact]] = [(151, raised), (151, f.ActionDecided(page)), (152, f.ActionConfirmed(page.key))]
     last = {curve.name: 0.5 for curve in CURVES if curve.gauge and not curve.is_family} | {"activation_norm/block-00": 0.9}
-    return fold(entries_of([*told(), *more, (153, blind)]), step=600, total_steps=600, last=last)
+    saves: list[tuple[float, f.Fact]] = [(104 + n, f.CheckpointCommitted(3, 350 + n, "c", 0, f"d{n}", 0.0)) for n in range(1, 5)]
+    facts = [*told_on_gpus(8, Price(3.6, "USD"), until=149), *saves, *more, (153, blind)]
+    losses = (IncidentLoss(1, "crash", {1: dict.fromkeys(LOST, 1.0)}, is_over=True),)
+    return fold(entries_of(facts), step=354, total_steps=600, last=last, losses=losses)
 
 
 def samples(*snapshots: RunSnapshot) -> Iterator[tuple[str, dict[str, str], float]]:
@@ -282,3 +287,18 @@ def test_room_is_told_by_place_and_not_at_all_where_nobody_has_looked_lately() -
     assert value(everything(), "sentinel_disk_free_inodes", place="run directory") is None
     for gone in (snapshot(supervisor="gone"), snapshot(now_s=at(400))):
         assert value(gone, "sentinel_disk_free_bytes", place="checkpoints") is None
+
+
+def test_what_it_costs_is_told_where_it_is_known() -> None:
+    told_run = everything()
+    assert value(told_run, "sentinel_gpus") == 8.0
+    spent = {part: value(told_run, "sentinel_gpu_seconds", part=part) for part in ("trained", "thrown_away", "downtime")}
+    assert sum(number or 0.0 for number in spent.values()) == pytest.approx(8 * 200, abs=1)
+    money = value(told_run, "sentinel_cost", part="downtime", currency="USD")
+    assert money == pytest.approx((spent["downtime"] or 0) / 1000, abs=1e-3)
+    assert value(told_run, "sentinel_incident_lost_seconds", kind="crash") == 4.0
+    assert value(told_run, "sentinel_incident_lost_gpu_seconds", kind="crash") == pytest.approx(32, abs=0.2)
+    ends = [value(told_run, "sentinel_forecast_end_timestamp_seconds", bound=bound) for bound in ("earliest", "likely", "latest")]
+    assert at(200) < (ends[0] or 0.0) < (ends[1] or 0.0) < (ends[2] or 0.0)
+    unknown = {name for name, _, _ in samples(fold(entries_of(told())))}
+    assert not unknown & {"sentinel_gpus", "sentinel_gpu_seconds", "sentinel_cost", "sentinel_forecast_end_timestamp_seconds"}

@@ -21,6 +21,7 @@ from sentinel.model.actions import SendPage, Stage
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import AwaitedApproval, Band, Incident, IncidentState, Outcome, Remedy, Try
 from sentinel.model.paging import IncidentPage
+from sentinel.model.price import Price
 from sentinel.model.state import RunState
 from sentinel.paging import case
 from sentinel.paging.case import build_notice
@@ -179,9 +180,17 @@ def test_waiting_has_a_price(tmp_path: Path) -> None:
     stopped = failed()
     assert stopped.attempt is not None
     assert stopped.attempt.last_step_s == at(90.9)
-    text = build_notice(run_dir, stopped, page(), Paging(gpu_hour_cost=2.5), at(90.9 + 5400)).text
-    said = "2 ranks have stood still for 1 h 30 min: 3.00 GPU hours, 7.50 at 2.5 each; each further hour 2 more, 5.00"
-    assert said in " ".join(text.split())
+    idle = at(90.9 + 5400)
+    known = replace(stopped, attempts=(*stopped.attempts[:-1], replace(stopped.attempt, gpus=2)))
+    priced = replace(known, price=Price(2.5, "USD"))
+    text = " ".join(build_notice(run_dir, priced, page(), Paging(), idle).text.split())
+    said = "2 ranks have stood still for 1 h 30 min: 3.00 GPU hours, 7.50 USD at 2.5 each; each further hour 2 more, 5.00 USD"
+    assert said in text
+    text = " ".join(build_notice(run_dir, known, page(), Paging(), idle).text.split())
+    assert "1 h 30 min: 3.00 GPU hours; each further hour 2 more" in text
+    text = " ".join(build_notice(run_dir, stopped, page(), Paging(), idle).text.split())
+    assert "2 ranks have stood still for 1 h 30 min" in text
+    assert "GPU hours" not in text, "ranks alone prove no GPU"
     assert "nothing has trained for" in built(tmp_path / "gone", stopped).text
     assert "COST" not in built(run_dir, state_of(told())).text, "nothing waits in a run that has finished"
 
@@ -291,3 +300,14 @@ def test_a_page_has_its_case_wherever_a_run_stands(tmp_path: Path, fault: str) -
                 assert len(notice.text) < TEXT_CHARS_MAX / 2
                 looked += 1
     assert looked > 4
+
+
+def test_what_a_button_may_ask_is_what_makes_sense_now(tmp_path: Path) -> None:
+    waiting = spiked()
+    assert built(tmp_path, waiting).asks == {"acknowledge": None}
+    incidents = (*waiting.incidents[:-1], replace(waiting.incidents[-1], approval=AwaitedApproval(2, at(500), "deny"), rung=2))
+    asked = replace(waiting, incidents=incidents)
+    assert built(tmp_path, asked).asks == {"acknowledge": None, "approve": 2, "deny": 2}
+    seen = replace(asked, incidents=(*incidents[:-1], replace(incidents[-1], acknowledged_by="ada")))
+    assert built(tmp_path, seen, page("acknowledge")).asks == {"approve": 2, "deny": 2}
+    assert built(tmp_path, asked, page("resolve")).asks == {}

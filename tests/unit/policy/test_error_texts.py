@@ -199,7 +199,7 @@ x.yaml:5:30: spec.paging.routes[0].slack.webhook: what stands at env is not the 
   remedy: write {env: PAGE_KEY}, say, and put the secret into that variable of sentinel's
 x.yaml:5:71: spec.paging.routes[0].slack.x: unknown key 'x'
     paging: {routes: [{slack: {webhook: …
-  remedy: known here: name, after, severity, messages, webhook""",
+  remedy: known here: name, after, severity, messages, webhook, token, channel, signing_secret, people, url""",
         ),
         (
             "    spike: {z: 8}", "    spike: {z: 8\n  rules: 3",

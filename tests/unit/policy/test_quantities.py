@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sentinel.detectors.hold import Hold
+from sentinel.model.price import Price
 from sentinel.policy import budget
 from sentinel.policy import quantities as q
 
@@ -39,6 +40,7 @@ PARSERS = [
         (q.parse_step_times, "3x step_time", 3.0),
         (q.parse_rate, "12 per 24h", q.Rate(12, 86400.0)),
         (q.parse_range, "5s..5m", (5.0, 300.0)),
+        (q.parse_price, "2.5 USD", Price(2.5, "USD")),
         (q.parse_step_ref, "onset - 20 steps", q.StepRef("onset", -20)),
         (q.parse_step_ref, "detected + 200 steps", q.StepRef("detected", 200)),
         (q.parse_step_ref, "onset", q.StepRef("onset", 0)),
@@ -68,6 +70,13 @@ def test_reads(parse, text, value):
         (q.parse_step_times, "3x", "'3x' is not a multiple of the step time", "write it as '3x step_time'"),
         (q.parse_rate, "12 per day", "'12 per day' is not a count per period", "write it as '12 per 24h'"),
         (q.parse_rate, "0 per 1h", "'0 per 1h' allows nothing: count and period must be above zero", "write it as '12 per 24h'"),
+        (q.parse_price, "2.5", "'2.5' names no currency", "write it as '2.5 USD', the currency as three capital letters"),
+        (q.parse_price, 2.5, "2.5 has no unit; a price with its currency was expected",
+         "write it as '2.5 USD', the currency as three capital letters"),
+        (q.parse_price, "2.5 usd", "'2.5 usd' is not a price with its currency",
+         "write it as '2.5 USD', the currency as three capital letters"),
+        (q.parse_price, "0 USD", "'0 USD' is no price",
+         "write it as '2.5 USD', the currency as three capital letters; without a price GPU hours alone are told"),
         (q.parse_range, "5m..5s", "'5m..5s' runs backwards", "write the shorter one first: '5s..5m'"),
         (q.parse_range, "5s-5m", "'5s-5m' is not a range of durations", "write it as '5s..5m'"),
         (

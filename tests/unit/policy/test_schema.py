@@ -16,6 +16,7 @@ from sentinel.detectors.hold import Hold
 from sentinel.detectors.registry import KINDS
 from sentinel.detectors.spike import SpikeSettings
 from sentinel.model import findings
+from sentinel.model.price import Price
 from sentinel.policy.quantities import Rate, RecoveredWhen
 from sentinel.policy.schema import Budget, Detectors, FindingKind, Labels, Probation, Severity, Spec
 from sentinel.policy.schema_problems import validate_policy
@@ -120,3 +121,15 @@ def test_a_list_whose_only_item_is_wrong_is_one_problem() -> None:
     assert "spec.playbooks.numeric" not in paths
     plain["spec"]["playbooks"]["numeric"] = []  # type: ignore[index]
     assert "spec.playbooks.numeric" in [problem.path for problem in validate_policy(plain)[1]]
+
+
+def test_the_price_of_a_gpu_hour_stands_in_one_place_or_is_the_same_in_both():
+    def spec(run, paging):
+        return Spec.model_validate({"rules": [], "run": run, "paging": paging})
+
+    assert spec({"gpu_hour_price": "2.5 USD"}, {}).price == Price(2.5, "USD")
+    assert spec({"gpu_hour_price": "2.5 USD"}, {"gpu_hour_cost": 2.5}).price == Price(2.5, "USD")
+    assert spec({}, {"gpu_hour_cost": 2.5}).price == Price(2.5, "")
+    assert spec({}, {}).price is None
+    with pytest.raises(ValidationError, match="two prices of an hour"):
+        spec({"gpu_hour_price": "2.5 USD"}, {"gpu_hour_cost": 3.0})

@@ -141,11 +141,13 @@ def test_every_alert_of_every_shipped_policy_can_be_explained(name):
         assert rule.alert in explain_rules(policy)
 
 
-def test_explain_in_json_needs_a_finding():
+def test_explain_in_json_is_of_one_finding_or_of_all_rules():
     code, out, _ = sentinel("policy", "explain", "palm-540b", "--finding", "Spike", "--json")
     assert (code, [rung["rung"] for rung in json.loads(out)["rungs"]][-1]) == (0, "page")
-    with pytest.raises(UsageError):
-        sentinel("policy", "explain", "palm-540b", "--json")
+    code, out, _ = sentinel("policy", "explain", "palm-540b", "--json")
+    rules = {rule["alert"]: rule for rule in json.loads(out)["rules"]}
+    assert (code, rules["Spike"]["on"], rules["Spike"]["playbook"]) == (0, "spike", "skip")
+    assert len(rules["Spike"]["rungs"]) > 1
 
 
 # test

@@ -12,13 +12,13 @@ from typing import Any
 from sentinel.client.run_layout import stream_path
 from sentinel.journal.session import take_run
 from sentinel.model import facts as f
-from tests.unit.told_run import at, write_run
+from tests.unit.told_run import Facts, at, write_run
 
 ONSET = 379
 
 
-def write_streamed(run_dir: Path, until: float = 1e9) -> Path:
-    write_run(run_dir, until)
+def write_streamed(run_dir: Path, until: float = 1e9, facts: Facts | None = None) -> Path:
+    write_run(run_dir, until, facts=facts)
     write_steps(run_dir, 1, range(1, 133))
     write_steps(run_dir, 2, range(101, 385), spike=ONSET)
     write_steps(run_dir, 3, range(351, 601))

@@ -20,6 +20,7 @@ from sentinel.model import operator_requests as w
 from sentinel.model.attempts import ResumePoint, SampleRange, SettingsInForce
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import Band, Incident, IncidentState, Outcome, Remedy
+from sentinel.model.price import Price
 from sentinel.model.records import Attribution
 from sentinel.report.html import evidence
 from sentinel.report.html import page as templates
@@ -29,7 +30,7 @@ from sentinel.report.html.story import story
 from sentinel.report.html.writing import incident_report, report_command, run_report
 from tests.sim.kit import simulate
 from tests.unit.report.streamed_run import add_facts, write_steps, write_streamed
-from tests.unit.told_run import at, write_run
+from tests.unit.told_run import at, told_on_gpus, write_run
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{7*7}}\x1b[31m\u202e"
 SIZE_MAX = 3 << 20
@@ -102,7 +103,7 @@ def test_an_incident_is_told_whole(tmp_path: Path) -> None:
         "Incident 2: spike since step 379", "loss 8.6 over 2.2", "New ground was made 14 s after the fault showed",
         "34 steps trained again", "roll back to step 350; skip samples", "above its band for 4 steps",
         "RECOVERED: loss within 2%", "5984..6720", "202 accepted", "not delivered: the key is wrong", "anna", "NCCL error",
-        "for each of 2 ranks",
+        "GPU hours are not known: the trainer does not say",
         "finding spike (warning)", "plan: end every process of attempt 2; then start attempt 3",
     ):  # fmt: skip
         assert expected in read.text, expected
@@ -121,6 +122,15 @@ def test_a_run_is_told_with_all_its_incidents(tmp_path: Path) -> None:
     for expected in ("Run demo", "2 spike recovered", "1 crash recovered", "Goodput", "step 350 of attempt 2", "up to 350"):
         assert expected in read.text, expected
     assert text.count("<details") == 2
+    assert "GPU hours are unknown: the trainer does not say how many it trains on" in read.text
+
+
+def test_what_it_cost_is_told_in_gpu_hours_and_money(tmp_path: Path) -> None:
+    facts = told_on_gpus(8, Price(3.6, "USD"))
+    run_dir = write_streamed(tmp_path / "demo", facts=facts)
+    whole, one = check_self_contained(run_report(run_dir)).text, check_self_contained(incident_report(run_dir, 1)).text
+    assert "Cost: 0.33 GPU hours, 1.20 USD, lost of it 0.07 GPU hours, 0.24 USD." in whole
+    assert "10.0 s of training lost: 0.02 GPU hours, 0.08 USD; 32 steps trained again." in one
 
 
 def test_an_attempt_has_one_colour_in_every_plot_and_in_the_key(tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ def test_a_log_that_was_not_opened_for_appending_shows_no_hole(tmp_path: Path) -
     assert read_tail(path, 10)[0] == ["goes on", "last"]
 
 
-def test_ctrl_c_is_no_error(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_ends_it_without_a_traceback(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(run_dir, 2, "launcher.out", "x\n")
 
     def interrupt(*_: object) -> None:
@@ -216,4 +216,4 @@ def test_ctrl_c_is_no_error(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> N
     out = io.StringIO()
     with redirect_stdout(out):
         done = CliRunner().invoke(app, ["logs", str(run_dir), "-f"])
-    assert done.exit_code == 0
+    assert done.exit_code == 130

@@ -154,6 +154,10 @@ def test_when_all_places_are_taken_the_idle_ones_make_room() -> None:
         assert hear(busy).endswith(b"/held")
 
 
+def chunk(size: int) -> bytes:
+    return b"%x\r\n" % size + b"x" * size + b"\r\n"
+
+
 @pytest.mark.parametrize(
     ("request_bytes", "status"),
     [
@@ -168,7 +172,7 @@ def test_when_all_places_are_taken_the_idle_ones_make_room() -> None:
         (b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n{}", 400),
         (b"POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
         (b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (BODY_BYTES_MAX + 1), 413),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n4001\r\n" + b"x" * 0x4001 + b"\r\n0\r\n\r\n", 413),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk(BODY_BYTES_MAX + 1) + b"0\r\n\r\n", 413),
         (b"GET / HTTP/1.1\r\nX: " + b"a" * HEAD_BYTES_MAX, 431),
     ],
 )

@@ -54,7 +54,8 @@ def incident(number: int, kind: str, **said: Any) -> dict[str, Any]:
         "verdict": "60 steps past step 132", "alert": "Crash", "benign": False, "blamed_rank": 1, "blamed_node": "",
         "awaits_approval": None, "acknowledged_by": "", "diagnosis": None, "attribution": None, "put_back": [],
         "playbook": "numeric", "begins_anew": False, "remedies": [],
-        "pages": [], "page": None, "opened_elapsed_s": 30.5, "closed_elapsed_s": 60.0, "notes": [], "runbook": "", "labels": {},
+        "pages": [], "page": None, "cost": None, "opened_elapsed_s": 30.5, "closed_elapsed_s": 60.0,
+        "notes": [], "runbook": "", "labels": {},
     } | said  # fmt: skip
     closed_s = told["closed_elapsed_s"]
     return told | {"opened_at_s": START_S + told["opened_elapsed_s"], "closed_at_s": closed_s and START_S + closed_s}
@@ -169,6 +170,10 @@ class SimulatedRun:
             "elapsed_s": self.now_s - START_S, "began_at_s": START_S, "ended_at_s": self.ended_at_s, "trouble": self.trouble,
             "newest": {name: value_of(name, self.step, 3) for name in METRICS},
             "pages": [page_of(i) for i in self.incidents if is_paged(i)],
+            "cost_words": "0.27 GPU hours, 0.67 USD, lost of it 0.04 GPU hours, 0.10 USD",
+            "forecast": {
+                "unknown": "", "left_s": 90.0, "low_s": 80.0, "high_s": 135.0, "end_at_s": self.now_s + 90.0,
+            },
         }  # fmt: skip
 
     def curves(self, metrics: list[str], since: str, view: tuple[float, float, bool] = EVERYTHING) -> dict[str, Any]:

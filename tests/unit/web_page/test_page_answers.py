@@ -147,3 +147,9 @@ def test_a_step_that_is_overdue_is_said_with_the_silence_of_each_rank(page: Page
     page.wait_for_text("#figures", "no step for 70 s (a step takes 0.2 s)")
     page.wait_for_text("#figures", "rank 9 silent for 69 s (step 41, data), rank 8 silent for 68 s")
     page.wait_for_text("#figures", "and 2 more")
+
+
+def test_the_header_says_what_the_run_costs_and_when_it_ends(page: Page, server: PageServer) -> None:
+    page.open(server.address)
+    page.wait_for_text("#figures", "0.27 GPU hours, 0.67 USD, lost of it 0.04 GPU hours, 0.10 USD")
+    page.wait_for_text("#figures", "in 1 min 30 s (1 min 20 s to 2 min 15 s), ")
