@@ -198,6 +198,7 @@ def main() -> None:
     if sys.stdout is None or sys.stderr is None:  # closed by whoever started it: then nobody reads, and nothing must fail for it
         nowhere = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
         sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
+    INTERRUPTS.came = False  # who calls this twice in one process interrupted the command before
     try:
         with told_while_waiting():
             app()

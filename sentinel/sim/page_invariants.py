@@ -95,6 +95,7 @@ class PageJudge:
 
     def judge(self, now_s: float, state: RunState) -> None:
         limit_s = self._paging.deadline_s * len(self._paging.routes) + SLACK_S
+        late = ""
         for number, (severity, since_s) in list(self._unsaid.items()):
             if self._waits(state.incident(number), severity, now_s):
                 self._unsaid[number] = (severity, now_s)
@@ -103,12 +104,14 @@ class PageJudge:
             elif now_s == inf and any(change.what == "trigger" for change in self._world.pages):
                 continue  # the run has ended, and somebody was called for it
             elif now_s > since_s + limit_s and state.ended in ("", "failed", "finished"):
-                raise InvariantBroken("what waited is paged when it may be", f"incident {number}, {now_s - since_s:.0f} s ago")
+                late = late or f"incident {number}, {now_s - since_s:.0f} s ago"
         for number, (since_s, due_s) in list(self._due.items()):
             if self.is_called_for(number, since_s):
                 del self._due[number]
             elif now_s > due_s:
                 raise InvariantBroken("recovered, or paged before the deadline", f"incident {number} is exhausted, nobody knows")
+        if late:
+            raise InvariantBroken("what waited is paged when it may be", late)
 
     def _waits(self, incident: Incident, severity: Severity, now_s: float) -> bool:
         """Whether every route that would have it is muted, or another incident keeps it back, as the policy asks. Behind the end
