@@ -21,6 +21,24 @@ FAULTS = {"kill": 50, "nan": 260, "hang": 330, "poison": POISON}
 STEPS = 420
 
 
+# Real libraries save every fraction of a second here: at that rate any disk is full within the hours that the policy looks ahead.
+POLICY = """\
+apiVersion: sentinel/v1
+kind: RemediationPolicy
+metadata: {name: roomy}
+extends: demo
+spec:
+  detectors:
+    disk_full: {hours_ahead: 1m}
+"""
+
+
+def under_roomy(place: Path, command: list[str]) -> Supervised:
+    policy = place / "roomy.yaml"
+    policy.write_text(POLICY)
+    return Supervised(place / "run", command, policy=str(policy))
+
+
 def judge(run: Supervised, kinds: tuple[str, ...] = ("crash", "spike", "non_finite", "hang")) -> None:
     """Every step is on the surviving lineage, none with a poisoned sample, and what was asked for was read back."""
     incidents = run.incidents()
@@ -40,7 +58,7 @@ def test_a_transformers_trainer_is_repaired(tmp_path: Path) -> None:
     flags = ("--max_steps", STEPS, "--per_device_train_batch_size", 4, "--gradient_accumulation_steps", 2, "--save_steps", 20)
     more = ("--use_cpu", "true", "--report_to", "none", "--learning_rate", 1e-3, "--disable_tqdm", "true")
     command = hurt("hf_supervised.py", "--output_dir", tmp_path / "out", *flags, *more, **FAULTS)
-    run = Supervised(tmp_path / "run", command).start()
+    run = under_roomy(tmp_path, command).start()
     assert run.wait(800) == 0, run.log
     judge(run)
     assert run.lines(1)[0]["capabilities"] == ["skip", "live_overrides"]
@@ -48,7 +66,7 @@ def test_a_transformers_trainer_is_repaired(tmp_path: Path) -> None:
 
 def test_a_lightning_run_is_repaired(tmp_path: Path) -> None:
     command = hurt("lightning_supervised.py", "--out", tmp_path / "out", "--steps", STEPS, **FAULTS)
-    run = Supervised(tmp_path / "run", command).start()
+    run = under_roomy(tmp_path, command).start()
     assert run.wait(800) == 0, run.log
     judge(run)
     assert run.lines(1)[0]["capabilities"] == ["skip", "live_overrides"]
@@ -56,7 +74,7 @@ def test_a_lightning_run_is_repaired(tmp_path: Path) -> None:
 
 def test_a_loop_under_accelerate_is_repaired(tmp_path: Path) -> None:
     """The client itself: what `prepare` returned is attached."""
-    run = Supervised(tmp_path / "run", hurt("accelerate_supervised.py", tmp_path / "out", STEPS, kill=50, poison=POISON)).start()
+    run = under_roomy(tmp_path, hurt("accelerate_supervised.py", tmp_path / "out", STEPS, kill=50, poison=POISON)).start()
     assert run.wait(800) == 0, run.log
     judge(run, ("crash", "spike"))
 
@@ -66,7 +84,7 @@ def test_a_person_changes_and_stops_a_transformers_trainer(tmp_path: Path) -> No
     flags = ("--max_steps", 4000, "--per_device_train_batch_size", 4, "--save_steps", 500)
     more = ("--use_cpu", "true", "--report_to", "none", "--disable_tqdm", "true", "--weight_decay", 0.1)
     command = hurt("hf_supervised.py", "--output_dir", tmp_path / "out", *flags, *more)
-    run = Supervised(tmp_path / "run", command).start()
+    run = under_roomy(tmp_path, command).start()
     wait_for("step 20", lambda: run.last_step(1) >= 20, 240)
     changed = run_sentinel("set", str(run.run_dir), "lr=0.5x", "clip_norm=0.5", "weight_decay=0.2")
     assert changed.returncode == 0, changed.stderr
@@ -89,7 +107,7 @@ def test_two_ranks_of_a_transformers_trainer_are_repaired(tmp_path: Path) -> Non
     more = ("--use_cpu", "true", "--report_to", "none", "--learning_rate", 1e-3, "--disable_tqdm", "true")
     words = hurt("hf_supervised.py", "--output_dir", tmp_path / "out", *flags, *more, kill=50, poison=POISON)
     command = [*words[:3], "-m", "torch.distributed.run", "--nproc-per-node", "2", *words[3:]]
-    run = Supervised(tmp_path / "run", command).start()
+    run = under_roomy(tmp_path, command).start()
     assert run.wait(800) == 0, run.log
     judge(run, ("crash", "spike"))
     assert run.lines(1)[0]["world_size"] == 2
@@ -125,7 +143,7 @@ def poisoned(run: Supervised, place: Path) -> list[tuple[int, int]]:
 def test_torchtitan_is_repaired(tmp_path: Path) -> None:
     valid = ("--validation.enable", "--validation.dataset", "words", "--validation.freq", 70, "--validation.steps", 2)
     few = ("--validation.local_batch_size", 4, "--validation.seq_len", 32)
-    run = Supervised(tmp_path / "run", titan(tmp_path, "--training.steps", STEPS, *valid, *few, **FAULTS)).start()
+    run = under_roomy(tmp_path, titan(tmp_path, "--training.steps", STEPS, *valid, *few, **FAULTS)).start()
     assert run.wait(800) == 0, run.log
     judge(run)
     assert poisoned(run, tmp_path) == []
@@ -138,7 +156,7 @@ def test_torchtitan_is_repaired(tmp_path: Path) -> None:
 def test_two_ranks_of_torchtitan_are_repaired(tmp_path: Path) -> None:
     """FSDP2 over gloo, each rank with its own stream: what is left out is left out of both. Its loss is that of both."""
     command = titan(tmp_path, "--training.steps", STEPS, ranks=2, kill=50, poison=[place // 2 for place in POISON])
-    run = Supervised(tmp_path / "run", command).start()
+    run = under_roomy(tmp_path, command).start()
     assert run.wait(800) == 0, run.log
     judge(run, ("crash", "spike"))
     assert poisoned(run, tmp_path) == []
@@ -154,7 +172,7 @@ def test_two_ranks_of_torchtitan_are_repaired(tmp_path: Path) -> None:
 def test_a_person_changes_and_stops_torchtitan(tmp_path: Path) -> None:
     """With workers that load ahead. The next launch goes on where the stop saved."""
     command = titan(tmp_path, "--training.steps", 9999, "--checkpoint.interval", 5000, "--training.dataloader.num_workers", 1)
-    run = Supervised(tmp_path / "run", command).start()
+    run = under_roomy(tmp_path, command).start()
     wait_for("step 20", lambda: run.last_step(1) >= 20, 240)
     changed = run_sentinel("set", str(run.run_dir), "lr=0.5x", "clip_norm=0.5", "weight_decay=0.2", "betas=0.8,0.9")
     assert changed.returncode == 0, changed.stderr
@@ -178,7 +196,7 @@ def test_what_torchtitan_cannot_do_under_sentinel_is_said_and_not_tried_again(tm
     earlier = tmp_path / "out/checkpoint/step-7"
     earlier.mkdir(parents=True)
     (earlier / ".metadata").touch()
-    run = Supervised(tmp_path / "run", titan(tmp_path, "--checkpoint.load_step", 7, "--training.steps", 9)).start()
+    run = under_roomy(tmp_path, titan(tmp_path, "--checkpoint.load_step", 7, "--training.steps", 9)).start()
     assert run.wait(240) != 0
     assert "checkpoint.load_step 7: Sentinel names the checkpoint; leave it out" in run.log
     assert "has checkpoints up to step 7, from before this run" in run.log
@@ -201,7 +219,7 @@ def test_torchtitan_without_a_supervisor_is_as_it_was(tmp_path: Path) -> None:
 
 def test_what_does_not_work_is_said_and_not_tried_again(tmp_path: Path) -> None:
     flags = ("--max_steps", 5, "--use_cpu", "true", "--report_to", "none", "--auto_find_batch_size", "true")
-    run = Supervised(tmp_path / "run", hurt("hf_supervised.py", "--output_dir", tmp_path / "out", *flags)).start()
+    run = under_roomy(tmp_path, hurt("hf_supervised.py", "--output_dir", tmp_path / "out", *flags)).start()
     assert run.wait(240) != 0
     assert "auto_find_batch_size: give the batch size that fits" in run.log
     assert run.attempts() == [1]
