@@ -211,12 +211,12 @@ def test_a_route_whose_secret_is_not_here_is_left_to_whoever_has_it_and_the_pers
 def test_a_person_is_told_of_what_did_not_get_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    errors: list[Exception] = [RetryLater("no answer", 60.0), GiveUp("404")]
+    errors: list[tuple[Exception, float]] = [(RetryLater("no answer", 60.0), 1.0), (GiveUp("404"), 20.0)]
     said = ["route terminal: acknowledge is not out: no answer; it goes out", "acknowledge/terminal could not be delivered: 404"]
     for number, words in enumerate(said):
-        error = errors[number]
+        error, within_s = errors[number]
         monkeypatch.setattr(Terminal, "deliver", lambda *_, error=error: (_ for _ in ()).throw(error))
-        answer_unattended(failed_run(tmp_path / str(number)), "ada", w.Acknowledge(2), within_s=0.2)
+        answer_unattended(failed_run(tmp_path / str(number)), "ada", w.Acknowledge(2), within_s=within_s)
         assert words in capsys.readouterr().err
 
 
