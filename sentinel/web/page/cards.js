@@ -30,7 +30,8 @@ export class Cards {
   constructor(onOpen) {
     const kept = readFolded();
     for (const fold of folds()) {
-      fold.open = kept[fold.id] ?? (fold.hasAttribute("data-open") && !PHONE.matches);
+      // Who has opened it before this ran meant it.
+      fold.open ||= kept[fold.id] ?? (fold.hasAttribute("data-open") && !PHONE.matches);
       fold.addEventListener("toggle", () => { if (fold.open) onOpen(); });
       fold.addEventListener("click", (event) => { if (isSummary(event.target)) requestAnimationFrame(keepFolded); });
     }
