@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
-from sentinel.line_patterns import BadPattern, LinePattern, compile_pattern
+from sentinel.policy.line_patterns import BadPattern, LinePattern, compile_pattern
 from sentinel.policy.problems import did_you_mean
 from sentinel.policy.quantities import Malformed, show
 from sentinel.policy.schema_fields import Flag, Model, Name, Text

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("re2", reason="google-re2 is not installed: pip install 'training-sentinel[logs]'")
 
 from sentinel.client.run_layout import attempts_folder
-from sentinel.line_patterns import compile_pattern
+from sentinel.policy.line_patterns import compile_pattern
 from sentinel.telemetry.log_patterns import LogPatterns
 
 LINES = 260_000

@@ -72,7 +72,7 @@ ONE_PLACE = {
     "pydantic": ("sentinel/policy/schema", "sentinel/trainers/profile.py"),
     "pynvml": ("sentinel/telemetry/nvml_helper.py",),
     "google_crc32c": ("sentinel/telemetry/event_records.py",),
-    "re2": ("sentinel/line_patterns.py",),
+    "re2": ("sentinel/policy/line_patterns.py",),
     "jinja2": ("sentinel/report/html/page.py",),
     "markupsafe": ("sentinel/report/html/page.py",),
     "prometheus_client": ("sentinel/metrics/",),
@@ -233,6 +233,11 @@ def test_one_place_knows_the_names_of_a_runs_files() -> None:
         if relative(path).startswith("sentinel/") and path.name != "run_layout.py":
             found = [node.value for node in nodes(path) if isinstance(node, ast.Constant) and node.value in names]
             assert not found, f"{relative(path)} spells {found}: ask run_layout"
+
+
+def test_what_stands_directly_in_sentinel_can_be_counted_on_two_hands() -> None:
+    loose = sorted(path.name for path in (ROOT / "sentinel").glob("*.py") if path.name != "__main__.py")
+    assert len(loose) <= 8, f"{loose}: a ninth module belongs into the room whose subject it is"
 
 
 def test_the_supervisor_never_loads_torch() -> None:

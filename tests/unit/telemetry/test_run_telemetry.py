@@ -178,7 +178,7 @@ def test_damaged_lines_are_counted_and_said(world, telemetry) -> None:
 
 def test_what_was_printed_is_searched_to_its_end_before_the_exit_is_told(world, launcher, monkeypatch) -> None:
     pytest.importorskip("re2", reason="google-re2 is not installed: pip install 'training-sentinel[logs]'")
-    from sentinel.line_patterns import compile_pattern
+    from sentinel.policy.line_patterns import compile_pattern
     from sentinel.telemetry import log_patterns
 
     monkeypatch.setattr(log_patterns, "READ_BYTES", 4096)
@@ -202,7 +202,7 @@ def test_what_was_printed_is_searched_to_its_end_before_the_exit_is_told(world, 
 
 def test_logs_that_cannot_be_searched_are_said_to_be_and_hold_no_exit_up(world, launcher, monkeypatch) -> None:
     pytest.importorskip("re2", reason="google-re2 is not installed: pip install 'training-sentinel[logs]'")
-    from sentinel.line_patterns import compile_pattern
+    from sentinel.policy.line_patterns import compile_pattern
     from sentinel.telemetry.log_patterns import LogPatterns
 
     def denied(self, *, is_over: bool = False):

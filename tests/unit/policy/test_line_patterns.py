@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("re2", reason="google-re2 is not installed: pip install 'training-sentinel[logs]'")
 
-from sentinel.line_patterns import BadPattern, compile_pattern
+from sentinel.policy.line_patterns import BadPattern, compile_pattern
 
 MEGABYTE = 1_000_000
 
