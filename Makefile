@@ -58,8 +58,8 @@ contracts: $(STAMP) ## the doors between rooms
 kernels: $(STAMP) ## compile the kernels for every compiler that is here, once for each change of them
 	@$(BIN)/python -m cuda_ext --build-all || echo "The kernels run in plain torch until that is mended."
 
-unit: kernels    ## the test suite alone
-	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal -m 'not slow and not bench'
+unit: kernels    ## the test suite alone, its files in memory where there is room
+	PYTEST_DEBUG_TEMPROOT=$$($(BIN)/python -m tests.scratch) $(BIN)/python -m pytest -o tmp_path_retention_policy=failed -n $(TEST_WORKERS) --dist worksteal -m 'not slow and not bench'
 
 accept: kernels  ## the demonstration with faults drawn from five printed seeds, the trainer's exactness, a night that nothing repairs, a real systemd, a wheel that is built and installed, the proof of a repair (about 40 minutes)
 	$(BIN)/python -m pytest -m 'slow and not drill' -s tests/accept tests/integration tests/unit tests/cuda_ext
