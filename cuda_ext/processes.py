@@ -19,7 +19,7 @@ from pathlib import Path
 LEFT_OPEN_S = 10.0
 READ_BYTES = 1 << 16
 TICK_S = 1.0
-Heard = Callable[[str], None]
+OnOutput = Callable[[str], None]
 """Called with each piece of output as it comes, and with "" in every second without one."""
 
 
@@ -87,7 +87,9 @@ def remaining_output(process: subprocess.Popen[str]) -> str:
         return output if isinstance(output, str) else output.decode(errors="replace")
 
 
-def run_heard(argv: Sequence[str], limit_s: float, environ: Mapping[str, str], folder: Path, heard: Heard) -> Completed:
+def run_streaming(
+    argv: Sequence[str], limit_s: float, environ: Mapping[str, str], folder: Path, on_output: OnOutput
+) -> Completed:
     """Like `Programs.run`, of one program that is heard while it speaks, so that what it said outlives a kill."""
     process = subprocess.Popen(
         argv, env=environ, cwd=folder, process_group=0, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -101,7 +103,7 @@ def run_heard(argv: Sequence[str], limit_s: float, environ: Mapping[str, str], f
             is_open = piece is not None
             if piece is not None:
                 output.append(piece)
-                heard(piece)
+                on_output(piece)
         code: int | None = process.wait(timeout=max(0.0, until_s - time.monotonic()))
     except (queue.Empty, subprocess.TimeoutExpired):
         end(process)

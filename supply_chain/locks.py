@@ -102,10 +102,10 @@ def this_platform() -> Platform:
 def _glibc_here() -> tuple[int, int] | None:
     """None on other systems, and with another C library (musl has no such name)."""
     try:
-        told = os.confstr("CS_GNU_LIBC_VERSION") or ""
+        version = os.confstr("CS_GNU_LIBC_VERSION") or ""
     except (AttributeError, OSError, ValueError):
         return None
-    found = re.match(r"glibc (\d+)\.(\d+)", told)
+    found = re.match(r"glibc (\d+)\.(\d+)", version)
     return (int(found[1]), int(found[2])) if found else None
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..processes import run_heard
+from ..processes import run_streaming
 from ..sources import PACKAGE
 from .needs import SANITIZER, absent_modules, tool
 
@@ -109,28 +109,28 @@ def run_commands(
     tell: Tell = lambda _: None,
 ) -> dict[str, Any]:
     """Runs every command to its end or its deadline, also after one has failed."""
-    said: list[str] = []
+    transcripts: list[str] = []
     ok, began_s = True, time.monotonic()
 
     def outcome(ok: bool, *more: str) -> dict[str, Any]:
-        return {"ok": ok, "seconds": round(time.monotonic() - began_s, 1), "said": "\n".join([*said, *more]) + "\n"}
+        return {"ok": ok, "seconds": round(time.monotonic() - began_s, 1), "said": "\n".join([*transcripts, *more]) + "\n"}
 
     for command in commands:
         limit_s = max(0.0, min(command.limit_s * patience, until_s - time.monotonic()))
-        head, heard = shown(command), ""
+        head, output_so_far = shown(command), ""
 
         def hear(piece: str, head: str = head) -> None:
-            nonlocal heard
-            heard += piece
-            tell(outcome(False, told(head, heard, "\n[it was still running when this was written]")))
+            nonlocal output_so_far
+            output_so_far += piece
+            tell(outcome(False, transcript(head, output_so_far, "\n[it was still running when this was written]")))
 
         code, output = run(command, place, limit_s, hear) if limit_s > 0.0 else (None, "")
         ok = ok and code == 0
-        said.append(told(head, output, "" if code == 0 else f"\n[{reason(code, command, limit_s)}]"))
+        transcripts.append(transcript(head, output, "" if code == 0 else f"\n[{reason(code, command, limit_s)}]"))
     return outcome(ok)
 
 
-def told(head: str, output: str, ended: str) -> str:
+def transcript(head: str, output: str, ended: str) -> str:
     return f"$ {head}\n{without_places(output)[-KEPT_CHARACTERS:].strip()}{ended}"
 
 
@@ -149,7 +149,7 @@ def shown(command: Command) -> str:
     return " ".join([*(f"{key}={value}" for key, value in command.environ.items()), *words])
 
 
-def run(command: Command, place: Path | None, limit_s: float, heard: Callable[[str], None]) -> tuple[int | None, str]:
+def run(command: Command, place: Path | None, limit_s: float, on_output: Callable[[str], None]) -> tuple[int | None, str]:
     """Its exit code, None where it met its deadline, and its output."""
     program = tool(command.argv[0])
     if program is None:
@@ -157,7 +157,7 @@ def run(command: Command, place: Path | None, limit_s: float, heard: Callable[[s
     argv = [program, *(str(place) if word == RECORD else word for word in command.argv[1:])]
     environ = os.environ | {"PYTHONUNBUFFERED": "1"} | dict(command.environ)
     try:
-        completed = run_heard(argv, limit_s, environ, PACKAGE.parent, heard)
+        completed = run_streaming(argv, limit_s, environ, PACKAGE.parent, on_output)
     except OSError as error:
         return 126, f"{command.argv[0]} cannot be started: {error}"
     return completed.code, completed.output

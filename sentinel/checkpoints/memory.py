@@ -81,17 +81,17 @@ def read_memory(place: Path, digest: str) -> Memory:
         check, _, text = data.partition(b"\n")
         if len(data) > MEMORY_BYTES_MAX or check.decode() != hashlib.sha256(text).hexdigest():
             return Memory()
-        told = loads(text)
-        if told["v"] != VERSION or told["stretch"] != STRETCH_BYTES or told["digest"] != digest:
+        document = loads(text)
+        if document["v"] != VERSION or document["stretch"] != STRETCH_BYTES or document["digest"] != digest:
             return Memory()
-        return Memory(digest, {str(name): _file(one) for name, one in told["files"].items()})
+        return Memory(digest, {str(name): _file_from_json(one) for name, one in document["files"].items()})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Memory()
 
 
 def write_memory(place: Path, memory: Memory) -> None:
     """Raises OSError."""
-    files = {name: _told(one) for name, one in memory.files.items()}
+    files = {name: _file_to_json(one) for name, one in memory.files.items()}
     text = dumps({"v": VERSION, "digest": memory.digest, "stretch": STRETCH_BYTES, "files": files}).encode() + b"\n"
     write_atomically(place, hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
 
@@ -120,37 +120,37 @@ def draw_stretches(size: int, seed: str) -> list[int]:
     return sorted({*range(min(count, 1)), *drawn, *range(max(count - 1, 0), count)})
 
 
-def _told(one: FileMemory) -> dict[str, Any]:
+def _file_to_json(one: FileMemory) -> dict[str, Any]:
     values = one.values
-    told: dict[str, Any] = {"stamp": one.stamp, "sha256": one.sha256, "crcs": one.crcs, "at_s": one.at_s}
-    return told | {"values": None if values is None else values_to_json(values)}
+    document: dict[str, Any] = {"stamp": one.stamp, "sha256": one.sha256, "crcs": one.crcs, "at_s": one.at_s}
+    return document | {"values": None if values is None else values_to_json(values)}
 
 
-def _file(told: Mapping[str, Any]) -> FileMemory:
+def _file_from_json(document: Mapping[str, Any]) -> FileMemory:
     """Raises ValueError, KeyError, TypeError for what is no such thing."""
-    size, mtime_ns, ctime_ns, inode, device = map(_whole, told["stamp"])
-    stamp, crcs = Stamp(size, mtime_ns, ctime_ns, inode, device), tuple(map(_whole, told["crcs"]))
+    size, mtime_ns, ctime_ns, inode, device = map(_whole, document["stamp"])
+    stamp, crcs = Stamp(size, mtime_ns, ctime_ns, inode, device), tuple(map(_whole, document["crcs"]))
     if len(crcs) != count_stretches(stamp.size):
         raise ValueError("a file has as many stretches as its size makes")
-    values = None if told["values"] is None else values_from_json(told["values"])
-    return FileMemory(stamp, str(told["sha256"]), crcs, float(told["at_s"]), values)
+    values = None if document["values"] is None else values_from_json(document["values"])
+    return FileMemory(stamp, str(document["sha256"]), crcs, float(document["at_s"]), values)
 
 
 def values_to_json(values: SavedValues) -> dict[str, Any]:
     bad = [[b.file, b.name, b.values, b.nan, b.infinite, b.has_number] for b in values.bad]
     nonfinite = sum(b.nan + b.infinite for b in values.bad)
-    told = {"files": values.files, "counted": values.values, "nonfinite": nonfinite, "bad": bad}
-    return told | {"more_bad": values.more_bad, "unread": values.unread}
+    document = {"files": values.files, "counted": values.values, "nonfinite": nonfinite, "bad": bad}
+    return document | {"more_bad": values.more_bad, "unread": values.unread}
 
 
-def values_from_json(told: Mapping[str, Any]) -> SavedValues:
+def values_from_json(document: Mapping[str, Any]) -> SavedValues:
     """Raises ValueError, KeyError, TypeError for what is no such thing."""
     bad = tuple(
         BadTensor(str(file), str(name), _whole(values), _whole(nan), _whole(infinite), bool(has_number))
-        for file, name, values, nan, infinite, has_number in told["bad"]
+        for file, name, values, nan, infinite, has_number in document["bad"]
     )
-    unread = tuple(str(reason) for reason in told["unread"])
-    return SavedValues(_whole(told["files"]), _whole(told["counted"]), bad, _whole(told["more_bad"]), unread)
+    unread = tuple(str(reason) for reason in document["unread"])
+    return SavedValues(_whole(document["files"]), _whole(document["counted"]), bad, _whole(document["more_bad"]), unread)
 
 
 def _whole(value: Any) -> int:

@@ -91,8 +91,10 @@ class LineFile:
         """`waits`: it is kept until there is room, and not lost, unless KEPT_MAX others wait before it. Raises TypeError for what
         JSON cannot hold; OSError as the class says."""
         new = _Line(dumps(line).encode() + b"\n", step, is_step, waits)
-        told = [] if self.hole is None else [_Line(dumps(self.hole.as_line(self.path.name)).encode() + b"\n", None, False, False)]
-        lines = [*told, *self._waiting, new]
+        hole_lines: list[_Line] = []
+        if self.hole is not None:
+            hole_lines = [_Line(dumps(self.hole.as_line(self.path.name)).encode() + b"\n", None, False, False)]
+        lines = [*hole_lines, *self._waiting, new]
         written, error = self._write(b"".join(one.data for one in lines))
         if error is None:
             self.is_begun = self._was_written = True
@@ -103,9 +105,9 @@ class LineFile:
         self.is_begun = True
         done = _count_whole(lines, written)
         self._was_written = self._was_written or done > 0
-        if told and done:
+        if hole_lines and done:
             self.hole = None
-        self._waiting = [one for one in lines[max(done, len(told)) :] if one.waits]
+        self._waiting = [one for one in lines[max(done, len(hole_lines)) :] if one.waits]
         if done < len(lines) and (not new.waits or len(self._waiting) > KEPT_MAX):
             self._waiting = self._waiting[:KEPT_MAX]
             self.hole = self.hole if self.hole is not None else Hole(error)

@@ -113,10 +113,10 @@ def attempts_with_spares(run_dir: Path) -> list[int]:
 
 def _name_of_run(run_dir: Path) -> str:
     """The same for the trainer, the keeper and the supervisor of one run."""
-    told: object = None
+    document: object = None
     with contextlib.suppress(OSError, ValueError):
-        told = loads(read_regular(run_dir / RUN_FILE_NAME))
-    known = told if isinstance(told, dict) else {}
+        document = loads(read_regular(run_dir / RUN_FILE_NAME))
+    known = document if isinstance(document, dict) else {}
     words = [os.path.realpath(run_dir), *(str(known.get(key, "")) for key in ("id", "created", "digest_key"))]
     return hashlib.sha256(dumps(words).encode()).hexdigest()[:24]
 

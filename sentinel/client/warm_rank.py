@@ -132,8 +132,8 @@ def hear(line: socket.socket) -> tuple[dict[str, object], list[int]]:
         if not data:
             os._exit(0)  # the keeper gave it up
         text += data
-    heard: dict[str, object] = json.loads(text)
-    return heard, files
+    message: dict[str, object] = json.loads(text)
+    return message, files
 
 
 def main() -> None:

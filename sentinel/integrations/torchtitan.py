@@ -99,13 +99,13 @@ class Supervised:
         if trainer.job_config.validation.enable:
             validate = trainer.validator.validate
 
-            def told(*arguments: Any, **named: Any) -> Any:
+            def validate_in_phase(*arguments: Any, **named: Any) -> Any:
                 run.phase("eval")
                 found = validate(*arguments, **named)
                 run.phase("optimizer")
                 return found
 
-            trainer.validator.validate = told
+            trainer.validator.validate = validate_in_phase
 
     # -- in a step -----------------------------------------------------------------------------------------------------
 

@@ -120,13 +120,13 @@ def _become_keeper(stop_signals: list[int]) -> int:
 
 def _listen(stop_signals: list[int]) -> Callable[[int, FrameType | None], None]:
     """A second SIGTERM within SAME_S is the first one heard twice."""
-    heard_s = -SAME_S
+    last_stop_s = -SAME_S
 
     def hear(number: int, frame: FrameType | None) -> None:
-        nonlocal heard_s
+        nonlocal last_stop_s
         del frame
-        if time.monotonic() - heard_s >= SAME_S:
-            heard_s = time.monotonic()
+        if time.monotonic() - last_stop_s >= SAME_S:
+            last_stop_s = time.monotonic()
             stop_signals.append(number)
 
     return hear

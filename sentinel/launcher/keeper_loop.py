@@ -68,8 +68,8 @@ class Keeper:
         self._say_at = float("inf")
         self._followers: set[int] = set()
         self._stop_signals = stop_signals
-        self._told_by: int | None = None  # the signal that ended it, where that is the cause
-        self._has_told_ranks = False
+        self._keeper_signal: int | None = None  # the signal that ended it, where that is the cause
+        self._has_signalled_ranks = False
         self._log_cap = LogCap(files.logs)
 
     def run(self) -> ExitReport:
@@ -147,15 +147,15 @@ class Keeper:
                 self._tell_others()
             elif self._stop_signals:
                 self._cause = "stopped by request"
-                self._told_by = signal.SIGTERM
+                self._keeper_signal = signal.SIGTERM
                 self._kill_at = now + TERM_GRACE_S
-        elif self._told_by is not None and (lost is not None or self._command_status is not None):
+        elif self._keeper_signal is not None and (lost is not None or self._command_status is not None):
             self._kill_at = min(self._kill_at, now + self._grace_s)
-        elif self._told_by is not None and self._ranks.are_all_gone():
+        elif self._keeper_signal is not None and self._ranks.are_all_gone():
             self._kill_at = min(self._kill_at, now + COMMAND_GRACE_S)
         if self._must_kill():
             self._kill_at = min(self._kill_at, now)
-        elif self._stop_signals and not self._has_told_ranks:
+        elif self._stop_signals and not self._has_signalled_ranks:
             self._tell_ranks()
         if lost is not None and self._ranks.are_all_gone() and not self._ranks.is_word_due():
             wait_s = 0.0 if self._ranks.are_all_ends_known() else LAUNCHER_GRACE_S
@@ -170,7 +170,7 @@ class Keeper:
 
     def _tell_ranks(self) -> None:
         """SIGTERM, once, to whatever is a rank by now. One that is stopped gets it when it goes on."""
-        self._has_told_ranks = True
+        self._has_signalled_ranks = True
         below = find_living(roots=(os.getpid(),), marks=self._files.environment)
         ranks = set(pick_ranks(self._files, {process.pid for process in below}, self._command.pid))
         for process in below:
@@ -241,7 +241,7 @@ class Keeper:
             table=self._table(),
             failed_order=self._failures() if self._killing_since is None else self._failed,
             was_killed=bool(self._killed),
-            keeper_signal=self._told_by,
+            keeper_signal=self._keeper_signal,
         )
         assert self._cause is not None, "an attempt ends for a reason"
         killed = f"; {len(self._killed)} of its processes were killed" if self._killed else ""

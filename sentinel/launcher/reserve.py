@@ -44,15 +44,15 @@ class Held:
     line: socket.socket
     attempt: int
     made_s: float
-    heard: bytes = b""
+    partial_line: bytes = b""
     is_ready: bool = False
 
     def lines(self) -> list[dict[str, Any]] | None:
         """What it has said by now, as far as it is whole; None at its end. Raises OSError."""
         data = self.line.recv(LINE_MAX)
-        *whole, self.heard = (self.heard + data).split(b"\n")
-        said = [dict(loads(line)) for line in whole]
-        return said if data or said else None
+        *whole, self.partial_line = (self.partial_line + data).split(b"\n")
+        messages = [dict(loads(line)) for line in whole]
+        return messages if data or messages else None
 
 
 class NoReserve:
@@ -117,8 +117,8 @@ class Reserve:
         with suppress(OSError, ValueError):
             held.line.settimeout(ANSWER_S)
             held.line.sendall(dumps({"keep": order}).encode() + b"\n")
-            while (said := held.lines()) is not None:
-                for one in said:
+            while (messages := held.lines()) is not None:
+                for one in messages:
                     if "code" in one:
                         return str(one["cold"])
                     if "gone" in one:
@@ -148,16 +148,16 @@ class Reserve:
             self._give_up(f"memory was short: {share:.0%} of it was left", now_s)
             return
         try:
-            said = self._held.lines()
+            messages = self._held.lines()
         except BlockingIOError:
-            said = []
+            messages = []
         except (OSError, ValueError) as error:
             self._give_up(f"it could not be heard: {error}", now_s)
             return
-        if said is None:
+        if messages is None:
             self._give_up("its processes were ended by somebody", now_s)
             return
-        for one in said:
+        for one in messages:
             if "gone" in one:
                 self._give_up(str(one["gone"]), now_s)
                 return

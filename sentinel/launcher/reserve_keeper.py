@@ -34,18 +34,18 @@ class Supervisor:
 
     def __init__(self, line: socket.socket) -> None:
         self.line = line
-        self._heard = b""
+        self._buffer = b""
 
     def hear(self) -> dict[str, Any]:
         """The next line. Ends this process where there is none any more."""
-        while b"\n" not in self._heard:
+        while b"\n" not in self._buffer:
             data = self.line.recv(LINE_MAX)
-            if not data or len(self._heard) > LINE_MAX:
+            if not data or len(self._buffer) > LINE_MAX:
                 os._exit(0)
-            self._heard += data
-        line, self._heard = self._heard.split(b"\n", 1)
-        heard: dict[str, Any] = loads(line)
-        return heard
+            self._buffer += data
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        message: dict[str, Any] = loads(line)
+        return message
 
     def say(self, **words: object) -> None:
         with contextlib.suppress(OSError):  # it is gone: the next read says so

@@ -38,7 +38,7 @@ class WarmRank:
     process: subprocess.Popen[bytes]
     line: socket.socket
     is_ready: bool = False
-    heard: bytearray = field(default_factory=bytearray)
+    partial_line: bytearray = field(default_factory=bytearray)
 
 
 class WarmRanks:
@@ -82,8 +82,8 @@ class WarmRanks:
 
     def listen(self, rank: WarmRank) -> None:
         """Take what a rank says before its turn. Raises NotWarm where it is of no use."""
-        for said in self._lines(rank):
-            if "ready" in said:
+        for message in self._lines(rank):
+            if "ready" in message:
                 rank.is_ready = True
 
     def _lines(self, rank: WarmRank) -> list[dict[str, Any]]:
@@ -93,17 +93,17 @@ class WarmRanks:
             raise NotWarm(f"a warm rank cannot be heard: {error}") from None
         if not data:
             raise NotWarm(f"a warm rank (pid {rank.process.pid}) ended before its turn")
-        rank.heard += data
-        *lines, rest = bytes(rank.heard).split(b"\n")
-        rank.heard = bytearray(rest[:LINE_MAX])
+        rank.partial_line += data
+        *lines, rest = bytes(rank.partial_line).split(b"\n")
+        rank.partial_line = bytearray(rest[:LINE_MAX])
         try:
-            said = [dict(loads(line)) for line in lines]
+            messages = [dict(loads(line)) for line in lines]
         except (ValueError, TypeError):
             raise NotWarm("a warm rank says what nobody understands") from None
-        for one in said:
+        for one in messages:
             if "refused" in one:
                 raise NotWarm(str(one["refused"]))
-        return said
+        return messages
 
     def memory_bytes(self) -> int:
         """What they hold, shared pages by their part (Pss)."""
@@ -141,7 +141,7 @@ class WarmRanks:
         while True:
             if not waiting.poll(max(0.0, end_s - time.monotonic()) * 1000):
                 raise NotWarm(f"a warm rank (pid {rank.process.pid}) did not answer within {HAND_OVER_S:g} s")
-            if any("marked" in said for said in self._lines(rank)):
+            if any("marked" in message for message in self._lines(rank)):
                 break
         if not is_marked(rank.process.pid, marks):
             raise NotWarm(f"a warm rank (pid {rank.process.pid}) does not show the attempt's mark")

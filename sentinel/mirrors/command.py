@@ -88,7 +88,7 @@ class Pushing:
         }
         self._standing = MirrorStanding(settings.to, self._clock.wall_s(), parts)
         self._turn = threading.Lock()
-        self._told: dict[Part, str] = {}
+        self._reported_errors: dict[Part, str] = {}
         self._follows = False
         self._show()
 
@@ -138,15 +138,15 @@ class Pushing:
         except (MirrorError, UsageError, JournalError, OSError) as error:
             before = self._standing.parts[part]
             self._note(part, replace(before, error=str(error)))
-            if self._told.get(part) != str(error):
-                self._told[part] = str(error)
+            if self._reported_errors.get(part) != str(error):
+                self._reported_errors[part] = str(error)
                 self._say(f"{part} not mirrored: {error}{'; tried again after a pause' if self._follows else ''}")
             return None, False
 
     def _note(self, part: Part, found: PartStanding) -> None:
         with self._turn:
             if not found.error:
-                self._told.pop(part, None)
+                self._reported_errors.pop(part, None)
             self._standing = replace(self._standing, parts={**self._standing.parts, part: found})
             self._show()
 

@@ -59,7 +59,7 @@ class FsspecStore:
 
     def put(self, name: str, blocks: Iterable[bytes]) -> None:
         path = self._path(name)
-        with self._told(name, "cannot be written"):
+        with self._mirror_errors(name, "cannot be written"):
             self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
             file = self._files.open(path, "wb")
             try:
@@ -71,7 +71,7 @@ class FsspecStore:
             file.close()
 
     def read(self, name: str, offset: int = 0) -> Iterator[bytes]:
-        with self._told(name, "cannot be read"), self._files.open(self._path(name), "rb") as file:
+        with self._mirror_errors(name, "cannot be read"), self._files.open(self._path(name), "rb") as file:
             if offset:
                 file.seek(offset)
             while block := file.read(BLOCK_BYTES):
@@ -79,7 +79,7 @@ class FsspecStore:
 
     def size(self, name: str) -> int | None:
         try:
-            with self._told(name, "cannot be seen"):
+            with self._mirror_errors(name, "cannot be seen"):
                 self._files.invalidate_cache()
                 found = self._files.info(self._path(name))
         except NotThere:
@@ -88,7 +88,7 @@ class FsspecStore:
 
     def names(self, folder: str = "") -> list[str]:
         try:
-            with self._told(folder, "cannot be listed"):
+            with self._mirror_errors(folder, "cannot be listed"):
                 self._files.invalidate_cache()
                 found = self._files.ls(self._path(folder), detail=False)
         except NotThere:
@@ -96,14 +96,14 @@ class FsspecStore:
         return sorted({str(path).rstrip("/").rpartition("/")[2] for path in found} - {""})
 
     def delete(self, name: str) -> None:
-        with suppress(NotThere), self._told(name, "cannot be deleted"):
+        with suppress(NotThere), self._mirror_errors(name, "cannot be deleted"):
             self._files.rm(self._path(name), recursive=True)
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root
 
     @contextmanager
-    def _told(self, name: str, what: str) -> Iterator[None]:
+    def _mirror_errors(self, name: str, what: str) -> Iterator[None]:
         place = f"{self._where}/{name}" if name else self._where
         try:
             yield

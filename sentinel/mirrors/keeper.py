@@ -34,7 +34,7 @@ class MirrorKeeper(Remarks):
         super().__init__()
         self._run_dir, self._settings = run_dir, settings
         self._clock = SystemClock()
-        self._told_s = float("-inf")
+        self._reported_s = float("-inf")
         self._parts: dict[Part, PartStanding] = {}
         self._until_s: dict[Part, float] = {}  # by part, when the mirror was last known to hold all that was due, session clock
         if settings is not None:
@@ -49,8 +49,8 @@ class MirrorKeeper(Remarks):
         for words in self._helper.turn(now_s):
             self._hear(words, now_s)
         out = super().poll(now_s)
-        if now_s - self._told_s >= TELL_S:
-            self._told_s = now_s
+        if now_s - self._reported_s >= TELL_S:
+            self._reported_s = now_s
             out += self._readings(self._settings, now_s)
         return out
 

@@ -30,7 +30,7 @@ class LocalStore:
     def put(self, name: str, blocks: Iterable[bytes]) -> None:
         path = self._path(name)
         aside = path.with_name(f".{path.name}{PART}")
-        with _told(path, "cannot be written"):
+        with _mirror_errors(path, "cannot be written"):
             _make_folders(path.parent)
             handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
             try:
@@ -47,14 +47,14 @@ class LocalStore:
 
     def read(self, name: str, offset: int = 0) -> Iterator[bytes]:
         path = self._path(name)
-        with _told(path, "cannot be read"), open(path, "rb", opener=regular) as file:
+        with _mirror_errors(path, "cannot be read"), open(path, "rb", opener=regular) as file:
             file.seek(offset)
             while block := file.read(BLOCK_BYTES):
                 yield block
 
     def size(self, name: str) -> int | None:
         try:
-            with _told(self._path(name), "cannot be seen"):
+            with _mirror_errors(self._path(name), "cannot be seen"):
                 return self._path(name).stat().st_size
         except NotThere:
             return None
@@ -62,7 +62,7 @@ class LocalStore:
     def names(self, folder: str = "") -> list[str]:
         path = self._path(folder) if folder else self._root
         try:
-            with _told(path, "cannot be listed"):
+            with _mirror_errors(path, "cannot be listed"):
                 return sorted(name for name in os.listdir(path) if not name.endswith(PART))
         except NotThere:
             return []
@@ -70,7 +70,7 @@ class LocalStore:
     def delete(self, name: str) -> None:
         path = self._path(name)
         try:
-            with _told(path, "cannot be deleted"):
+            with _mirror_errors(path, "cannot be deleted"):
                 if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path)
                 else:
@@ -95,7 +95,7 @@ def _make_folders(path: Path) -> None:
 
 
 @contextmanager
-def _told(path: Path, what: str) -> Iterator[None]:
+def _mirror_errors(path: Path, what: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:

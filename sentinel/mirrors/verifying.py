@@ -23,20 +23,20 @@ def verify_mirror(run_dir: Path, asked: Mapping[str, str] | None) -> tuple[list[
         mirroring = Mirroring(run_dir, settings, run_id)
         store = mirroring.open()
         record = mirroring.claimed(store)
-        told: list[str] = []
+        findings: list[str] = []
         journal, streams = record.journal, record.streams
         if journal is not None and not _holds(store, journal.name, Digest(journal.size, journal.sha256)):
-            told.append(f"journal: {journal.name} is damaged or gone")
+            findings.append(f"journal: {journal.name} is damaged or gone")
             journal = None
         files = None if streams is None else read_list(store, streams)
         if streams is not None and (files is None or (damaged := find_damaged(store, files))):
-            told.append(f"streams: {', '.join(sorted(damaged)) if files is not None else streams.name}: damaged or gone")
+            findings.append(f"streams: {', '.join(sorted(damaged)) if files is not None else streams.name}: damaged or gone")
         bad = {one.digest: why for one in record.checkpoints if (why := _damage(store, one))}
-        told += [f"checkpoint of step {one.step}: {bad[one.digest]}" for one in record.checkpoints if one.digest in bad]
-        if told:
+        findings += [f"checkpoint of step {one.step}: {bad[one.digest]}" for one in record.checkpoints if one.digest in bad]
+        if findings:
             kept = tuple(one for one in record.checkpoints if one.digest not in bad)
             mirroring.change(store, lambda now: replace(now, journal=journal, checkpoints=kept))
-            return [*told, f"sent anew by the next push: sentinel mirror push {run_dir}"], False
+            return [*findings, f"sent anew by the next push: sentinel mirror push {run_dir}"], False
     steps = ", ".join(str(one.step) for one in record.checkpoints) or "none"
     entries = record.journal.entries if record.journal is not None else 0
     return [f"{entries} entries, {len(files or {})} files, checkpoints {steps}: every byte is as it was sent"], True

@@ -151,8 +151,8 @@ def _receipt(fields: dict[str, Any], attempt: int) -> Receipt:
     )
 
 
-def _gpus(told: object) -> int | None:
-    return told if type(told) is int and 0 <= told < LARGEST_INT else None
+def _gpus(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value < LARGEST_INT else None
 
 
 def _known_capabilities(listed: object) -> tuple[str, ...] | None:

@@ -134,11 +134,11 @@ class Gist:
         pattern = match_line(text) if may_tell(text) else None
         writer = (read.rank, read.role, read.number, read.host)
         if pattern is not None and pattern.tier >= Tier.TIMEOUT and read.is_labelled:
-            said = (*writer, pattern.crash, pattern.fits.pattern)
-            if said in self._seen:
+            signature = (*writer, pattern.crash, pattern.fits.pattern)
+            if signature in self._seen:
                 return
             if len(self._seen) < WRITERS_MAX * 2:
-                self._seen.add(said)
+                self._seen.add(signature)
             held = None  # a consequence is one without its traceback
         elif held is None and (is_frame(text) or not is_worth_keeping(text)):
             return

@@ -54,7 +54,7 @@ class DiskSource:
         self._health = SourceHealth(SOURCE)
         self._helper: HelperProcess | None = None
         self._is_dying = False
-        self._heard_s = self._retry_at_s = float("-inf")
+        self._last_report_s = self._retry_at_s = float("-inf")
         self._retry_s = RETRY_S
 
     @property
@@ -71,13 +71,14 @@ class DiskSource:
             return []
         lines = self._helper.read_lines()
         if lines:
-            self._heard_s = now_s
+            self._last_report_s = now_s
             return self._take(lines[-1])
         pid = self._helper.pid
         if self._helper.is_silent:
             return self._lost(f"the helper that looks at the disks (pid {pid}) is gone")
-        if now_s - self._heard_s > self._silent_s:
-            return self._lost(f"no answer for {now_s - self._heard_s:.0f} s: a filesystem of the run hangs (pid {pid} asks it)")
+        silence_s = now_s - self._last_report_s
+        if silence_s > self._silent_s:
+            return self._lost(f"no answer for {silence_s:.0f} s: a filesystem of the run hangs (pid {pid} asks it)")
         return []
 
     def close(self) -> None:
@@ -93,7 +94,7 @@ class DiskSource:
         except OSError as error:
             self._wait(now_s)
             return [*self._health.lost(f"the helper that looks at the disks cannot be started: {describe_os_error(error)}")]
-        self._heard_s = now_s
+        self._last_report_s = now_s
         return []
 
     def _take(self, line: bytes) -> list[Reading]:

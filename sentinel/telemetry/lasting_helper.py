@@ -39,17 +39,17 @@ class LastingHelper:
             except OSError as error:
                 self._again_s = now_s + AGAIN_S
                 return [f"{self.name}: its process cannot be started: {error.strerror}; tried again in {AGAIN_S:g} s"]
-        said = self._said(self._process)
+        lines = self._read_lines(self._process)
         if self._process.is_over:
-            said += self._said(self._process)
+            lines += self._read_lines(self._process)
             code = self._process.exit_code
             self._process.close()
             self._process, self._again_s, self._is_done = None, now_s + AGAIN_S, code == 0
             if code != 0:
-                said.append(f"{self.name}: its process ended with {code}; started again in {AGAIN_S:g} s")
-        return said
+                lines.append(f"{self.name}: its process ended with {code}; started again in {AGAIN_S:g} s")
+        return lines
 
-    def _said(self, process: HelperProcess) -> list[str]:
+    def _read_lines(self, process: HelperProcess) -> list[str]:
         return [line.decode(errors="replace")[: self._line_chars_max] for line in process.read_lines() if line.strip()]
 
     def finish(self, wait_s: float) -> bool:

@@ -16,7 +16,7 @@ from sentinel.model.readings import LauncherReading, Reading
 from sentinel.telemetry.source import SourceHealth
 
 LOOK_EVERY_S = 0.5
-_TOLD_BY = ("exit.json", "keeper.json")
+_KEEPER_FILES = ("exit.json", "keeper.json")
 
 Signature = tuple[int, int] | None
 
@@ -39,7 +39,7 @@ class LauncherWatch:
 
     def poll(self, now_s: float) -> list[Reading]:
         """The view if it is due and new: at most one of each, a word on sight and a view."""
-        signatures = tuple(_signature(self._folder / name) for name in _TOLD_BY)
+        signatures = tuple(_signature(self._folder / name) for name in _KEEPER_FILES)
         is_due = self._observed_s is None or now_s - self._observed_s >= LOOK_EVERY_S or signatures != self._signatures
         if not is_due or isinstance(self._view, Exited):
             return []

@@ -44,12 +44,12 @@ class _Layout:
             return None
         texts = found.groups()
         if self._grouped:
-            told = dict(zip(self._names, map(number_of, texts), strict=True))
+            values = dict(zip(self._names, map(number_of, texts), strict=True))
         else:
-            told = dict(zip(self._names, map(float, texts), strict=True))
+            values = dict(zip(self._names, map(float, texts), strict=True))
         for name, factor in self._factors:
-            told[name] *= factor
-        return told
+            values[name] *= factor
+        return values
 
 
 class LineLayouts:
@@ -64,9 +64,9 @@ class LineLayouts:
     def read(self, line: bytes) -> dict[str, float] | None:
         """The numbers of a line whose layout is known, by the names they were learned under."""
         for layout in self._layouts:
-            told = layout.read(line)
-            if told is not None:
-                return told
+            values = layout.read(line)
+            if values is not None:
+                return values
         return None
 
     def learn(self, line: bytes, plain: bytes, spots: Mapping[str, tuple[int, float]]) -> None:

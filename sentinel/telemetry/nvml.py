@@ -58,7 +58,7 @@ class NvmlSource:
         self._host = socket.gethostname()
         self._helper: HelperProcess | None = None
         self._is_absent = self._is_dying = False
-        self._heard_s = self._retry_at_s = float("-inf")
+        self._last_report_s = self._retry_at_s = float("-inf")
         self._retry_s = RETRY_S
         self._samples = 0
         self._last_words = ""
@@ -87,7 +87,7 @@ class NvmlSource:
             return []
         lines = self._helper.read_lines()
         if lines:
-            self._heard_s = now_s
+            self._last_report_s = now_s
         out: list[Reading] = []
         for line in lines:
             out += self._take(line)
@@ -95,7 +95,7 @@ class NvmlSource:
             self._let_go(now_s)
         elif self._helper.is_silent:
             out += self._lost(self._last_words or f"the NVML helper (pid {self._helper.pid}) is gone")
-        elif now_s - self._heard_s > SILENT_S:
+        elif now_s - self._last_report_s > SILENT_S:
             silent = f"the NVML helper (pid {self._helper.pid}) said nothing for {SILENT_S:g} s"
             out += self._lost(f"{silent}: a call to the NVIDIA driver does not return, as with a sick GPU; see NVRM in dmesg")
         return out
@@ -116,7 +116,7 @@ class NvmlSource:
             self._wait(now_s)
             self.why_not = f"the NVML helper cannot be started: {describe_os_error(error)}"
             return [*self._health.lost(self.why_not)]
-        self._heard_s, self._samples, self._last_words = now_s, 0, ""
+        self._last_report_s, self._samples, self._last_words = now_s, 0, ""
         return []
 
     def _lost(self, reason: str) -> list[Reading]:

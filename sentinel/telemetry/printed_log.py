@@ -23,7 +23,7 @@ from sentinel.telemetry.deepspeed_log import DeepSpeedNotes
 from sentinel.telemetry.line_layout import LineLayouts
 from sentinel.telemetry.log_reader import ATTEMPT
 from sentinel.telemetry.metric_names import canonical
-from sentinel.telemetry.printed_pairs import NUMBER, Pairs, Told, number_of, plain_colours, plain_line
+from sentinel.telemetry.printed_pairs import NUMBER, Pairs, PrintedNumber, number_of, plain_colours, plain_line
 from sentinel.telemetry.ranks import Speaker
 
 _DIGITS = rb"(\d{1,3}(?:,\d{3})+|\d{1,30})(?:\.0*)?(?=[\s:/;|)\]]|,(?!\d{3}(?!\d))|$)"
@@ -59,7 +59,7 @@ class PrintedLines:
         self._counted = self._printed = 0
         self._last_step: int | None = None
         self._block_step: int | None = None  # of the block whose lines come now
-        self._block_told: set[str] = set()
+        self._block_metrics: set[str] = set()
         self._val_loss: float | None = None  # as told last
         self._steps_have_lines = False  # with a loss and no validation loss
         self._bar: tuple[int, dict[str, float]] = (-1, {})  # as last drawn
@@ -69,9 +69,9 @@ class PrintedLines:
         return self._remark or self._deepspeed.remark
 
     def __call__(self, line: bytes) -> StepReading | None:
-        told = self._layouts.read(line)
-        if told is not None:
-            return self._known_layout(line, told)
+        values = self._layouts.read(line)
+        if values is not None:
+            return self._known_layout(line, values)
         if self._block_step is not None or b"step=" in line or b"batch=" in line:
             entry = self._block_line(line)
             if entry is not None:
@@ -80,29 +80,29 @@ class PrintedLines:
             return None
         return self._engine_line(line) if b"skipped=" in line or b"loss scale" in line else self._slowly(line)
 
-    def _known_layout(self, line: bytes, told: dict[str, float]) -> StepReading | None:
+    def _known_layout(self, line: bytes, values: dict[str, float]) -> StepReading | None:
         if self._speaker.is_other(line):
             self._remark = self._remark or SEVERAL_RANKS
             return None
-        step = told.pop(_STEP_NAME, None)
-        if step is not None and _TOTAL_NAME in told:
-            return self._bar_drawn(int(step), int(told.pop(_TOTAL_NAME)), told)
-        return self._reading(self._count("loss" in told) if step is None else _whole(step), told, line)
+        step = values.pop(_STEP_NAME, None)
+        if step is not None and _TOTAL_NAME in values:
+            return self._bar_drawn(int(step), int(values.pop(_TOTAL_NAME)), values)
+        return self._reading(self._count("loss" in values) if step is None else _whole(step), values, line)
 
     def _slowly(self, line: bytes) -> StepReading | None:
         plain = plain_line(line)
         bar = _BAR.search(plain)
         found = None if bar else _GLOBAL_STEP.search(plain) or _STEP.search(plain)
-        told = self._pairs.read(plain)
-        if "loss" not in told and "val_loss" not in told and not _other_losses(told):
+        numbers = self._pairs.read(plain)
+        if "loss" not in numbers and "val_loss" not in numbers and not _other_losses(numbers):
             return None
         if self._speaker.is_other(line):
             self._remark = self._remark or SEVERAL_RANKS
             return None
-        if bar is not None and "loss" in told and plain.count(b"loss=") > 1:  # a running mean stands beside the step's own loss
-            told["loss"] = self._pairs.read(plain.replace(b" loss=", b" mean=")).get("loss") or told["loss"]
-        metrics = {name: one.value for name, one in told.items()}
-        spots = {name: (one.start, one.factor) for name, one in told.items()}
+        if bar is not None and "loss" in numbers and plain.count(b"loss=") > 1:  # a running mean stands beside the step's loss
+            numbers["loss"] = self._pairs.read(plain.replace(b" loss=", b" mean=")).get("loss") or numbers["loss"]
+        metrics = {name: one.value for name, one in numbers.items()}
+        spots = {name: (one.start, one.factor) for name, one in numbers.items()}
         epoch = _EPOCH.search(plain)
         if epoch is not None and _EPOCH_NAME not in metrics:
             metrics[_EPOCH_NAME], spots[_EPOCH_NAME] = float(epoch[1]), (epoch.start(1), 1.0)
@@ -171,16 +171,16 @@ class PrintedLines:
         header = _BLOCK.search(line, max(0, len(line) - BLOCK_HEADER_MAX))
         if header is not None:
             self._block_step = None if self._speaker.is_other(line) else _whole(int(header[1].replace(b",", b"")))
-            self._block_told.clear()
+            self._block_metrics.clear()
             return None
         entry = _ENTRY.fullmatch(line) if self._block_step is not None else None
         if entry is None or self._block_step is None:
             self._block_step = None
             return None
         name = canonical(entry[1].decode(errors="replace"))
-        if name not in BY_NAME or name in self._block_told or self._speaker.is_other(line):
+        if name not in BY_NAME or name in self._block_metrics or self._speaker.is_other(line):
             return None
-        self._block_told.add(name)
+        self._block_metrics.add(name)
         return self._reading(self._block_step, {name: number_of(entry[2])})
 
 
@@ -198,9 +198,9 @@ def looks_like_printed(head: bytes) -> bool:
     return False
 
 
-def _other_losses(told: dict[str, Told]) -> bool:
+def _other_losses(numbers: dict[str, PrintedNumber]) -> bool:
     """A trainer of several models tells several losses (of the actor, of the critic) and calls none of them just so."""
-    return sum(name.endswith(("_loss", " Loss", " loss")) for name in told) >= 2
+    return sum(name.endswith(("_loss", " Loss", " loss")) for name in numbers) >= 2
 
 
 def _whole(step: float) -> int:

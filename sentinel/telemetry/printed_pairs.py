@@ -37,7 +37,7 @@ NAMES_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class PrintedNumber:
     """A metric of the line: where its number begins in the plain line, and by what it is multiplied."""
 
     value: float
@@ -68,9 +68,9 @@ class Pairs:
     def __init__(self) -> None:
         self._names: dict[tuple[bytes, bytes], tuple[str, float]] = {}
 
-    def read(self, plain: bytes) -> dict[str, Told]:
+    def read(self, plain: bytes) -> dict[str, PrintedNumber]:
         """By Sentinel's name; of two numbers under one name the first. The loss of a line about held-out data is `val_loss`."""
-        told: dict[str, Told] = {}
+        numbers: dict[str, PrintedNumber] = {}
         first_loss = -1
         for pair in _PAIR.finditer(plain):
             name, text, unit = pair.groups()
@@ -79,15 +79,15 @@ class Pairs:
                 continue
             if known == "loss" and first_loss < 0:
                 first_loss = pair.start()
-            if known not in told:
-                told[known] = Told(number_of(text) * factor, pair.start(2), factor)
-        if "loss" not in told and not told.keys().isdisjoint(_AVERAGES):
-            average = next(name for name in told if name in _AVERAGES)
-            told["loss"] = told.pop(average)
-            first_loss = told["loss"].start
+            if known not in numbers:
+                numbers[known] = PrintedNumber(number_of(text) * factor, pair.start(2), factor)
+        if "loss" not in numbers and not numbers.keys().isdisjoint(_AVERAGES):
+            average = next(name for name in numbers if name in _AVERAGES)
+            numbers["loss"] = numbers.pop(average)
+            first_loss = numbers["loss"].start
         if first_loss >= 0 and b"val" in plain[:first_loss].lower() and _HELD_OUT.search(plain, 0, first_loss):
-            return {"val_loss": told["loss"]}
-        return told
+            return {"val_loss": numbers["loss"]}
+        return numbers
 
     def _learn(self, name: bytes, unit: bytes) -> tuple[str, float]:
         text = name.decode(errors="replace")

@@ -35,7 +35,7 @@ from sentinel.telemetry.saved_numbers import check_bytes
 NEWEST = 2  # a resume takes the newest, or the one before it; what lies further back was read when it was the newest
 LOOK_S = 2.0
 AGAIN_S = 60.0  # after a checkpoint could not be read
-BAD_TOLD = 20  # tensors that are named in a line
+NAMED_BAD_MAX = 20  # tensors that are named in a line
 
 
 class Stopped(Exception):
@@ -60,7 +60,7 @@ class BehindReader:
         self._clock = clock or SystemClock()
         self._done: set[tuple[str, str]] = set()  # name and digest of those that were told
         self._again_s: dict[str, float] = {}
-        self._said = ""
+        self._last_remark = ""
 
     def follow(self) -> None:
         """Until it is stopped."""
@@ -102,17 +102,17 @@ class BehindReader:
         except GiveUp as damage:
             if not self._is_still(name, found):
                 return
-            told: dict[str, Any] = {"saved": None, "damage": str(damage)}
+            result: dict[str, Any] = {"saved": None, "damage": str(damage)}
         except OSError as error:
             self._again_s[name] = self._clock.now_s() + AGAIN_S
             self._remark(f"{found.path} cannot be read behind training ({error.strerror}): tried again in {AGAIN_S:g} s")
             return
         else:
-            told = {"saved": _saved_to_json(saved, read_numbers(self._run_dir / found.path)), "damage": ""}
+            result = {"saved": _saved_to_json(saved, read_numbers(self._run_dir / found.path)), "damage": ""}
         self._done.add((name, found.digest))
         if recall.trouble:
             self._remark(recall.trouble)
-        self._say(dumps({"step": found.step, "digest": found.digest, **told}))
+        self._say(dumps({"step": found.step, "digest": found.digest, **result}))
 
     def _is_still(self, name: str, found: CheckpointFound) -> bool:
         """What is moved aside or deleted while it is read looks damaged."""
@@ -126,23 +126,23 @@ class BehindReader:
             raise Stopped
 
     def _remark(self, words: str) -> None:
-        if words != self._said:
-            self._said = words
+        if words != self._last_remark:
+            self._last_remark = words
             self._say(words)
 
 
 def read_line(line: str) -> CheckpointRead:
     """What a line tells. Raises ValueError, KeyError, TypeError, AttributeError for one that is for people."""
-    told = loads(line)
-    saved = None if told["saved"] is None else _saved_from_json(told["saved"])
-    return CheckpointRead(int(told["step"]), str(told["digest"]), saved, str(told["damage"]))
+    document = loads(line)
+    saved = None if document["saved"] is None else _saved_from_json(document["saved"])
+    return CheckpointRead(int(document["step"]), str(document["digest"]), saved, str(document["damage"]))
 
 
 def _saved_to_json(saved: SavedNumbers, numbers: dict[str, float]) -> dict[str, Any]:
     assert saved.read is not None
     assert saved.values is not None
     bad = saved.values.bad
-    few = replace(saved.values, bad=bad[:BAD_TOLD], more_bad=saved.values.more_bad + len(bad[BAD_TOLD:]))
+    few = replace(saved.values, bad=bad[:NAMED_BAD_MAX], more_bad=saved.values.more_bad + len(bad[NAMED_BAD_MAX:]))
     return {
         "digest": saved.digest,
         "checked": saved.checked,
@@ -152,7 +152,8 @@ def _saved_to_json(saved: SavedNumbers, numbers: dict[str, float]) -> dict[str, 
     }
 
 
-def _saved_from_json(told: dict[str, Any]) -> SavedNumbers:
-    numbers = tuple((str(name), as_float(value)) for name, value in told["numbers"])
-    values: SavedValues = values_from_json(told["values"])
-    return SavedNumbers(str(told["digest"]), str(told["checked"]), numbers, values=values, read=ReadBack(**told["read"]))
+def _saved_from_json(document: dict[str, Any]) -> SavedNumbers:
+    numbers = tuple((str(name), as_float(value)) for name, value in document["numbers"])
+    values: SavedValues = values_from_json(document["values"])
+    read = ReadBack(**document["read"])
+    return SavedNumbers(str(document["digest"]), str(document["checked"]), numbers, values=values, read=read)

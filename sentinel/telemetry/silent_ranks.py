@@ -36,7 +36,7 @@ class _Look:
     which may be a moment of a healthy read."""
 
     since_s: float
-    told: tuple[Doing, str] | None = None
+    reported: tuple[Doing, str] | None = None
     is_blocked: bool = False
     asked_from: int | None = None  # bytes of its file before it was asked; None: not asked yet
     dump: StackDump | None = None
@@ -73,8 +73,8 @@ class SilentRanks:
         for rank in here:
             look = self._looks.setdefault(rank, _Look(lives[rank].changed_s))
             seen = self._look_at(rank, lives[rank], look, marks, now_s)
-            if seen is not None and seen != look.told:
-                look.told = seen
+            if seen is not None and seen != look.reported:
+                look.reported = seen
                 out.append(SilentRank(self.attempt, rank, doing=seen[0], where=seen[1]))
         return [*out, *self._look_at_dumps([lives[rank].pid for rank in here], here, len(silent) == len(lives))]
 

@@ -11,7 +11,7 @@ such a turn reads the stream, after new checkpoints, and leaves the rest to the 
     wake = Wake(run_dir)
     wake.follow(attempt)
     while True:
-        heard = wake.take()                # before the poll: what is written from here on sets the event again
+        has_other_writes = wake.take()     # before the poll: what is written from here on sets the event again
         wake.rearm()                       # at every whole look
         ... telemetry.poll(now_s) ...
         clock.wait(wake.event, 1.0)        # without inotify (wake.trouble says why) this is the slow poll
@@ -55,7 +55,7 @@ class Wake(Remarks):
         self._run_dir = Path(os.path.realpath(run_dir))
         self._attempt: int | None = None
         self._wanted: dict[Path, re.Pattern[str]] = {}
-        self._heard_other = threading.Event()
+        self._other_writes = threading.Event()
         self._watch: DirectoryWatch | None = None
         self._reads = TimedReads(SourceHealth("inotify"))
         kind = filesystem_of(self._run_dir, mounts)
@@ -84,10 +84,10 @@ class Wake(Remarks):
             has his own way to say why.
         """
         self.event.clear()
-        heard_other = self._heard_other.is_set()
-        if heard_other:
-            self._heard_other.clear()
-        return heard_other
+        has_other_writes = self._other_writes.is_set()
+        if has_other_writes:
+            self._other_writes.clear()
+        return has_other_writes
 
     def rearm(self) -> None:
         """See that every directory is watched. What had been said is forgotten."""
@@ -116,7 +116,7 @@ class Wake(Remarks):
     def _ring(self, name: str) -> None:
         """Called in the thread that listens. The other word first: whoever sees the event must see it, too."""
         if name != STREAM_NAME:
-            self._heard_other.set()
+            self._other_writes.set()
         self.event.set()
 
     def close(self) -> None:

@@ -54,12 +54,12 @@ def place_path(run_dir: Path, target: Target) -> Path:
 
 @dataclass(slots=True)
 class Reached:
-    """How far one attempt is. taken: bytes of its stream. told: what was said of it as a whole."""
+    """How far one attempt is. taken: bytes of its stream. summary: what its tracker was last told of it as a whole."""
 
     taken: int = 0
     step: int = -1
     is_over: bool = False
-    told: str = ""
+    summary: str = ""
 
 
 class TrackedRun:
@@ -199,11 +199,11 @@ class TrackedRun:
             "incidents": [_incident_line(one) for one in self._journal.state.incidents if one.attempt == branch.attempt],
         }
         words = dumps(facts)
-        if words != reached.told:
+        if words != reached.summary:
             run = self._open or self._describe(branch, None)
-            told = {name: value for name, value in facts.items() if value not in (None, "", [])}
-            self._tracker.tell(run, run_masking(self._run_dir).document(told))
-            reached.told = words
+            known = {name: value for name, value in facts.items() if value not in (None, "", [])}
+            self._tracker.tell(run, run_masking(self._run_dir).document(known))
+            reached.summary = words
 
     def _tell_all(self, branches: list[Branch]) -> None:
         """A later attempt changes what of an earlier one survives, and incidents go on after the attempt that raised them."""
@@ -214,7 +214,7 @@ class TrackedRun:
     def _remember(self) -> None:
         document = {
             "v": VERSION,
-            "attempts": {str(number): [at.taken, at.step, at.is_over, at.told] for number, at in self._reached.items()},
+            "attempts": {str(number): [at.taken, at.step, at.is_over, at.summary] for number, at in self._reached.items()},
         }
         write_atomically(self._place, dumps(document).encode(), durable=False)
 
@@ -230,7 +230,7 @@ def _recall(path: Path) -> dict[int, Reached]:
         noted = loads(read_regular(path))
         if noted["v"] == VERSION:
             return {
-                int(number): Reached(int(taken), int(step), bool(is_over), str(told))
-                for number, (taken, step, is_over, told) in noted["attempts"].items()
+                int(number): Reached(int(taken), int(step), bool(is_over), str(summary))
+                for number, (taken, step, is_over, summary) in noted["attempts"].items()
             }
     return {}

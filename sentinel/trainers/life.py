@@ -48,7 +48,7 @@ class _Rank:
     beats: HeartbeatFile
     used_s: float = 0.0  # processor time at `since_s`
     since_s: float = 0.0  # since when it has been idle
-    told: tuple[int, str] | None = None
+    written: tuple[int, str] | None = None
     written_s: float = 0.0
 
 
@@ -114,10 +114,10 @@ class Life:
             phase = IN_STEP
         else:
             phase = NOT_KNOWN
-        told = (max(self._step, 0), phase)
-        if told != one.told or (phase == STARTING and one.since_s == now_s and now_s - one.written_s >= WORKS_EVERY_S):
-            one.told, one.written_s = told, now_s
-            one.beats.write(_beat_of(told[0], phase, one.pid))
+        beat = (max(self._step, 0), phase)
+        if beat != one.written or (phase == STARTING and one.since_s == now_s and now_s - one.written_s >= WORKS_EVERY_S):
+            one.written, one.written_s = beat, now_s
+            one.beats.write(_beat_of(beat[0], phase, one.pid))
 
 
 def _rank_of(pid: int) -> int | None:

@@ -100,7 +100,7 @@ class Checkpoints(Model):
     """and all that lie no further behind the newest one: a fault is found late, and the rollback goes to before it."""
 
     @model_validator(mode="after")
-    def _can_be_told(self) -> Checkpoints:
+    def _has_step(self) -> Checkpoints:
         if len(PATTERN_STEP.findall(self.pattern)) > 1:
             raise Malformed(f"'{self.pattern}' has more than one {{step}}", "keep one; * stands for what else changes")
         if PATTERN_STEP.search(self.pattern) is None and self.step_key is None:

@@ -33,7 +33,7 @@ class Sealer:
         self._complaints: list[str] = []
         self._sent = 0  # of them
         self._elsewhere_s = 0.0
-        self._has_said_where = False
+        self._has_reported_mismatch = False
         self._newest_step = -1  # of the checkpoints of this run that lie there, finished or not
         self._has_adopted = spec.resume_step is not None or not spec.is_first
 
@@ -58,7 +58,7 @@ class Sealer:
         try:
             self.adopt(resume_step)
             there, others = find_checkpoints(places, root), read_before(self._run_dir)
-            if not there and not self._has_said_where and now_s >= self._elsewhere_s:
+            if not there and not self._has_reported_mismatch and now_s >= self._elsewhere_s:
                 self._elsewhere_s = now_s + ELSEWHERE_EVERY_S
                 self._look_elsewhere(places, root)
             for found in there:
@@ -97,7 +97,7 @@ class Sealer:
     def finish(self, stream: Stream, resume_step: int | None) -> None:
         """The trainer is gone: what it left is made this run's, and what was expected of it and is not there is said."""
         self.adopt(resume_step)
-        if not self._has_said_where and (why := why_nothing_matches(self._spec)):
+        if not self._has_reported_mismatch and (why := why_nothing_matches(self._spec)):
             self._complain(why)
         self._send(stream)
 
@@ -106,7 +106,7 @@ class Sealer:
         there: a person hears of it while the run can still be started again."""
         mismatch = find_mismatch(places, root)
         if mismatch is not None and mismatch.others:
-            self._has_said_where = True
+            self._has_reported_mismatch = True
             self._complain(mismatch.sentence)
 
     def _complain(self, sentence: str) -> None:

@@ -228,7 +228,7 @@ def test_nine_minutes_are_enough_for_what_comes_first() -> None:
 
 def test_a_long_sitting_has_patience_with_what_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
-    monkeypatch.setattr(stages, "run", lambda command, place, limit_s, heard: asked.append(limit_s) or (0, ""))
+    monkeypatch.setattr(stages, "run", lambda command, place, limit_s, on_output: asked.append(limit_s) or (0, ""))
     for patience, until_s in ((1.0, math.inf), (5.0, math.inf), (5.0, time.monotonic() + 30.0)):
         run_commands([Command(("x",), 10.0)], None, until_s, patience)
     assert asked == [10.0, 50.0, pytest.approx(30.0, abs=1.0)]

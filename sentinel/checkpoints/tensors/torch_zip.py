@@ -42,8 +42,8 @@ def read_torch_zip(window: Window, prefix: str = "") -> tuple[list[Stretch], lis
     if folder is None:
         raise Unreadable("its archive has no data.pkl")
     # Before torch 2.1 there was no such entry; torch then takes the order of the machine.
-    told = entries.get(f"{folder}byteorder")
-    if (sys.byteorder.encode() if told is None else read_entry(window, told, 16)) != b"little":
+    byte_order = entries.get(f"{folder}byteorder")
+    if (sys.byteorder.encode() if byte_order is None else read_entry(window, byte_order, 16)) != b"little":
         raise Unreadable("its values are not little-endian")
     try:
         value = walk_pickle(read_entry(window, entries[f"{folder}data.pkl"], PICKLE_BYTES_MAX))

@@ -116,11 +116,11 @@ class Answers:
             self._lapsed = []
             self._tell("override_lapsed", self._step, keys=lapsed, effective=effective)
 
-    def _write_receipt(self, effective: dict[str, Any], **told: int | None) -> None:
+    def _write_receipt(self, effective: dict[str, Any], **sizes: int | None) -> None:
         self.is_begun = True
         live = self.tuned or self.clipped is not None
         capabilities = [*(["skip"] if self._sampler.is_used else []), *(["live_overrides"] if live else [])]
-        receipt = self._resume | told | {"effective": effective}
+        receipt = self._resume | sizes | {"effective": effective}
         receipt |= {"overrides": self._launch.in_force(), "capabilities": capabilities}
         receipt |= {"skip_clamped": self._late, "passed_over": self._passed_over}
         receipt |= {"cursor": self._sampler.cursor} if self._sampler.is_used else {}

@@ -141,13 +141,13 @@ def _read(folder: Path, attempt: int) -> Launch:
 
 def _tail(files: AttemptFiles) -> tuple[str, ...]:
     """The end of what it printed, standard error last."""
-    told: list[str] = []
+    printed: list[str] = []
     for path in (files.logs / "launcher.out", files.launcher_err):
         with suppress(OSError), open(path, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
             lines = file.read().decode(errors="replace").splitlines()
-            told += [line for line in lines if line.strip()][-TAIL_LINES:]
-    return tuple(told)
+            printed += [line for line in lines if line.strip()][-TAIL_LINES:]
+    return tuple(printed)
 
 
 def _where_it_may_write(trial: Trial) -> list[Path]:

@@ -159,7 +159,7 @@ class Unkillable:
 def test_beside_a_helper_that_the_kernel_holds_no_other_is_started() -> None:
     source = NvmlSource(None, ("/no/such/program",), signs=())
     helper = source._helper = Unkillable()
-    source._heard_s = 0.0
+    source._last_report_s = 0.0
     assert [word.ok for word in source.poll(SILENT_S + 1.0)] == [False]
     for now_s in (100.0, 1e4, 1e6):
         assert source.poll(now_s) == []
