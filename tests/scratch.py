@@ -1,8 +1,8 @@
 """Where the files of a run of the suite lie: in memory where there is room for them, or else where temporary files lie here.
 
-Hundreds of runs are supervised at once, and each syncs its journal. On ext4 a sync waits for all that the others have written: tests
-that need 3 s of the processor took 74 s of a worker (2026-11-26). `python -m tests.scratch` prints the directory, for `make unit`;
-`make accept`, `drills` and `chaos` stay on the disk.
+Hundreds of runs are supervised at once, and each syncs its journal. On ext4 a sync waits for all that the others have written:
+tests that need 3 s of the processor took 74 s of a worker (2026-11-26). `python -m tests.scratch` prints the directory, for
+`make unit`; `make accept`, `drills` and `chaos` stay on the disk.
 """
 
 import os

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentinel.detectors.crash_labels import read_labels
-from sentinel.policy.line_patterns import LinePattern
 from sentinel.model.readings import LogMatch
+from sentinel.policy.line_patterns import LinePattern
 from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.telemetry.source import describe_os_error
 

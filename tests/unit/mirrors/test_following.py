@@ -30,7 +30,7 @@ def test_asked_to_end_it_pushes_once_more_and_tells_how_far_it_came(run: SmallRu
     stop.set()
     following = pushing(run, tmp_path / "mirror", said, tells=True)
     following.follow(stop)
-    standings = [line for line in said if line.startswith("{")]  # a part that failed says so after its standing, beside the others'
+    standings = [line for line in said if line.startswith("{")]  # a part that failed says so after its own
     last = MirrorStanding.of(loads(standings[-1]))
     assert last.parts["journal"].there == "3 entries"
     assert last.parts["journal"].since_s is not None

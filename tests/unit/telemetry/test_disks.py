@@ -70,14 +70,16 @@ def test_before_the_first_checkpoint_the_disk_is_where_the_folder_will_be(tmp_pa
 
 
 def test_checkpoints_and_run_directory_on_two_disks_are_two(tmp_path: Path) -> None:
-    others = [place for place in ("/dev/shm", "/var/tmp") if os.path.isdir(place) and os.stat(place).st_dev != os.stat(tmp_path).st_dev]
+    places = [place for place in ("/dev/shm", "/var/tmp") if os.path.isdir(place)]
+    others = [place for place in places if os.stat(place).st_dev != os.stat(tmp_path).st_dev]
     if not others:
         pytest.skip("there is no second filesystem to write to")
     elsewhere = Path(others[0])
     (tmp_path / "checkpoints").symlink_to(elsewhere)
     checkpoints, own = look(tmp_path)
     assert (checkpoints.place, own.place, own.count) == ("checkpoints", "run directory", None)
-    assert os.path.ismount(checkpoints.mount) and os.stat(checkpoints.mount).st_dev == os.stat(elsewhere).st_dev
+    assert os.path.ismount(checkpoints.mount)
+    assert os.stat(checkpoints.mount).st_dev == os.stat(elsewhere).st_dev
     assert [one.place for one in look(tmp_path, elsewhere)] == ["checkpoints", "run directory"]
 
 

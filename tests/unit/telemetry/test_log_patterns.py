@@ -11,8 +11,8 @@ pytest.importorskip("re2", reason="google-re2 is not installed: pip install 'tra
 
 from sentinel.client.run_layout import attempts_folder
 from sentinel.launcher.log_cap import LogCap
-from sentinel.policy.line_patterns import compile_pattern
 from sentinel.model.readings import LogMatch
+from sentinel.policy.line_patterns import compile_pattern
 from sentinel.telemetry import log_patterns
 from sentinel.telemetry.log_patterns import LogPatterns
 
