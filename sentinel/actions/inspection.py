@@ -13,7 +13,7 @@ from sentinel.launcher.contract import Launcher
 from sentinel.model.actions import InspectSamples
 from sentinel.model.attempts import AttemptSpec, Exited, ExitReport, Orphaned
 from sentinel.model.records import Attribution, SampleSeen
-from sentinel.plan.sample_attribution import judge_guilt
+from sentinel.plan.sample_attribution import attribute_samples
 
 LOOK_EVERY_S = 1.0
 
@@ -55,7 +55,7 @@ def inspect_samples(
         )
     match view:
         case Exited(report=report) if _is_done(report):
-            return judge_guilt(source.samples(action.attempt), action.suspect, action.attempt)
+            return attribute_samples(source.samples(action.attempt), action.suspect, action.attempt)
         case Exited(report=report):
             raise GiveUp(f"the inspection (attempt {action.attempt}) failed: {_how(report)}")
         case Orphaned(reason=reason):

@@ -80,13 +80,13 @@ class SlackBot:
     def _call(self, message: dict[str, Any], thread: str | None, is_call: bool) -> dict[str, Any]:
         assert self._settings.token is not None, "a route of a bot has a token"
         url = self._settings.url
-        told = message | {"channel": self._settings.channel, "unfurl_links": False, "unfurl_media": False}
-        told |= {} if thread is None else {"thread_ts": thread, "reply_broadcast": is_call}
+        payload = message | {"channel": self._settings.channel, "unfurl_links": False, "unfurl_media": False}
+        payload |= {} if thread is None else {"thread_ts": thread, "reply_broadcast": is_call}
         headers = {
             "Authorization": f"Bearer {self._vault.read(self._settings.token)}",
             "Content-Type": "application/json; charset=utf-8",
         }
-        answer = send(HttpRequest(f"Slack at {host_of(url)}", url, dumps(told).encode(), headers, scrub=self._vault.scrub))
+        answer = send(HttpRequest(f"Slack at {host_of(url)}", url, dumps(payload).encode(), headers, scrub=self._vault.scrub))
         try:
             found = loads(answer.body)
         except ValueError:

@@ -70,10 +70,10 @@ def verify(run_dir: RunDir, to: To = None, as_json: Json = False) -> None:
 
     check_run_dir(run_dir)
     try:
-        told, is_whole = verify_mirror(run_dir.absolute(), None if to is None else parse_mirror("--to", to))
+        lines, is_whole = verify_mirror(run_dir.absolute(), None if to is None else parse_mirror("--to", to))
     except MirrorError as error:
-        told, is_whole = [str(error)], False
-    print(dumps({"ok": is_whole, "told": told}) if as_json else "\n".join(told))
+        lines, is_whole = [str(error)], False
+    print(dumps({"ok": is_whole, "told": lines}) if as_json else "\n".join(lines))
     raise typer.Exit(0 if is_whole else 1)
 
 

@@ -43,7 +43,7 @@ from sentinel.cli.run import run
 from sentinel.cli.seeing import register as register_seeing
 from sentinel.cli.status import register as register_status
 from sentinel.cli.trainers import trainers_app
-from sentinel.cli.waiting import told_while_waiting
+from sentinel.cli.waiting import warned_while_waiting
 from sentinel.cli.web import web
 from sentinel.errors import PolicyError, SentinelError, UsageError
 from sentinel.signals import EXIT_INTERRUPTED, INTERRUPTS
@@ -200,7 +200,7 @@ def main() -> None:
         sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
     INTERRUPTS.came = False  # who calls this twice in one process interrupted the command before
     try:
-        with told_while_waiting():
+        with warned_while_waiting():
             app()
     except SystemExit:
         if INTERRUPTS.came:

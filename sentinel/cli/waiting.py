@@ -23,21 +23,21 @@ PACKAGE = Path(__file__).resolve().parent.parent
 
 
 @contextmanager
-def told_while_waiting() -> Iterator[None]:
+def warned_while_waiting() -> Iterator[None]:
     """Around a command: a line to standard error for each place in which it is held up by a filesystem."""
     over = threading.Event()
     main = threading.current_thread()
 
     def watch() -> None:
-        told: tuple[str, int] | None = None
+        warned: tuple[str, int] | None = None
         before: tuple[str, int] | None = None
         wait_s = FIRST_LOOK_S
         while not over.wait(wait_s):
             wait_s = LOOK_EVERY_S
             kernel = read_kernel_place(os.getpid(), main.native_id)
             here = _place(main) if any(word in kernel for word in WAITS) else None
-            if here is not None and here == before and here != told:
-                told = here
+            if here is not None and here == before and here != warned:
+                warned = here
                 place = f"{here[0]}:{here[1]}, kernel: {kernel}"
                 print(f"still waiting for a filesystem that does not answer ({place})", file=sys.stderr, flush=True)
             before = here

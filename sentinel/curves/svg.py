@@ -195,10 +195,10 @@ def draw_panel(
 def _outside_words(reach: Reach, outside: Points) -> tuple[str, ...]:
     """The farthest on either side, with its step."""
     ends = [max(outside, key=lambda p: p[1]), min(outside, key=lambda p: p[1])] if outside else []
-    told = [(reach.side(value), step, value) for step, value in ends]
+    extremes = [(reach.side(value), step, value) for step, value in ends]
     return tuple(
         f"{'▲' if side > 0 else '▼'} {_number_words(value)} at step {step:,}"
-        for (side, step, value), wanted in zip(told, (1, -1), strict=False)
+        for (side, step, value), wanted in zip(extremes, (1, -1), strict=False)
         if side == wanted
     )
 

@@ -79,7 +79,7 @@ class DiskFull(Detector):
         self._attempt = attempt
         for disk in self._disks.values():
             for quantity in disk.quantities.values():
-                quantity.told = ""
+                quantity.announced_level = ""
 
     def source(self, reading: SourceReading) -> None:
         if reading.source == SOURCE:
@@ -125,10 +125,10 @@ class DiskFull(Detector):
         quantity.roomy_since_s = _since(quantity.roomy_since_s, found is not None and found.is_roomy, now_s)
         if found is None:
             return
-        if quantity.told == "full" and _has_lasted(quantity.calm_since_s, now_s):
-            quantity.told = "" if found.level == "filling" else "filling"
+        if quantity.announced_level == "full" and _has_lasted(quantity.calm_since_s, now_s):
+            quantity.announced_level = "" if found.level == "filling" else "filling"
         if _has_lasted(quantity.roomy_since_s, now_s):
-            quantity.told = ""
+            quantity.announced_level = ""
 
     def _outlook(self, disk: Disk, quantity: Quantity, now_s: float) -> Outlook | None:
         """None where nothing can be said: no checkpoint has shown what one takes."""
@@ -170,11 +170,11 @@ class DiskFull(Detector):
         for disk in self._disks.values():
             for quantity in disk.quantities.values():
                 outlook = quantity.outlook
-                if outlook is None or now_s - disk.read_s > FRESH_S or outlook.level in ("", quantity.told):
+                if outlook is None or now_s - disk.read_s > FRESH_S or outlook.level in ("", quantity.announced_level):
                     continue
-                if quantity.told == "full":
+                if quantity.announced_level == "full":
                     continue  # it has eased, and is not over yet
-                quantity.told = outlook.level
+                quantity.announced_level = outlook.level
                 found.append(self._finding(disk, quantity, outlook, now_s))
         return found
 

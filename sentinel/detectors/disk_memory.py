@@ -45,7 +45,7 @@ class Quantity:
     what: What
     looks: deque[Look] = field(default_factory=deque)
     hours: deque[Look] = field(default_factory=lambda: deque(maxlen=BUCKETS_KEPT))
-    told: Level = ""
+    announced_level: Level = ""
     calm_since_s: float | None = None
     roomy_since_s: float | None = None
     outlook: Outlook | None = None

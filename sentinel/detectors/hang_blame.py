@@ -36,7 +36,7 @@ class RankEvidence:
     @property
     def is_stopped(self) -> bool:
         """Some rank is stopped by a signal: whatever phase it last reported, it is not in it."""
-        return any(sight.doing == "stopped" for sight in self.seen.values())
+        return any(silent.doing == "stopped" for silent in self.seen.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +49,18 @@ class Blame:
 
 def choose_blame(beats: Mapping[int, Beat], ranks_expected: int, evidence: RankEvidence, now_s: float) -> Blame:
     """Pure. `beats`: of the ranks that may be to blame."""
-    seen = {rank: sight for rank, sight in evidence.seen.items() if rank in beats}
+    seen = {rank: silent for rank, silent in evidence.seen.items() if rank in beats}
     if len(beats) > 1 and all(rank in seen and seen[rank].doing == "stopped" for rank in beats):
         return Blame(None, f"all {len(beats)} ranks are stopped by a signal: somebody suspended them, and none is to blame")
     for doing in _CERTAIN:
-        if (ranks := [rank for rank, sight in seen.items() if sight.doing == doing]) and len(ranks) < max(2, len(beats)):
+        if (ranks := [rank for rank, silent in seen.items() if silent.doing == doing]) and len(ranks) < max(2, len(beats)):
             return _among(ranks, beats, seen, doing, now_s)
     collectives = evidence.collectives
     if collectives is not None and (named := [rank for rank in collectives.ranks if rank in beats or not beats]):
         rank = named[0] if len(named) == 1 else choose_behind(_of(named, beats)) if beats else None
         return Blame(rank, collectives.reason)
-    working = [rank for rank, sight in seen.items() if sight.doing == "works"]
-    if len(working) == 1 and sum(sight.doing == "waits" for sight in seen.values()) == len(beats) - 1 > 0:
+    working = [rank for rank, silent in seen.items() if silent.doing == "works"]
+    if len(working) == 1 and sum(silent.doing == "waits" for silent in seen.values()) == len(beats) - 1 > 0:
         return _among(working, beats, seen, "works", now_s)
     rank = choose_stuck(beats, ranks_expected)
     return Blame(rank, "" if rank is None else describe_places(beats, now_s, rank))

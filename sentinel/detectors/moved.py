@@ -26,7 +26,7 @@ def judge_moved(before: Mapping[str, Any] | None, after: object, newest: Newest)
         if not row.moves or row.changes != "live":
             continue
         known = _known(row, before or {}, newest)
-        if not _is_unchanged(row, known, now.get(key), is_said=key in now):
+        if not _is_unchanged(row, known, now.get(key), is_reported=key in now):
             moved.update(row.moves)
     return frozenset(moved)
 
@@ -39,10 +39,10 @@ def _known(row: Setting, before: Mapping[str, Any], newest: Newest) -> tuple[obj
     return value, value is not None
 
 
-def _is_unchanged(row: Setting, known: tuple[object, bool], now: object, *, is_said: bool) -> bool:
+def _is_unchanged(row: Setting, known: tuple[object, bool], now: object, *, is_reported: bool) -> bool:
     was, is_known = known
     if row.once and not is_known:
         return True  # its metric is not logged, so it has no past that could mislead
-    if not is_known or not is_said:
+    if not is_known or not is_reported:
         return False
     return was is now if was is None or now is None else row.type.agrees(now, was)  # type: ignore[arg-type]

@@ -98,9 +98,9 @@ def _on_save_reported(decision: Decision, attempt: Attempt, note: TrainerNote) -
         )
 
 
-def _seconds(said: object) -> float:
+def _seconds(value: object) -> float:
     """0 for what is no time."""
-    return float(said) if isinstance(said, (int, float)) and isfinite(said) and said > 0 else 0.0
+    return float(value) if isinstance(value, (int, float)) and isfinite(value) and value > 0 else 0.0
 
 
 def on_checkpoint(decision: Decision, reading: CheckpointReading) -> None:

@@ -14,7 +14,7 @@ from sentinel.model.facts import ActionDecided, AttemptLaunched, Fact, FindingRe
 from sentinel.model.findings import Finding
 from sentinel.model.incidents import Incident, Remedy
 from sentinel.model.state import Attempt, RunState
-from sentinel.plan.ahead import NOTHING_TOLD, Told
+from sentinel.plan.ahead import NOTHING_REPORTED, ReportedProgress
 from sentinel.plan.holes import count_seen
 from sentinel.plan.playbook_change import marks_of
 from sentinel.policy.schema import Policy, Rung
@@ -81,12 +81,12 @@ class Decision:
         return max(attempt.resumed_step, attempt.last_step if attempt.is_over else newest)
 
     @property
-    def told(self) -> Told:
+    def reported_progress(self) -> ReportedProgress:
         """What the current attempt tells of its steps beside its stream."""
         attempt = self.state.attempt
         if attempt is None or self.live.attempt != attempt.attempt:
-            return NOTHING_TOLD
-        return Told(self.detectors.furthest_step, self.detectors.interval_steps)
+            return NOTHING_REPORTED
+        return ReportedProgress(self.detectors.furthest_step, self.detectors.interval_steps)
 
     def steps_seen(self, after_step: int, through_step: int) -> int:
         """Steps behind one and up to another whose numbers were not lost: what nobody saw proves nothing."""

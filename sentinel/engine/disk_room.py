@@ -38,7 +38,7 @@ def with_offer(decision: Decision, finding: Finding) -> Finding:
 def _offer(decision: Decision) -> str:
     """The command that gives back checkpoints nobody needs, and how much that is."""
     keep = keep_of(decision.policy)
-    judged = choose_spared(decision.state, decision.policy, keep, decision.newest_step, decision.told)
+    judged = choose_spared(decision.state, decision.policy, keep, decision.newest_step, decision.reported_progress)
     spared = [one.checkpoint for one in judged if one.prune]
     if not spared:
         return "no checkpoint can be spared: make room elsewhere on that disk"
@@ -48,18 +48,18 @@ def _offer(decision: Decision) -> str:
 
 def hold_back(decision: Decision, action: StartAttempt) -> bool:
     """Whether the launch has to wait for room: an attempt that cannot save trains for nothing. A person is called once."""
-    told = _told(decision)
+    incidents = _incidents_at_launch(decision)
     why = decision.detectors.lacks_room(decision.now_s)
     if not why:
-        for incident in told:
+        for incident in incidents:
             resolve(decision, incident.id, f"there is room again, and attempt {action.attempt} is launched")
         return False
-    if not any(incident.attempt == action.attempt for incident in told):
+    if not any(incident.attempt == action.attempt for incident in incidents):
         _call(decision, action, f"attempt {action.attempt} is not launched: {why}; {_offer(decision)}")
     return True
 
 
-def _told(decision: Decision) -> list[Incident]:
+def _incidents_at_launch(decision: Decision) -> list[Incident]:
     return [i for i in decision.state.open_pages if i.kind is KIND and i.metric == AT_LAUNCH]
 
 

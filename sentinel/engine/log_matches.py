@@ -34,16 +34,16 @@ def on_match(decision: Decision, match: LogMatch) -> None:
     decision.record(f.LogMatched(match.attempt, match.name, match.rank, match.line, decision.newest_step, match.groups))
     if rule.page is None:
         return None
-    told = next((i for i in decision.state.open_pages if i.kind is Kind.LOG_MATCH and i.alert == rule.name), None)
-    if told is not None:
-        return decision.note(f.about_incident(told.id), f"found again in attempt {match.attempt}: {match.line}")
+    paged = next((i for i in decision.state.open_pages if i.kind is Kind.LOG_MATCH and i.alert == rule.name), None)
+    if paged is not None:
+        return decision.note(f.about_incident(paged.id), f"found again in attempt {match.attempt}: {match.line}")
     finding = Finding(
         Kind.LOG_MATCH, rule.page, match.attempt, None, decision.newest_step, decision.now_s, _words(rule, match),
         blamed_rank=match.rank, alert=rule.name, blamed_node=match.host,
     )  # fmt: skip
     incident = open_incident(decision, finding, rule.name, None)
-    only_told = "found in a log: a person is told, and nothing else is done"
-    decision.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, only_told))
+    reason = "found in a log: a person is told, and nothing else is done"
+    decision.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, reason))
     page(decision, incident.id, rule.page, f"the policy asks for it ({rule.name})", "sentinel changes nothing because of it")
     return None
 

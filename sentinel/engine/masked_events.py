@@ -23,7 +23,7 @@ from sentinel.model.readings import (
     TrainerNote,
 )
 
-TOLD = ("reason", "error", "message", "passed_over")  # of a trainer's note: what it says to people
+NOTE_TEXT_KEYS = ("reason", "error", "message", "passed_over")  # of a trainer's note: what it says to people
 
 
 def masked(event: Event, masking: Masking) -> Event:
@@ -47,8 +47,8 @@ def masked(event: Event, masking: Masking) -> Event:
         case LauncherReading():
             return replace(event, view=_view(event.view, masking))
         case TrainerNote():
-            told = {key: masking.document(value) for key, value in event.data.items() if key in TOLD}
-            return replace(event, data={**event.data, **told}) if told else event
+            texts = {key: masking.document(value) for key, value in event.data.items() if key in NOTE_TEXT_KEYS}
+            return replace(event, data={**event.data, **texts}) if texts else event
         case RequestReading(request=Remark() as remark):
             return replace(event, request=replace(remark, text=masking.text(remark.text)))
         case RequestReading(request=ApplyPolicy() as wanted):

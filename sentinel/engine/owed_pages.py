@@ -17,7 +17,7 @@ def is_outcome_undelivered(state: RunState) -> bool:
     if any((found := known.get(number)) is None or not found.is_delivered for number in calls):
         return True
     waits = any(page.hold is not None and page.hold.windows and not page.is_delivered for page in unanswered(state))
-    return waits and not _is_anybody_told(state)
+    return waits and not _reaches_anybody(state)
 
 
 def uncalled(state: RunState) -> list[int]:
@@ -33,7 +33,7 @@ def is_owed(state: RunState, paging: Paging, now_s: float) -> bool:
     called finds it, and a machine must not stand idle for a warning."""
     if state.ended not in ("failed", "finished") or state.stop_by:
         return False
-    if any(is_unsaid(known, paging) for known in unanswered(state)) and not _is_anybody_told(state):
+    if any(is_unsaid(known, paging) for known in unanswered(state)) and not _reaches_anybody(state):
         return True
     if state.ended == "finished":
         return False
@@ -42,7 +42,7 @@ def is_owed(state: RunState, paging: Paging, now_s: float) -> bool:
     return on_its_way or any(is_waiting(state, route) for route in paging.routes)
 
 
-def _is_anybody_told(state: RunState) -> bool:
+def _reaches_anybody(state: RunState) -> bool:
     """A page that is open has reached somebody, or is on its way."""
     pages = (i.page for i in state.open_pages)
     return any(page is not None and (page.is_delivered or any(s.under_way == "trigger" for s in page.routes)) for page in pages)

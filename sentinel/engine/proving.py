@@ -36,7 +36,7 @@ def begin_observing(decision: Decision, receipt: Receipt) -> None:
     """Where the attempt goes on, and what the learning rate was before."""
     decision.live.samples_end = receipt.cursor
     decision.live.samples_show = not receipt.samples_from_steps
-    decision.live.told = ranges_of(receipt.overrides.get(SKIP))
+    decision.live.announced_skip = ranges_of(receipt.overrides.get(SKIP))
     last = receipt.history[-1] if receipt.history else None
     decision.live.counted = counts_of(last) if last is not None and last.step == receipt.resume_step else None
     decision.live.rates = _rates_before(decision, receipt.history)
@@ -75,8 +75,8 @@ def observe_settings(decision: Decision, attempt: Attempt, reading: StepReading)
 
 def _skip_in_force(attempt: Attempt) -> tuple[SampleRange, ...]:
     """What the trainer has heard of: not a change that it has not answered yet."""
-    is_heard = attempt.written_s is None or attempt.answered == attempt.overrides.id
-    return attempt.overrides.skip if is_heard else attempt.before.skip if attempt.before is not None else ()
+    is_answered = attempt.written_s is None or attempt.answered == attempt.overrides.id
+    return attempt.overrides.skip if is_answered else attempt.before.skip if attempt.before is not None else ()
 
 
 def _observe_rate(decision: Decision, attempt: Attempt, reading: StepReading) -> tuple[Finding, ...]:
@@ -103,7 +103,9 @@ def _observe_skip(
     if met is not None:
         words = f"step {reading.step} trained on the samples {met.start}..{met.end}, which were to be left out"
         return _contradicted(decision, attempt, SKIP, reading.step, words)
-    if behind is None or not _is_doubtful(attempt, SKIP) or not passed_over(skip, behind, reading.samples, decision.live.told):
+    if behind is None or not _is_doubtful(attempt, SKIP):
+        return ()
+    if not passed_over(skip, behind, reading.samples, decision.live.announced_skip):
         return ()
     if all(one.end <= reading.samples[-1].end for one in skip):
         reason = f"step {reading.step} passed over them"
@@ -120,7 +122,7 @@ def _observe_counts(
     if now is None or (reading.samples and reading.samples[-1].end > reading.step):
         return ()
     before, decision.live.counted = decision.live.counted, now
-    grade = compare_counts(skip, decision.live.told, before, now) if before is not None else None
+    grade = compare_counts(skip, decision.live.announced_skip, before, now) if before is not None else None
     if before is None or grade is None:
         return ()
     batches = size_within(skip, before.step, now.step)

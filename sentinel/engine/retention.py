@@ -29,7 +29,7 @@ def prune_next(decision: Decision) -> None:
     failed_s = max((c.unpruned_s for c in state.checkpoints if c.unpruned_s is not None), default=None)
     if failed_s is not None and decision.now_s - failed_s < RETRY_S:
         return
-    trusts = judge_trust(state, decision.policy.spec.probation.steps, decision.newest_step, decision.told)
+    trusts = judge_trust(state, decision.policy.spec.probation.steps, decision.newest_step, decision.reported_progress)
     seen_step = newest_seen(state, decision.newest_step)
     found = choose_to_prune(judge_retention(trusts, rule, attempt.resumed_step, seen_step))
     if found is not None:
@@ -46,7 +46,7 @@ def why_not_pruned(decision: Decision) -> str:
 
 def spared_now(decision: Decision, keep: int) -> tuple[Retained, ...]:
     """What a person's request to make room may delete."""
-    judged = choose_spared(decision.state, decision.policy, keep, decision.newest_step, decision.told)
+    judged = choose_spared(decision.state, decision.policy, keep, decision.newest_step, decision.reported_progress)
     return tuple(one for one in judged if one.prune)
 
 

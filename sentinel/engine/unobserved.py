@@ -17,9 +17,9 @@ MAY_RESTART = "restart"
 def is_unobserved(decision: Decision) -> bool:
     """Whether nothing was heard in any attempt of the run. Behind a blind source that says nothing."""
     state = decision.state
-    heard = decision.live.finished or decision.live.has_beats or bool(state.checkpoints)
-    heard = heard or any(attempt.receipt_s is not None or attempt.first_step is not None for attempt in state.attempts)
-    return not heard and not state.blind.keys() & {"metrics", "heartbeats", "checkpoints"}
+    is_seen = decision.live.finished or decision.live.has_beats or bool(state.checkpoints)
+    is_seen = is_seen or any(attempt.receipt_s is not None or attempt.first_step is not None for attempt in state.attempts)
+    return not is_seen and not state.blind.keys() & {"metrics", "heartbeats", "checkpoints"}
 
 
 def end_unobserved(decision: Decision, reason: str) -> None:

@@ -28,7 +28,7 @@ from sentinel.model.readings import RequestReading
 from sentinel.operator.answers import is_supervised
 from sentinel.operator.requests import ask
 from sentinel.plan.sparing import choose_spared, keep_of
-from sentinel.report.checkpoints import SIZES, amount_words, read_policy, read_told
+from sentinel.report.checkpoints import SIZES, amount_words, read_policy, read_reported_progress
 from sentinel.report.masked import run_masking
 from sentinel.report.reading import read_run
 from sentinel.report.tables import text_table
@@ -57,7 +57,7 @@ def read_sparing(run_dir: Path, keep: int | None) -> dict[str, Any]:
     attempt = run.state.attempt
     newest = read_newest_step(run_dir, attempt.attempt) if attempt is not None else None
     keep = keep_of(policy) if keep is None else keep
-    judged = choose_spared(run.state, policy, keep, newest, read_told(run_dir, run.state))
+    judged = choose_spared(run.state, policy, keep, newest, read_reported_progress(run_dir, run.state))
     rows: list[dict[str, Any]] = [
         {
             "step": one.checkpoint.step,

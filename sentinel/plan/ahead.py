@@ -20,14 +20,14 @@ LINES = 2  # that are about to be written, where a line stands for many steps
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReportedProgress:
     """Of the living attempt: the furthest step that its heartbeats tell, and how many steps one line of its stream stands for."""
 
     step: int = 0
     line_steps: int = 1
 
 
-NOTHING_TOLD = Told()
+NOTHING_REPORTED = ReportedProgress()
 
 
 def newest_seen(state: RunState, newest_step: int | None) -> int | None:
@@ -38,14 +38,16 @@ def newest_seen(state: RunState, newest_step: int | None) -> int | None:
     return max((step for a in state.attempts if (step := _seen(state, a, newest_step)) is not None), default=None)
 
 
-def explained(state: RunState, newest_step: int | None, told: Told = NOTHING_TOLD) -> tuple[tuple[int, int | None], ...]:
+def explained(
+    state: RunState, newest_step: int | None, reported: ReportedProgress = NOTHING_REPORTED
+) -> tuple[tuple[int, int | None], ...]:
     """By attempt, up to which step what it saved is explained by what it was seen to do; None where that is not known."""
     reaches = []
     for attempt in state.attempts:
         seen, is_newest = _seen(state, attempt, newest_step), attempt is state.attempt
         if seen is not None and is_newest:
-            seen = max(seen, told.step)
-        line_steps = max(told.line_steps, (attempt.first_step or 0) - attempt.resumed_step)
+            seen = max(seen, reported.step)
+        line_steps = max(reported.line_steps, (attempt.first_step or 0) - attempt.resumed_step)
         reaches.append((attempt.attempt, None if seen is None else seen + AHEAD_STEPS + LINES * line_steps))
     return tuple(reaches)
 

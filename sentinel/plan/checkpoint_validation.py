@@ -50,11 +50,11 @@ def judge_numbers(saved: SavedNumbers) -> NumbersVerdict:
     values = saved.values
     if values is not None and (damaged := [bad for bad in values.bad if is_damaged(bad)]):
         return NumbersVerdict("numbers", _bad_words(damaged, values))
-    told = _judge_told(saved)
-    if values is None or told.evidence:
-        return told
+    by_manifest = _judge_manifest(saved)
+    if values is None or by_manifest.evidence:
+        return by_manifest
     is_counted = values.values > 0 and not values.unread
-    return NumbersVerdict("", "; ".join([told.reason, *_values_words(values)]), told.is_known or is_counted)
+    return NumbersVerdict("", "; ".join([by_manifest.reason, *_values_words(values)]), by_manifest.is_known or is_counted)
 
 
 def is_damaged(bad: BadTensor) -> bool:
@@ -82,7 +82,7 @@ def _values_words(values: SavedValues) -> list[str]:
     return parts
 
 
-def _judge_told(saved: SavedNumbers) -> NumbersVerdict:
+def _judge_manifest(saved: SavedNumbers) -> NumbersVerdict:
     """By the manifest, and by the rows that were recorded around its step."""
     numbers = dict(saved.numbers)
     if not numbers:

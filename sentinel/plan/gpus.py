@@ -35,8 +35,8 @@ def gpus_of(state: RunState, in_use: int | None) -> Gpus:
     if state.attempt is None:
         return Gpus(known, None, "nothing was launched yet")
     newest = state.attempt.attempt
-    said = found[newest]
-    return Gpus(known, known[newest], "" if known[newest] is not None or isinstance(said, int) else said)
+    newest_count = found[newest]
+    return Gpus(known, known[newest], "" if known[newest] is not None or isinstance(newest_count, int) else newest_count)
 
 
 def _count(attempt: Attempt, in_use: int | None) -> int | str:
@@ -55,8 +55,8 @@ def _count(attempt: Attempt, in_use: int | None) -> int | str:
 
 def _between(attempts: tuple[Attempt, ...], known: Mapping[int, int | None], number: int) -> int | None:
     """What the nearest attempts with a receipt, before and behind, have in common."""
-    told = [attempt.attempt for attempt in attempts if attempt.receipt_s is not None]
-    before = [known[other] for other in told if other < number][-1:]
-    behind = [known[other] for other in told if other > number][:1]
+    with_receipt = [attempt.attempt for attempt in attempts if attempt.receipt_s is not None]
+    before = [known[other] for other in with_receipt if other < number][-1:]
+    behind = [known[other] for other in with_receipt if other > number][:1]
     counts = {*before, *behind}
     return counts.pop() if len(counts) == 1 else None

@@ -125,8 +125,8 @@ def judge_receipt(asked: SettingsInForce, resume: ResumePoint | None, receipt: R
     for key, row in SETTINGS.items():
         want = getattr(asked, key)
         if row.proof is not None and row.is_asked(want):
-            said = repeated if row.proof == "repeated" or receipt.profile is not None else receipt.effective
-            wrong.append(row.difference(said.get(key), want))
+            reported = repeated if row.proof == "repeated" or receipt.profile is not None else receipt.effective
+            wrong.append(row.difference(reported.get(key), want))
     return (*filter(None, wrong), *_judge_skip(asked, repeated, receipt.cursor or 0))
 
 
@@ -159,9 +159,9 @@ def _judge_skip(asked: SettingsInForce, repeated: Mapping[str, Any], floor: int)
     return tuple(wrong)
 
 
-def ranges_of(said: object, data_seed: int | None = None) -> tuple[SampleRange, ...]:
+def ranges_of(value: object, data_seed: int | None = None) -> tuple[SampleRange, ...]:
     """What a receipt says that it leaves out, merged; of what is no range nothing."""
-    pairs = said if isinstance(said, list) else []
+    pairs = value if isinstance(value, list) else []
     return merge(found for pair in pairs if (found := _range_of(pair, data_seed)) is not None)
 
 

@@ -55,12 +55,12 @@ def first_met(skip: Sequence[SampleRange], samples: Sequence[SampleRange]) -> Sa
 
 
 def passed_over(
-    skip: Sequence[SampleRange], behind: int, samples: Sequence[SampleRange], told: Sequence[SampleRange] = ()
+    skip: Sequence[SampleRange], behind: int, samples: Sequence[SampleRange], announced: Sequence[SampleRange] = ()
 ) -> bool:
     """Whether a step left out what it was to, and nothing else: its samples, from `behind` on, where the step before had ended,
     have a hole within one of the ranges (which are merged). Rows of every tenth step have holes, too, which show nothing.
-    `told`: what the trainer says that it leaves out, where that is more (whole batches); a hole may be as wide."""
-    allowed = merge((*skip, *told)) if told else skip
+    `announced`: what the trainer says that it leaves out, where that is more (whole batches); a hole may be as wide."""
+    allowed = merge((*skip, *announced)) if announced else skip
     for trained in samples:
         if trained.start > behind:
             hole = SampleRange(behind, trained.start)
@@ -87,10 +87,10 @@ def counts_of(row: StepReading) -> Counted | None:
     return None if through is None else Counted(row.step, through, left_out or 0.0, left_out is not None)
 
 
-def compare_counts(skip: Sequence[SampleRange], told: Sequence[SampleRange], before: Counted, now: Counted) -> Grade | None:
+def compare_counts(skip: Sequence[SampleRange], announced: Sequence[SampleRange], before: Counted, now: Counted) -> Grade | None:
     """What the counts of two rows show of the batches between them that were to be left out (a sample index is here a batch, and
     step n takes batch n - 1): as many were, or none. None: nothing was to be left out there, or the counts do not tell."""
-    wanted, most = (size_within(merge(ranges), before.step, now.step) for ranges in (skip, (*skip, *told)))
+    wanted, most = (size_within(merge(ranges), before.step, now.step) for ranges in (skip, (*skip, *announced)))
     batch = (now.through - before.through) / max(1, now.step - before.step)
     if not wanted or not now.says or not 0.0 < batch < float("inf"):
         return None

@@ -76,7 +76,7 @@ def rank_samples(seen: Iterable[SampleSeen], suspect: SampleRange) -> tuple[Rank
     return tuple(sorted(ranked, key=lambda one: (not one.guilty, -one.score, one.sample.index)))
 
 
-def judge_guilt(seen: Iterable[SampleSeen], suspect: SampleRange, attempt: int) -> Attribution:
+def attribute_samples(seen: Iterable[SampleSeen], suspect: SampleRange, attempt: int) -> Attribution:
     """Who is guilty, as few ranges. `attempt`: whose record it is."""
     ranked = rank_samples(seen, suspect)
     if not ranked:

@@ -43,9 +43,9 @@ class SaveInterval:
 def advise_interval(attempts: Sequence[Attempt]) -> SaveInterval | str:
     """The advice, or the reason why there is none."""
     marks = [mark for attempt in attempts for mark in attempt.marks]
-    told_s = [mark.save_s for mark in marks if mark.save_s > 0.0]
-    if len(told_s) < SAVES_MIN:
-        return f"the cost of {len(told_s)} saves is known, and {SAVES_MIN} are needed"
+    costs_s = [mark.save_s for mark in marks if mark.save_s > 0.0]
+    if len(costs_s) < SAVES_MIN:
+        return f"the cost of {len(costs_s)} saves is known, and {SAVES_MIN} are needed"
     gaps = [  # steps, and the seconds of training alone: from one commit to the next, without what the later save blocked
         (later.step - earlier.step, later.at_s - earlier.at_s - later.save_s)
         for attempt in attempts
@@ -58,7 +58,7 @@ def advise_interval(attempts: Sequence[Attempt]) -> SaveInterval | str:
     if not interruptions:
         return "it was never interrupted"
     trained_s = sum(_trained_s(attempt) for attempt in attempts)
-    save_s, step_s = median(told_s), median(seconds / steps for steps, seconds in gaps)
+    save_s, step_s = median(costs_s), median(seconds / steps for steps, seconds in gaps)
     mean_s = trained_s / interruptions
     slowest_s = max(median(mark.took_s for mark in marks), step_s)  # the next save begins when the one before is done
     steps = max(1, round(max(_daly(save_s, mean_s), slowest_s) / step_s))

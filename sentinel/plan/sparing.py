@@ -9,7 +9,7 @@ from __future__ import annotations
 from sentinel.model.actions import StartAttempt
 from sentinel.model.changed import replace
 from sentinel.model.state import RunState
-from sentinel.plan.ahead import NOTHING_TOLD, Told, newest_seen
+from sentinel.plan.ahead import NOTHING_REPORTED, ReportedProgress, newest_seen
 from sentinel.plan.retention import SOURCES, Retained, RetentionRule, judge_retention, reach_of
 from sentinel.plan.trust import judge_trust
 from sentinel.policy.schema import Policy
@@ -49,13 +49,13 @@ def why_not_spared(state: RunState, *, is_watched: bool) -> str:
 
 
 def choose_spared(
-    state: RunState, policy: Policy, keep: int, newest_step: int | None, told: Told = NOTHING_TOLD
+    state: RunState, policy: Policy, keep: int, newest_step: int | None, reported: ReportedProgress = NOTHING_REPORTED
 ) -> tuple[Retained, ...]:
     """The word over every checkpoint that lies there, by step; whether anything may be deleted now is not asked. `newest_step`
-    and `told`: of the living attempt, as `judge_trust` has them."""
+    and `reported`: of the living attempt, as `judge_trust` has them."""
     retain = policy.spec.checkpoints.retain
     rule = RetentionRule(keep, None if retain is None else retain.every_steps, reach_of(policy))
-    trusts = judge_trust(state, policy.spec.probation.steps, newest_step, told)
+    trusts = judge_trust(state, policy.spec.probation.steps, newest_step, reported)
     began_with = state.attempt.resumed_step if state.attempt is not None else 0
     judged = judge_retention(trusts, rule, began_with, newest_seen(state, newest_step))
     waiting = launch_held_back(state)

@@ -22,7 +22,7 @@ from typing import Literal
 
 from sentinel.model.incidents import Incident, IncidentState, Outcome
 from sentinel.model.state import Attempt, Checkpoint, RunState
-from sentinel.plan.ahead import NOTHING_TOLD, Told, explained, limit_of
+from sentinel.plan.ahead import NOTHING_REPORTED, ReportedProgress, explained, limit_of
 from sentinel.plan.holes import Hole, count_seen
 
 Limited = Sequence[tuple[Incident, int]]  # incidents that have an onset, and its `limit_step`
@@ -41,16 +41,16 @@ class Trust:
 
 
 def judge_trust(
-    state: RunState, probation_steps: int | None, newest_step: int | None = None, told: Told = NOTHING_TOLD
+    state: RunState, probation_steps: int | None, newest_step: int | None = None, reported: ReportedProgress = NOTHING_REPORTED
 ) -> tuple[Trust, ...]:
     """Every checkpoint that is known: those that were deleted and moved aside first, then the others by step.
 
     probation_steps: of the policy; None where it is not known, and then nothing is called proven. newest_step: of the living
-    attempt, as its stream has it; the journal alone only knows its checkpoints. told: of the living attempt, beside its stream.
+    attempt, as its stream has it; the journal alone only knows its checkpoints. reported: what it says beside its stream.
     """
     aside = [Trust(c, "quarantined", f"moved aside: {c.condemned}") for c in state.quarantined]
     gone = [Trust(c, "pruned", f"deleted: {c.pruned}") for c in state.pruned]
-    past = _look_back(state, probation_steps, newest_step or 0, explained(state, newest_step, told))
+    past = _look_back(state, probation_steps, newest_step or 0, explained(state, newest_step, reported))
     return (*gone, *aside, *(_judge(state, c, past) for c in state.checkpoints))
 
 

@@ -12,7 +12,7 @@ from sentinel.policy.schema import Rule, RunFacts, Spec
 
 RESERVED = ("and", "or", "not", "steps")
 # What an expression may read that neither a row nor the clock tells, and where it comes from.
-_TOLD: dict[Variable, tuple[str, str]] = {
+_RECEIPT_VARIABLES: dict[Variable, tuple[str, str]] = {
     "warmup_steps": ("the trainer's receipt has no warmup_steps", "warmup_steps: 2000 steps"),
     "tokens": ("the trainer's receipt has no tokens_per_step", "tokens_per_step: 524288"),
 }
@@ -65,7 +65,7 @@ def _meant(expression: Expression, name: str) -> str:
 
 def _check_known(path: str, expression: Expression, run: RunFacts) -> Iterator[Problem]:
     known: dict[Variable, int | None] = {"warmup_steps": run.warmup_steps, "tokens": run.tokens_per_step}
-    for name, (absent, example) in _TOLD.items():
+    for name, (absent, example) in _RECEIPT_VARIABLES.items():
         if expression.reads(name) and known[name] is None:
             message = f"'{name}' is unknown where {absent}, and the rule with it"
             at = max(expression.text.find(name), 0)  # or it stands in what is recorded

@@ -96,9 +96,9 @@ def compile_pattern(text: str) -> LinePattern:
     return pattern
 
 
-def _refused(text: str, said: object) -> BadPattern:
+def _refused(text: str, description: object) -> BadPattern:
     """RE2 says what is wrong and ends with the piece that is."""
-    words = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+    words = description.decode("utf-8", "replace") if isinstance(description, bytes) else str(description)
     message, _, piece = words.partition(": ")
     piece = piece.removeprefix("(?m)")
     at = text.find(piece) if piece and piece in text else len(text)

@@ -16,7 +16,7 @@ from sentinel.errors import GiveUp, SentinelError, UsageError
 from sentinel.journal.run_file import find_run_file
 from sentinel.model.saved import SavedValues
 from sentinel.model.state import RunState
-from sentinel.plan.ahead import NOTHING_TOLD, Told, newest_seen
+from sentinel.plan.ahead import NOTHING_REPORTED, ReportedProgress, newest_seen
 from sentinel.plan.checkpoint_validation import judge_numbers
 from sentinel.plan.retention import judge_retention, rule_of, why_not_now
 from sentinel.plan.trust import Trust, judge_trust
@@ -48,7 +48,7 @@ def trust_document(run_dir: Path, state: RunState, now_s: float, newest: int | N
     """As `read_trust`, for whoever knows the state already. `newest`: the newest step of the stream."""
     policy, missing = read_policy(run_dir)
     probation = policy.spec.probation.steps if policy is not None else None
-    trusts = judge_trust(state, probation, newest, read_told(run_dir, state))
+    trusts = judge_trust(state, probation, newest, read_reported_progress(run_dir, state))
     retain = policy.spec.checkpoints.retain if policy is not None else None
     kept = _kept(state, policy, trusts, newest_seen(state, newest)) if policy is not None else {}
     return {
@@ -135,13 +135,13 @@ def _values(values: SavedValues) -> dict[str, Any]:
     }
 
 
-def read_told(run_dir: Path, state: RunState) -> Told:
+def read_reported_progress(run_dir: Path, state: RunState) -> ReportedProgress:
     """What the heartbeats of the newest attempt tell, and what its supervisor last knew of its lines."""
     if state.attempt is None:
-        return NOTHING_TOLD
+        return NOTHING_REPORTED
     beats, standings = read_ranks(run_dir, state.attempt.attempt), read_standings(run_dir)
     line_steps = standings.step_times.steps_seen_at_once if standings.attempt == state.attempt.attempt else 1
-    return Told(max((beat.step for beat in beats), default=0), line_steps)
+    return ReportedProgress(max((beat.step for beat in beats), default=0), line_steps)
 
 
 def _kept(state: RunState, policy: Policy, trusts: Sequence[Trust], seen_step: int | None) -> dict[str, str]:

@@ -115,7 +115,7 @@ class FollowedRun:
             heartbeat_s=read_heartbeat(self.run_dir),
             mirror_lag_s=read_mirror_lags(self.run_dir, SystemClock().wall_s()),
             tally=self.journal.tally.copy(),
-            losses=self.journal.losses.told(state, self.journal.until_s, stall.since_s if stall else None),
+            losses=self.journal.losses.of_incidents(state, self.journal.until_s, stall.since_s if stall else None),
         )
 
     def entries(self, after: int = 0) -> list[Entry]:

@@ -64,7 +64,7 @@ class Losses:
             case _:
                 pass
 
-    def told(self, state: RunState, now_s: float, stalled_since_s: float | None = None) -> tuple[IncidentLoss, ...]:
+    def of_incidents(self, state: RunState, now_s: float, stalled_since_s: float | None = None) -> tuple[IncidentLoss, ...]:
         """Of every incident of the run as of `now_s`, oldest first."""
         return tuple(self._of(state, incident, now_s, stalled_since_s) for incident in state.incidents)
 

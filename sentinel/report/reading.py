@@ -49,7 +49,7 @@ def read_status(run_dir: Path) -> dict[str, Any]:
         senses=read_standings(run_dir),
     )
     stall = stall_of(run.state, run.now_s, outside.senses)
-    outside = replace(outside, losses=run.losses.told(run.state, run.until_s, stall.since_s if stall else None))
+    outside = replace(outside, losses=run.losses.of_incidents(run.state, run.until_s, stall.since_s if stall else None))
     if attempt is not None and stall is not None:
         outside = replace(outside, ranks=read_ranks(run_dir, attempt.attempt))
     return status_document(run.state, run.now_s, outside) | {"schedule": read_schedule(run, newest), "warm": _read_warm(run_dir)}
@@ -71,7 +71,7 @@ def read_schedule(run: JournalFold, newest_step: int | None) -> dict[str, Any]:
 def read_incidents(run_dir: Path) -> list[dict[str, Any]]:
     """The documents of `sentinel incidents`, oldest first. Raises as `read_status`."""
     run = read_run(run_dir)
-    losses = run.losses.told(run.state, run.until_s)
+    losses = run.losses.of_incidents(run.state, run.until_s)
     return incident_documents(run.state, losses, read_standings(run_dir).gpus_in_use)
 
 

@@ -107,12 +107,12 @@ def _findings_differ(wanted: tuple[ExpectedFinding, ...] | None, result: Happene
     recorded = (entry.fact.finding for entry in result.entries if isinstance(entry.fact, FindingRecorded))
     happened = [finding for finding in recorded if not kinds or finding.kind in kinds]
     if len(happened) != len(wanted):
-        told = "; ".join(finding.reason for finding in happened) or "none"
-        yield f"{len(happened)} findings of {', '.join(sorted(kinds)) or 'any kind'} ({told}), expected {len(wanted)}"
+        reasons = "; ".join(finding.reason for finding in happened) or "none"
+        yield f"{len(happened)} findings of {', '.join(sorted(kinds)) or 'any kind'} ({reasons}), expected {len(wanted)}"
     if varied and len(happened) == len(wanted) and all(want.metric is not None for want in wanted):
-        asked, told_of = sorted(str(want.metric) for want in wanted), sorted(str(finding.metric) for finding in happened)
-        if asked != told_of:
-            yield f"findings of {', '.join(told_of)}, expected of {', '.join(asked)}"
+        asked, found_metrics = sorted(str(want.metric) for want in wanted), sorted(str(finding.metric) for finding in happened)
+        if asked != found_metrics:
+            yield f"findings of {', '.join(found_metrics)}, expected of {', '.join(asked)}"
         wanted = tuple(replace(want, metric=None) for want in wanted)
     for want, finding in zip(wanted, happened, strict=False):
         for name in ("kind", "severity", "metric"):

@@ -21,14 +21,14 @@ AT_ONCE_S, BUSY_S = 0.3, 4.0
 STACK_LOOKS, BUSY_LOOKS = 1, 6  # looks before a stack that was asked for can be read
 
 
-class Sight(NamedTuple):
+class Observation(NamedTuple):
     """What a look at one rank shows. `stack_looks`: looks until its stack can be read; None: it shows none."""
 
     doing: Doing
     stack_looks: int | None = None
 
 
-STOPPED, RUNS = Sight("stopped"), Sight("runs")
+STOPPED, RUNS = Observation("stopped"), Observation("runs")
 
 
 class Stuck:
@@ -40,11 +40,11 @@ class Stuck:
         is_busy, how = bool(fault.number("busy")), fault.options["how"]
         waits: Phase = "forward" if phase == "data" else phase
         self.beats: dict[int, tuple[Phase, float]] = {}
-        self.sights: dict[int, Sight] = {}
+        self.observations: dict[int, Observation] = {}
         for rank in range(ranks):
             doing: Doing = _DOING[how] if rank == self.rank else "waits"
             looks = dice.randint(STACK_LOOKS, BUSY_LOOKS) if is_busy else STACK_LOOKS
-            self.sights[rank] = Sight(doing, looks if fault.number("stacks") else None)
+            self.observations[rank] = Observation(doing, looks if fault.number("stacks") else None)
             self.beats[rank] = (phase if rank == self.rank else waits, dice.uniform(0.0, BUSY_S if is_busy else AT_ONCE_S))
 
 
@@ -63,7 +63,7 @@ class SimLook:
 
     since_s: float
     count: int = 0
-    told: Doing | None = None
+    reported: Doing | None = None
 
 
 class SimSilentRanks:
@@ -75,7 +75,7 @@ class SimSilentRanks:
         self._looked_s = float("-inf")
         self._looks: dict[int, SimLook] = {}
 
-    def poll(self, now_s: float, lives: Mapping[int, SimLife], look: Callable[[], Mapping[int, Sight]]) -> list[SilentRank]:
+    def poll(self, now_s: float, lives: Mapping[int, SimLife], look: Callable[[], Mapping[int, Observation]]) -> list[SilentRank]:
         """`look`: at the ranks whose machine can be looked into."""
         self._silence.note(now_s, lives)
         if now_s - self._looked_s < LOOK_EVERY_S:
@@ -85,21 +85,21 @@ class SimSilentRanks:
         if not silent:
             return []
         self._looked_s = now_s
-        found, sights = [], look()
-        for rank in sorted(silent & sights.keys()):
+        found, observations = [], look()
+        for rank in sorted(silent & observations.keys()):
             known = self._looks.setdefault(rank, SimLook(lives[rank].changed_s))
             known.count += 1
-            doing = _seen(sights[rank], known.count)
-            if doing != known.told:
-                known.told = doing
+            doing = _seen(observations[rank], known.count)
+            if doing != known.reported:
+                known.reported = doing
                 found.append(SilentRank(self._attempt, rank, doing))
         return found
 
 
-def _seen(sight: Sight, looks: int) -> Doing:
+def _seen(observation: Observation, looks: int) -> Doing:
     """Blocked is told when two looks in a row show it; a stack when it has come."""
-    if sight.doing == "stopped" or (sight.doing == "blocked" and looks > 1):
-        return sight.doing
-    if sight.doing in ("waits", "works") and sight.stack_looks is not None and looks > sight.stack_looks:
-        return sight.doing
+    if observation.doing == "stopped" or (observation.doing == "blocked" and looks > 1):
+        return observation.doing
+    if observation.doing in ("waits", "works") and observation.stack_looks is not None and looks > observation.stack_looks:
+        return observation.doing
     return "runs"

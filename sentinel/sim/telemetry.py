@@ -16,7 +16,7 @@ from sentinel.model.readings import CheckpointRead, Heartbeat, LauncherReading, 
 from sentinel.model.saved import ReadBack, SavedNumbers
 from sentinel.sim.disk import SimDisk
 from sentinel.sim.store import CHECKPOINT_BYTES, SimCheckpoint
-from sentinel.sim.stuck import RUNS, STOPPED, Sight, SimLife, SimSilentRanks
+from sentinel.sim.stuck import RUNS, STOPPED, Observation, SimLife, SimSilentRanks
 from sentinel.sim.trainer import SimTrainer
 from sentinel.sim.world import World
 from sentinel.telemetry.source import SourceHealth
@@ -87,7 +87,7 @@ class SimTelemetry:
             self._beat_version = trainer.output.beat_version
             self._read_beats(trainer, out, now_s)
         if trainer is not None and self._exit is None:
-            out += self._silent.poll(now_s, self._lives, partial(_sights, trainer))
+            out += self._silent.poll(now_s, self._lives, partial(_observations, trainer))
         if self._exit is not None and not self.has_more:
             out.append(self._exit)
             self._exit = None
@@ -198,10 +198,10 @@ class SimTelemetry:
         return [CheckpointRead(found.step, found.digest, SavedNumbers(detail, numbers=found.numbers, read=read))]
 
 
-def _sights(trainer: SimTrainer) -> dict[int, Sight]:
+def _observations(trainer: SimTrainer) -> dict[int, Observation]:
     """Of the ranks on the supervisor's own machine: a stopped process is one however it came to be."""
     here = [rank for rank, host in enumerate(trainer.hosts) if host == trainer.hosts[0] and rank in trainer.job.living_ranks]
-    known = trainer.stuck.sights if trainer.stuck is not None else {}
+    known = trainer.stuck.observations if trainer.stuck is not None else {}
     return {rank: STOPPED if trainer.job.is_stuck(rank) else known.get(rank, RUNS) for rank in here}
 
 

@@ -20,7 +20,7 @@ from sentinel.plan.stuck_acts import stuck_after
 
 TICK_S = 1.0  # a turn says that the next may wait so long
 RETRIES_MAX = 20  # an action that may work later is asked for again so often, then the engine is told it failed
-TOLD_TRIES = (1, 4, 16)  # of which a person hears why it was not done yet
+REPORTED_TRIES = (1, 4, 16)  # of which a person hears why it was not done yet
 EVIDENCE_TRIES_MAX = 2  # evidence is taken before a kill: a full disk may cost it, and must not cost minutes of every GPU
 EVIDENCE_RETRY_S = 0.5
 AWAY_S = 10.0  # later than that after a wait of a second: stopped, and not only a busy machine
@@ -209,7 +209,7 @@ class Daemon:
                 retry_in_s = min(outcome.retry_in_s, EVIDENCE_RETRY_S) if can_do_without else outcome.retry_in_s
                 due.at_s = now_s + retry_in_s
                 self._due[outcome.key] = due
-                if due.tries in TOLD_TRIES:
+                if due.tries in REPORTED_TRIES:
                     self._handle(now_s, ActionDelayed(outcome.key, outcome.reason, retry_in_s))
                 return
         self._handle(now_s, outcome)

@@ -52,8 +52,8 @@ def run_until_over(daemon: Daemon, clock: Clock, wake: Wake, each_turn: EachTurn
     is_woken, looked_s = False, 0.0
     while True:
         now_s = clock.now_s()
-        heard_other = wake.take()
-        only_steps = is_woken and not heard_other and now_s - looked_s < LOOK_EVERY_S
+        has_other_events = wake.take()
+        only_steps = is_woken and not has_other_events and now_s - looked_s < LOOK_EVERY_S
         each_turn(now_s, only_steps)
         looked_s = looked_s if only_steps else now_s
         timeout_s = min(daemon.turn(now_s, only_steps), LOOK_EVERY_S)

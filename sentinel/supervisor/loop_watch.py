@@ -46,7 +46,7 @@ class LoopWatch:
         self._loop = threading.current_thread()
         self._has_turned = False
         self._still_s = 0
-        self._is_told = False
+        self._is_paged = False
         self._closing = threading.Event()
 
     def turned(self) -> None:
@@ -60,13 +60,13 @@ class LoopWatch:
         if self._has_turned:
             self._has_turned = False
             still_s, self._still_s = self._still_s, 0
-            if self._is_told:
-                self._is_told = False
+            if self._is_paged:
+                self._is_paged = False
                 self.send("resolve", f"The supervisor goes on. It stood still for {still_s} s.")
             return
         self._still_s += 1
-        if self._still_s >= STUCK_AFTER_S and not self._is_told:
-            self._is_told = True
+        if self._still_s >= STUCK_AFTER_S and not self._is_paged:
+            self._is_paged = True
             self.send("trigger", WORDS.format(seconds=self._still_s, place=_place(self._loop)))
 
     def __enter__(self) -> Self:

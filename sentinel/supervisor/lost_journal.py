@@ -39,8 +39,8 @@ class JournalPages:
         """Send the page on every route that has not taken it for this very loss. What comes of each is said."""
         if not self._is_asked:
             return
-        told, missing = self._read(), _missing(error)
-        names = set(told["routes"]) if told is not None and told["missing"] == missing else set()
+        record, missing = self._read(), _missing(error)
+        names = set(record["routes"]) if record is not None and record["missing"] == missing else set()
         for route in self._routes:
             if route.name not in names and self._send(route, "trigger", error.message, wall_s, say):
                 names.add(route.name)
@@ -49,11 +49,11 @@ class JournalPages:
 
     def withdraw(self, wall_s: float, say: Callable[[str], None]) -> None:
         """The run goes on: whoever was paged is told so, once."""
-        told = self._read()
-        if told is None:
+        record = self._read()
+        if record is None:
             return
         for route in self._routes:
-            if route.name in told["routes"]:
+            if route.name in record["routes"]:
                 self._send(route, "resolve", "The journal is whole, and the run goes on.", wall_s, say)
         with suppress(OSError):
             (self._run_dir / LOST_NAME).unlink()

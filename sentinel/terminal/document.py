@@ -15,7 +15,7 @@ def picture_document(picture: Picture) -> dict[str, Any]:
     """`curves`: by metric, the newest steps and values. `incident`: the newest open one, else the newest of all, or null."""
     state, stall = picture.state, picture.stall
     incident = shown_incident(state)
-    told = None if incident is None else {"id": incident.id, "kind": str(incident.kind), "state": str(incident.state)}
+    summary = None if incident is None else {"id": incident.id, "kind": str(incident.kind), "state": str(incident.state)}
     return {
         "run": state.run_id,
         "state": run_word(state, stall),
@@ -27,7 +27,7 @@ def picture_document(picture: Picture) -> dict[str, Any]:
         "step_time_s": picture.step_time_s,
         "elapsed_s": round(picture.now_s - state.created_s, 3),
         "goodput": round(account(state, picture.now_s, stall.since_s if stall else None).goodput_ratio, 4),
-        "incident": told,
+        "incident": summary,
         "ranks": [asdict(seen) for seen in picture.ranks],
         "gpus": [_gpu(gpu) for gpu in picture.gpus],
         "gpus_why_not": picture.gpus_why_not,

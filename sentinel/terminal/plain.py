@@ -50,7 +50,7 @@ class PlainNarrator:
         self._latest: StepReading | None = None
         self._printed: tuple[int, int] = (0, 0)  # attempt and step of the last progress line
         self._printed_s: float | None = None
-        self._said_stall_s: float | None = None
+        self._reported_stall_s: float | None = None
 
     def facts(self, entries: Sequence[Entry], engine: Engine) -> None:
         for entry in entries:
@@ -91,9 +91,9 @@ class PlainNarrator:
         """Once it has lasted as long as two lines are apart: shorter ones come and go, and no line can be taken back."""
         stall = find_stall(engine.state, engine.detectors.step_times, now_s)
         if stall is None or now_s - stall.since_s < self._every_s:
-            self._said_stall_s = None if stall is None else self._said_stall_s
-        elif self._said_stall_s != stall.since_s:
-            self._said_stall_s = stall.since_s
+            self._reported_stall_s = None if stall is None else self._reported_stall_s
+        elif self._reported_stall_s != stall.since_s:
+            self._reported_stall_s = stall.since_s
             self._say(now_s - engine.state.created_s, stall.words(now_s))
 
     def _say(self, elapsed_s: float, text: str) -> None:

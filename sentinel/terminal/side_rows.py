@@ -83,8 +83,8 @@ def page_row(picture: Picture) -> list[RenderableType]:
     if incident is None or not (incident.pages or held):
         return []
     if held is not None:
-        told = f"{len(incident.pages)} deliveries before" if incident.pages else "nobody is told yet"
-        words = f"a person is to be called for incident {incident.id}, {told}; {hold_words(held)}"
+        delivery_words = f"{len(incident.pages)} deliveries before" if incident.pages else "nobody is told yet"
+        words = f"a person is to be called for incident {incident.id}, {delivery_words}; {hold_words(held)}"
         return [_row("page", words, "yellow")]
     on_its_way = [action for action in picture.state.pending.values() if isinstance(action, SendPage)]
     words = f"a person was called for incident {incident.id}"

@@ -57,10 +57,10 @@ def run_document(snapshot: RunSnapshot, schedule: Mapping[str, Any] | None, trou
 def incidents_document(snapshot: RunSnapshot, policy: Policy | None = None) -> list[dict[str, Any]]:
     """As `sentinel incidents --json`, with what the rule's author wrote, and the times in Unix seconds and on the run's clock."""
     state = snapshot.state
-    told = incident_documents(state, snapshot.losses, snapshot.senses.gpus_in_use)
+    documents = incident_documents(state, snapshot.losses, snapshot.senses.gpus_in_use)
     return [
         document | rule_document(policy, incident) | _times(incident, state)
-        for document, incident in zip(told, state.incidents, strict=True)
+        for document, incident in zip(documents, state.incidents, strict=True)
     ]
 
 

@@ -104,9 +104,9 @@ def read_press(body: bytes) -> Press:
     try:
         payload: Any = loads(parse_qs(body.decode("ascii"), strict_parsing=True, max_num_fields=8)["payload"][0])
         action: Mapping[str, Any] = payload["actions"][0]
-        told: Any = loads(action["value"])
+        value: Any = loads(action["value"])
         verb = str(action["action_id"]).removeprefix(ACTION)
-        run, incident, rung = told["run"], told["incident"], told.get("rung")
+        run, incident, rung = value["run"], value["incident"], value.get("rung")
         user = payload["user"]
         is_known = payload["type"] == "block_actions" and verb in BUTTONS and isinstance(run, str) and type(incident) is int
         is_whole = is_known and (rung is None or type(rung) is int)

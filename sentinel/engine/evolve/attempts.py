@@ -70,8 +70,8 @@ def environment_read(state: RunState, at_s: float, fact: f.EnvironmentRead) -> R
 
 def receipt(state: RunState, at_s: float, fact: f.ReceiptSeen) -> RunState:
     def with_receipt(a: Attempt) -> Attempt:
-        told = replace(a, receipt_s=at_s, resumed_step=fact.resumed_step, deterministic=fact.deterministic)
-        return replace(told, world_size=fact.world_size, gpus=fact.gpus)
+        resumed = replace(a, receipt_s=at_s, resumed_step=fact.resumed_step, deterministic=fact.deterministic)
+        return replace(resumed, world_size=fact.world_size, gpus=fact.gpus)
 
     state = replace(state, listed=fact.capabilities) if state.listed != fact.capabilities else state
     return proven(change_attempt(state, fact.attempt, with_receipt), fact.attempt, fact.proofs)

@@ -17,7 +17,7 @@ from sentinel.policy.rung_words import CONDITIONS
 from sentinel.report.chronicle.plain import plain
 from sentinel.report.tables import cell
 
-ROUTES_TOLD = 6
+ROUTES_LISTED = 6
 
 
 @dataclass(slots=True)
@@ -125,7 +125,7 @@ def page_words(story: Story, when: Callable[[float], str]) -> str:
     pages = [page for _, page in story.called.values()]
     routes = sorted({page.route for page in pages if page.route})
     stages = ", ".join(f"{count} {stage}" for stage, count in Counter(page.stage for page in pages).items())
-    on = f" on {', '.join(map(plain, routes[:ROUTES_TOLD]))}" if routes else ""
+    on = f" on {', '.join(map(plain, routes[:ROUTES_LISTED]))}" if routes else ""
     called_s = story.called_s
     words = f"People were told{on} ({stages})" if called_s is None else f"A person was called at {when(called_s)}{on} ({stages})"
     if story.refused:

@@ -34,8 +34,8 @@ from sentinel.report.tables import markdown_table, rounded_parts
 from sentinel.run_files.detector_standings import read_standings
 from sentinel.terminal.words import utc_words
 
-INCIDENTS_TOLD_MAX = 8  # of one day one by one; of more the repaired ones are a table
-CONDEMNED_TOLD = 3
+INCIDENTS_LISTED_MAX = 8  # of one day one by one; of more the repaired ones are a table
+CONDEMNED_LISTED = 3
 
 
 def chronicle_text(run_dir: Path) -> str:
@@ -74,7 +74,7 @@ def _day_document(run_dir: Path, found: Gathered, branches: dict[int, Branch], d
         "last_step": day.last_step,
         "goodput": round(day.training_s / day.whole_s, 4) if day.whole_s > 0 else None,
         "counts": dict(day.counts),
-        "moments": [{"at_s": moment.at_s, "step": moment.step, "lines": said} for moment, said in lines if said],
+        "moments": [{"at_s": moment.at_s, "step": moment.step, "lines": texts} for moment, texts in lines if texts],
     }
 
 
@@ -133,7 +133,7 @@ def _head(found: Gathered, masking: Masking, gpus_in_use: int | None) -> str:
 
 def _day_text(run_dir: Path, found: Gathered, branches: dict[int, Branch], day: Day) -> str:
     incidents = [moment for moment in day.moments if moment.story is not None]
-    is_busy = len(incidents) > INCIDENTS_TOLD_MAX
+    is_busy = len(incidents) > INCIDENTS_LISTED_MAX
     folded = [moment for moment in incidents if is_busy and moment.story is not None and not moment.story.needed_a_person]
     lines: list[str] = []
     for moment in day.moments:
@@ -211,8 +211,8 @@ def _counts(day: Day, is_busy: bool) -> str:
     words += [f"{counts['pruned']} deleted as the policy asks"] if counts["pruned"] else []
     words += [f"checkpoints moved to quarantine {many(counts['quarantines'], 'time')}"] if counts["quarantines"] else []
     if counts["condemned"]:
-        reasons = "; ".join(plain(words) for words in day.condemned[:CONDEMNED_TOLD])
-        reasons += "; …" if counts["condemned"] > CONDEMNED_TOLD else ""
+        reasons = "; ".join(plain(words) for words in day.condemned[:CONDEMNED_LISTED])
+        reasons += "; …" if counts["condemned"] > CONDEMNED_LISTED else ""
         words.append(f"{counts['condemned']} not to be used any more ({reasons})")
     words += [f"{many(counts['findings'], 'finding')} that opened nothing"] if counts["findings"] else []
     words += [f"a source went blind {many(counts['blind'], 'time')}"] if counts["blind"] else []

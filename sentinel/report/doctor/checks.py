@@ -100,9 +100,9 @@ def _why_no_rows(one: Patient) -> str:
     assert one.attempt is not None
     if one.spec is None:
         return "nothing writes it; the trainer does not use sentinel.client, or has not come so far, and no profile is named"
-    told = _follower_error(one)
-    if told:
-        return f"the follower says {told}"
+    error = _follower_error(one)
+    if error:
+        return f"the follower says {error}"
     metrics = one.spec.profile.spec.metrics
     if metrics.path:
         places = [os.path.join(one.spec.cwd, path.replace("{root}", str(one.spec.root))) for path in metrics.path]

@@ -80,7 +80,7 @@ def collect(run_dir: Path, entries_of: Collection[int] = ()) -> Collected:
     found.branches = fold.lineage.branches(newest)
     found.now_s = fold.now_s
     found.gpus_in_use = read_standings(run_dir).gpus_in_use
-    for loss in fold.losses.told(found.state, fold.until_s):
+    for loss in fold.losses.of_incidents(found.state, fold.until_s):
         if loss.incident in found.stretches:
             found.stretches[loss.incident].loss = loss
     return found

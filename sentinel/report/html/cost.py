@@ -39,7 +39,7 @@ class Cost:
 
 def cost_of(incident: Incident, stretch: Stretch | None, gpus: Gpus, price: Price | None) -> Cost:
     loss = stretch.loss if stretch is not None and stretch.loss is not None else IncidentLoss(incident.id, str(incident.kind))
-    spent, told = loss.seconds, incident_cost(loss, gpus, price)
+    spent, cost = loss.seconds, incident_cost(loss, gpus, price)
     restored = incident.restored_s
     late_s = incident.detected_s - incident.visible_s
     return Cost(
@@ -47,8 +47,8 @@ def cost_of(incident: Incident, stretch: Stretch | None, gpus: Gpus, price: Pric
         lost=_exact(loss.lost_s),
         lost_s=loss.lost_s,
         steps=incident.steps_lost,
-        gpu_time=amount_words(told, price.currency if price is not None else "") if told["gpu_hours"] else "",
-        unknown="GPU hours are not known: " + gpus.why if told["gpu_hours"] is None and gpus.why else "",
+        gpu_time=amount_words(cost, price.currency if price is not None else "") if cost["gpu_hours"] else "",
+        unknown="GPU hours are not known: " + gpus.why if cost["gpu_hours"] is None and gpus.why else "",
         detected=_exact(late_s) if late_s >= 0.05 else "at once",
         recovered=_exact(restored - incident.visible_s) if restored is not None else None,
         is_over=incident.is_closed,

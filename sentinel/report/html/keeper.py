@@ -95,6 +95,6 @@ class ReportKeeper:
 
 def _version(incident: Incident) -> Version:
     page = incident.page
-    told = tuple((one.route, one.delivered) for one in page.routes) if page is not None else ()
-    called = (page.number, page.resolved, page.hold, told) if page is not None else None
+    deliveries = tuple((one.route, one.delivered) for one in page.routes) if page is not None else ()
+    called = (page.number, page.resolved, page.hold, deliveries) if page is not None else None
     return (incident.state, incident.pages, incident.acknowledged_by, len(incident.tries), incident.verdict, called)

@@ -36,7 +36,7 @@ from sentinel.report.summary import goodput_line, ledger_rows
 from sentinel.run_files.stream import read_total_steps
 
 DRAWN_MAX = 16  # incidents with a plot of their own in the report of a run: the newest
-TOLD_CHARS_MAX = 300  # of one reason there: the incident's own report has it whole
+REASON_CHARS_MAX = 300  # of one reason there: the incident's own report has it whole
 BRANCHES_MAX = 400
 
 
@@ -135,7 +135,7 @@ def _incident_data(run: Collected, incident: Incident, panels: list[Any]) -> dic
     return {
         "incident": incident,
         "story": story(incident, run.state)[:6],
-        "tries": try_rows(incident, TOLD_CHARS_MAX)[-6:],
+        "tries": try_rows(incident, REASON_CHARS_MAX)[-6:],
         "cost": cost_of(incident, run.stretches.get(incident.id), gpus_of(run.state, run.gpus_in_use), run.state.price),
         "panels": panels,
         "at": span(incident.visible_s - run.state.created_s),

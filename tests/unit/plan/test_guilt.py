@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sentinel.model.attempts import SampleRange
 from sentinel.model.records import SampleSeen
-from sentinel.plan.sample_attribution import CONTROLS, RANGES_MAX, judge_guilt, rank_samples
+from sentinel.plan.sample_attribution import CONTROLS, RANGES_MAX, attribute_samples, rank_samples
 
 START, END = 10_000, 10_700
 SUSPECT = SampleRange(START, END)
@@ -35,7 +35,7 @@ def poisoned(seen: dict[int, SampleSeen], first: int, behind: int, loss: float, 
 
 
 def judged(seen: dict[int, SampleSeen]) -> tuple[str, list[tuple[int, int]]]:
-    found = judge_guilt(seen.values(), SUSPECT, 7)
+    found = attribute_samples(seen.values(), SUSPECT, 7)
     return found.verdict, [(span.start, span.end) for span in found.ranges]
 
 
@@ -48,7 +48,7 @@ def test_healthy_text_convicts_nobody(seed: int) -> None:
 def test_random_bytes_are_found_to_the_sample() -> None:
     seen = poisoned(poisoned(text(), 10_100, 10_140, 7.5), 10_300, 10_301, 7.9)
     assert judged(seen) == ("guilty", [(10_100, 10_140), (10_300, 10_301)])
-    found = judge_guilt(seen.values(), SUSPECT, 7)
+    found = attribute_samples(seen.values(), SUSPECT, 7)
     assert (found.attempt, found.suspect, found.guilty, found.inspected) == (7, SUSPECT, 41, 700)
     assert "41 of 700 samples are guilty" in found.reason
 
@@ -99,8 +99,8 @@ def test_data_that_is_all_the_same_convicts_nobody() -> None:
 
 
 def test_nothing_seen_is_no_answer() -> None:
-    assert judge_guilt((), SUSPECT, 7).verdict == "failed"
-    assert judge_guilt([SampleSeen(1, 2.0)], SUSPECT, 7).verdict == "failed"
+    assert attribute_samples((), SUSPECT, 7).verdict == "failed"
+    assert attribute_samples([SampleSeen(1, 2.0)], SUSPECT, 7).verdict == "failed"
 
 
 def test_the_worst_come_first_and_every_guilty_one_before_the_others() -> None:
@@ -118,7 +118,7 @@ samples = st.builds(SampleSeen, st.integers(START - 300, END + 50), numbers, st.
 @settings(deadline=None)
 @given(st.lists(samples, max_size=400))
 def test_whatever_is_written_the_answer_is_bounded_and_within_the_window(seen: list[SampleSeen]) -> None:
-    found = judge_guilt(seen, SUSPECT, 7)
+    found = attribute_samples(seen, SUSPECT, 7)
     assert len(found.ranges) <= RANGES_MAX
     assert all(START <= span.start < span.end <= END for span in found.ranges)
     assert (found.verdict == "guilty") == bool(found.ranges) == (found.guilty > 0)
@@ -133,4 +133,4 @@ def test_the_order_in_which_ranks_wrote_does_not_matter(dice: random.Random) -> 
     seen = list(poisoned(text(), 10_100, 10_140, 7.5).values())
     shuffled = list(seen)
     dice.shuffle(shuffled)
-    assert judge_guilt(shuffled, SUSPECT, 7) == judge_guilt(seen, SUSPECT, 7)
+    assert attribute_samples(shuffled, SUSPECT, 7) == attribute_samples(seen, SUSPECT, 7)

@@ -70,11 +70,11 @@ def test_a_hole_that_the_ranges_fill_was_passed_over(behind: int, samples: tuple
 
 
 def test_a_hole_may_be_as_wide_as_the_trainer_says_that_it_leaves_out() -> None:
-    skip, told = spans((464, 644)), spans((463, 645))
-    assert passed_over(skip, 463, spans((644, 645)), told)
-    assert passed_over(skip, 464, spans((645, 646)), told)
-    assert not passed_over(skip, 462, spans((645, 646)), told)
-    assert not passed_over(skip, 463, spans((464, 465)), told), "nothing that was to be left out lies in it"
+    skip, announced = spans((464, 644)), spans((463, 645))
+    assert passed_over(skip, 463, spans((644, 645)), announced)
+    assert passed_over(skip, 464, spans((645, 646)), announced)
+    assert not passed_over(skip, 462, spans((645, 646)), announced)
+    assert not passed_over(skip, 463, spans((464, 465)), announced), "nothing that was to be left out lies in it"
 
 
 def counted(step: int, left_out: float | None, batch: float = 8.0) -> Counted:

@@ -10,7 +10,7 @@ from sentinel.model.attempts import ResumePoint, SettingsInForce
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy, Try
 from sentinel.model.state import Attempt, Checkpoint, Mark, RunState
-from sentinel.plan.ahead import AHEAD_STEPS, Told
+from sentinel.plan.ahead import AHEAD_STEPS, ReportedProgress
 from sentinel.plan.rollback import choose_newest
 from sentinel.plan.sparing import choose_spared
 from sentinel.plan.trust import judge_trust
@@ -172,13 +172,14 @@ def test_a_line_may_stand_for_many_steps() -> None:
     every_thousandth = replace(attempt(1, 3000), first_step=1000)
     assert words(run(every_thousandth, checkpoints=(checkpoint(4000),))) == {4000: "candidate"}
     living = attempt(1, 0, over=False)
-    assert judge_trust(run(living, checkpoints=(checkpoint(1500),)), PROBATION, 900, Told(0, 300))[0].word == "candidate"
+    sparse = run(living, checkpoints=(checkpoint(1500),))
+    assert judge_trust(sparse, PROBATION, 900, ReportedProgress(0, 300))[0].word == "candidate"
 
 
 def test_heartbeats_explain_what_a_stream_that_lost_its_lines_does_not() -> None:
     living = run(attempt(1, 0, over=False), checkpoints=(*SAVED, checkpoint(600)))
     assert words(living, newest=100)[600] == "suspect"
-    assert judge_trust(living, PROBATION, 100, Told(610))[-1].word == "candidate"
+    assert judge_trust(living, PROBATION, 100, ReportedProgress(610))[-1].word == "candidate"
 
 
 def test_one_that_an_attempt_trained_on_from_is_explained() -> None:

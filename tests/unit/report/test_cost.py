@@ -29,7 +29,7 @@ def folded(facts: Sequence[tuple[float, f.Fact]]) -> tuple[RunState, Losses]:
 
 def cost_of(facts: Sequence[tuple[float, f.Fact]], now: float = 150, in_use: int | None = None) -> dict[str, Any]:
     state, losses = folded(facts)
-    return cost_document(state, at(now), None, in_use, losses.told(state, at(now)))
+    return cost_document(state, at(now), None, in_use, losses.of_incidents(state, at(now)))
 
 
 def test_the_parts_are_the_ledger_in_gpu_hours_and_money() -> None:
@@ -87,7 +87,7 @@ def test_without_a_price_there_is_no_money() -> None:
 
 def test_the_words_of_a_terminal() -> None:
     state, losses = folded(told_on_gpus(8, USD))
-    cost = cost_document(state, at(150), None, None, losses.told(state, at(150)))
+    cost = cost_document(state, at(150), None, None, losses.of_incidents(state, at(150)))
     forecast = forecast_document(state, at(150), 600, 600, cost)
     rows = dict(cost_rows(cost, forecast))
     assert rows["cost"] == "0.33 GPU hours, 1.20 USD, lost of it 0.07 GPU hours, 0.24 USD"
@@ -100,7 +100,7 @@ def test_the_rest_costs_what_the_forecast_says() -> None:
     facts = told_on_gpus(2, USD, until=104)
     saves = [(104 + n, f.CheckpointCommitted(3, 350 + 25 * n, "c", 0, f"d{n}", 0.0)) for n in range(1, 5)]
     state, losses = folded([*facts, *saves])
-    cost = cost_document(state, at(110), None, None, losses.told(state, at(110)))
+    cost = cost_document(state, at(110), None, None, losses.of_incidents(state, at(110)))
     found = forecast_document(state, at(110), 460, 600, cost)
     assert (found["unknown"], found["left_steps"]) == ("", 140)
     assert found["low_s"] < found["left_s"] < found["high_s"]
