@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sentinel.client.setting_types import Choice, Factor, Flag, Number, Pair, Steps, ValueType, Whole
+from sentinel.client.setting_types import Choice, Factor, Flag, Number, Pair, Steps, ValueType, WholeNumber
 from sentinel.client.settings import Setting
 
 PLAIN = (0.25, 1.5, 100.0)  # tried in this order
@@ -31,7 +31,7 @@ def _values(kind: ValueType) -> Iterator[Any]:
     match kind:
         case Number():
             yield from (value for value in PLAIN if _fits(kind, value))
-        case Whole():
+        case WholeNumber():
             yield from (kind.at_least + 7, kind.at_least + 8)
         case Pair():
             yield from ((value, value) for value in _values(kind.part))

@@ -61,7 +61,7 @@ class FileMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class RememberedFiles:
     """Of the files of the checkpoint whose manifest has this digest; empty: nothing is remembered."""
 
     digest: str = ""
@@ -73,23 +73,23 @@ def memory_path(run_dir: Path, name: str) -> Path:
     return run_dir / REMEMBERED / f"{name}.json"
 
 
-def read_memory(place: Path, digest: str) -> Memory:
+def read_memory(place: Path, digest: str) -> RememberedFiles:
     """What is remembered of the checkpoint with this manifest. Empty for whatever is no such memory; never raises."""
     try:
         with open(place, "rb", opener=regular) as file:
             data = file.read(MEMORY_BYTES_MAX + 1)
         check, _, text = data.partition(b"\n")
         if len(data) > MEMORY_BYTES_MAX or check.decode() != hashlib.sha256(text).hexdigest():
-            return Memory()
+            return RememberedFiles()
         document = loads(text)
         if document["v"] != VERSION or document["stretch"] != STRETCH_BYTES or document["digest"] != digest:
-            return Memory()
-        return Memory(digest, {str(name): _file_from_json(one) for name, one in document["files"].items()})
+            return RememberedFiles()
+        return RememberedFiles(digest, {str(name): _file_from_json(one) for name, one in document["files"].items()})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return Memory()
+        return RememberedFiles()
 
 
-def write_memory(place: Path, memory: Memory) -> None:
+def write_memory(place: Path, memory: RememberedFiles) -> None:
     """Raises OSError."""
     files = {name: _file_to_json(one) for name, one in memory.files.items()}
     text = dumps({"v": VERSION, "digest": memory.digest, "stretch": STRETCH_BYTES, "files": files}).encode() + b"\n"

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from sentinel.checkpoints.memory import FileMemory, Memory, Stamp, memory_path, read_memory, write_memory
+from sentinel.checkpoints.memory import FileMemory, RememberedFiles, Stamp, memory_path, read_memory, write_memory
 from sentinel.clock import Clock, SystemClock
 from sentinel.model.saved import How, ReadBack, SavedValues
 
@@ -32,7 +32,7 @@ class Recall:
         self._place = memory_path(run_dir, name)
         self._clock = clock or SystemClock()
         self._kept_s = self._clock.now_s()
-        self._before = Memory()
+        self._before = RememberedFiles()
         self._now: dict[str, FileMemory] = {}
         self._files = self._bytes = self._whole = self._sampled = self._read_bytes = 0
         self._since_s: float | None = None
@@ -43,7 +43,7 @@ class Recall:
 
     def begin(self, digest: str) -> None:
         """Of the manifest that was just read."""
-        self._before = read_memory(self._place, digest) if self.remembers else Memory()
+        self._before = read_memory(self._place, digest) if self.remembers else RememberedFiles()
         self._before = replace(self._before, digest=digest)
 
     def known(self, name: str, sha256: str, stamp: Stamp, with_values: bool) -> FileMemory | None:
@@ -86,7 +86,7 @@ class Recall:
         if not self.remembers or self._now == self._before.files:
             return
         try:
-            write_memory(self._place, Memory(self._before.digest, {**self._before.files, **self._now}))
+            write_memory(self._place, RememberedFiles(self._before.digest, {**self._before.files, **self._now}))
             self.trouble = ""
         except OSError as error:
             self.trouble = f"{self._place}: cannot be written ({error.strerror}): the next check reads all of it again"

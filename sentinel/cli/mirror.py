@@ -12,7 +12,7 @@ import typer
 from sentinel.cli.options import Json, RunDir
 
 if TYPE_CHECKING:
-    from sentinel.mirrors.restoring import Restored
+    from sentinel.mirrors.restoring import RestoredRun
 
 mirror_app = typer.Typer(no_args_is_help=True, help="The run's mirror off this machine: push it, look at it, read it back.")
 To = Annotated[
@@ -98,7 +98,7 @@ def restore(
     print("\n".join(_restored(run_dir, done, dry_run)))
 
 
-def _restored(run_dir: Path, done: Restored, dry_run: bool) -> list[str]:
+def _restored(run_dir: Path, done: RestoredRun, dry_run: bool) -> list[str]:
     when = datetime.fromtimestamp(done.journal.wall_s).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
     step = f"the checkpoint of step {done.checkpoint.step}" if done.checkpoint is not None else "no checkpoint"
     lines = [

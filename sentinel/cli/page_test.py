@@ -18,7 +18,7 @@ from sentinel.channels.wording import titled
 from sentinel.clock import SystemClock
 from sentinel.errors import GiveUp, RetryLater, UsageError
 from sentinel.model.findings import Severity
-from sentinel.model.paging import Hold
+from sentinel.model.paging import PageHold
 from sentinel.paging.asked import lay_routes
 from sentinel.paging.patience import Patience
 from sentinel.policy.quiet_hours import free_at, hold_words, is_active
@@ -72,7 +72,7 @@ def _waits_now(route: Route, mutes: Sequence[Mute], now_s: float) -> str:
     found = [mute for mute in mutes if (not mute.routes or route.name in mute.routes) and is_active(mute, now_s)]
     words = []
     for mute in found:
-        hold = Hold((route.name,), now_s, (mute.name,), free_at([mute], now_s), mute.timezone)
+        hold = PageHold((route.name,), now_s, (mute.name,), free_at([mute], now_s), mute.timezone)
         about = f" about {', '.join((*mute.kinds, *mute.rules))}" if mute.kinds or mute.rules else ""
         words.append(f"real {' and '.join(mute.severities)} pages{about} wait now: {hold_words(hold)}")
     return "; ".join(words)

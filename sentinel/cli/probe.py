@@ -53,14 +53,14 @@ def probe(
     from sentinel.supervisor.config_file import find_config
     from sentinel.trainers.probe.command import ProbeRequest
     from sentinel.trainers.probe.command import probe as run
-    from sentinel.trainers.probe.running import Limits
+    from sentinel.trainers.probe.running import ProbeLimits
 
     try:
         seconds = parse_positive_duration(time)
     except Malformed as error:
         raise UsageError(f"--time: {error}; {error.remedy}") from None
     every = max(1, steps // 2) if checkpoint_every is None else checkpoint_every
-    limits = Limits(steps=steps, seconds=seconds, save_every=every, tries_resume=resume)
+    limits = ProbeLimits(steps=steps, seconds=seconds, save_every=every, tries_resume=resume)
     words, cwd = tuple(command or ()), os.getcwd()
     if (file := find_config(None, words, None)) is not None:
         words, cwd, trainer = file.config.command, str(file.path.parent), trainer or file.trainer

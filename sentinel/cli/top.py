@@ -33,7 +33,7 @@ GPU_ROUND_MS = "200"  # of the helper: every tenth round it tells what it sees
 BACKLOG_PIECES_MAX = 200_000  # of streams, drawn before the first picture of --once: a bound, not a limit anybody meets
 
 
-class Watched:
+class TopOfRun:
     """A run and its machine, looked at again and again. `with_utc`: events have the time of day with them, for which a terminal
     of 80 characters has no room."""
 
@@ -134,7 +134,7 @@ def show_top(run_dir: Path, once: bool) -> None:
     """
     console, clock = open_console(), SystemClock()
     as_lines = once or console is None
-    with closing(Watched(run_dir, clock, console is None or shows_blocks(console), as_lines)) as watched:
+    with closing(TopOfRun(run_dir, clock, console is None or shows_blocks(console), as_lines)) as watched:
         if as_lines or console is None:
             print_plain(_caught_up(watched))
             return
@@ -149,11 +149,11 @@ def show_top(run_dir: Path, once: bool) -> None:
 
 def read_top(run_dir: Path) -> dict[str, Any]:
     """The document of `sentinel top --json`. Raises UsageError for what is not the directory of a run."""
-    with closing(Watched(run_dir, SystemClock(), blocks=False, with_utc=True)) as watched:
+    with closing(TopOfRun(run_dir, SystemClock(), blocks=False, with_utc=True)) as watched:
         return picture_document(_caught_up(watched))
 
 
-def _caught_up(watched: Watched) -> Picture:
+def _caught_up(watched: TopOfRun) -> Picture:
     watched.catch_up()
     picture = watched.refresh()
     assert picture is not None, "the first refresh always finds something"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from sentinel.client.setting_types import Whole
+from sentinel.client.setting_types import WholeNumber
 from sentinel.client.settings import LAPSING, SETTINGS, Settings
 
 REQUESTS = ("checkpoint_now", "stop_after_checkpoint", "stop_now")
@@ -60,7 +60,7 @@ class Overrides(Settings, _Address):
         settings: dict[str, Any] = {key: read(key, row.type.check, row.type.wanted) for key, row in SETTINGS.items()}
         return cls(
             id=read("id", _text, "a string"),
-            attempt=read("attempt", Whole().check, "a whole number"),
+            attempt=read("attempt", WholeNumber().check, "a whole number"),
             skip=read("skip", _skip, "half-open ranges [[start, end], …] of sample indices") or (),
             until=read("until", _until, f"an object from one of {', '.join(LAPSING)} to a step") or {},
             request=read("request", _request, " or ".join(REQUESTS)),
@@ -83,7 +83,7 @@ def _text(value: object) -> str:
 def _skip(value: object) -> tuple[tuple[int, ...], ...]:
     if not isinstance(value, list):
         raise TypeError
-    ranges = tuple(tuple(Whole().check(item) for item in entry) for entry in value)
+    ranges = tuple(tuple(WholeNumber().check(item) for item in entry) for entry in value)
     if any(len(entry) not in (2, 3) or entry[0] > entry[1] for entry in ranges):
         raise ValueError
     return ranges
@@ -92,7 +92,7 @@ def _skip(value: object) -> tuple[tuple[int, ...], ...]:
 def _until(value: object) -> dict[str, int]:
     if not isinstance(value, dict) or not set(value) <= set(LAPSING):
         raise ValueError
-    return {key: Whole().check(step) for key, step in value.items() if step is not None}
+    return {key: WholeNumber().check(step) for key, step in value.items() if step is not None}
 
 
 def _request(value: object) -> str:

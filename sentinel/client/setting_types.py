@@ -59,7 +59,7 @@ class Factor(Number):
 
 
 @dataclass(frozen=True)
-class Whole:
+class WholeNumber:
     """A whole number."""
 
     at_least: int = 0
@@ -81,7 +81,7 @@ class Whole:
 
 
 @dataclass(frozen=True)
-class Steps(Whole):
+class Steps(WholeNumber):
     """A number of steps. Policies write it as 200 steps."""
 
     at_least: int = 1
@@ -154,4 +154,4 @@ class Choice:
         return value
 
 
-ValueType = Number | Whole | Pair | Flag | Choice
+ValueType = Number | WholeNumber | Pair | Flag | Choice

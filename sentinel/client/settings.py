@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
-from sentinel.client.setting_types import Choice, Factor, Flag, Number, Pair, Steps, ValueType, Whole
+from sentinel.client.setting_types import Choice, Factor, Flag, Number, Pair, Steps, ValueType, WholeNumber
 
 NORMS = ("grad_norm", "activation_norm", "param_norm", "clip_fraction")  # what moves with the size of the updates
 LOSS_SCALE_MAX = 2.0**127  # twice that is the first power of two that float32, in which a scale is held, has no room for
@@ -129,7 +129,7 @@ class Settings:
         moves=("loss_scale",),
     )  # fmt: skip
     data_seed: int | None = setting(
-        Whole(), "The data order from the resume point on; it stays for good.", word=None, changes="at launch",
+        WholeNumber(), "The data order from the resume point on; it stays for good.", word=None, changes="at launch",
         phrase="a new data order, seed {}", unset="the configured order",
     )  # fmt: skip
     reset_optimizer: bool = setting(

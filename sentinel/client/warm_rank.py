@@ -33,7 +33,7 @@ _ENV_START, _ENV_END = 47, 48  # of /proc/self/stat, counted behind the command'
 Stamp = tuple[int, int]
 
 
-class Refused(Exception):
+class RefusedOrder(Exception):
     """It cannot be a rank of that attempt; why, in words for a person."""
 
 
@@ -73,19 +73,19 @@ def find_changed(seen: dict[str, Stamp]) -> str:
 
 
 def import_offered(modules: list[str]) -> None:
-    """Raises Refused."""
+    """Raises RefusedOrder."""
     for name in modules:
         try:
             importlib.import_module(name)
         except BaseException as error:  # noqa: BLE001 - whatever a module does at its import, it is thrown away with this process
-            raise Refused(f"import {name}: {type(error).__name__}: {error}") from None
+            raise RefusedOrder(f"import {name}: {type(error).__name__}: {error}") from None
     torch = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "cuda") and torch.cuda.is_initialized():
-        raise Refused("an offered module touches the GPU at its import; offer others")
+        raise RefusedOrder("an offered module touches the GPU at its import; offer others")
 
 
 def write_marks(variables: dict[str, str]) -> None:
-    """Put the variables in force, and into the block that /proc/self/environ shows, in the place of ROOM. Raises Refused."""
+    """Put the variables in force, and into the block that /proc/self/environ shows, in the place of ROOM. Raises RefusedOrder."""
     entries = b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in variables.items())
     with open("/proc/self/stat", "rb") as file:
         fields = file.read().rpartition(b")")[2].split()
@@ -93,7 +93,7 @@ def write_marks(variables: dict[str, str]) -> None:
     block = ctypes.string_at(start, end - start)
     at = block.rfind(ROOM.encode() + b"=")
     if at < 0 or (at and block[at - 1] != 0) or len(entries) > len(block) - at:
-        raise Refused(f"the {len(entries)} bytes of this attempt's variables do not fit into its environment")
+        raise RefusedOrder(f"the {len(entries)} bytes of this attempt's variables do not fit into its environment")
     os.environ.pop(ROOM, None)
     os.environ.update(variables)
     ctypes.memset(start + at, 0, len(block) - at)
@@ -152,12 +152,12 @@ def main() -> None:
         say(line, ready=len(seen))
         orders, files = hear(line)
         if changed := find_changed(seen):
-            raise Refused(f"{changed} is not the file any more that was imported")
+            raise RefusedOrder(f"{changed} is not the file any more that was imported")
         if kind == "script" and not os.path.isfile(name):
-            raise Refused(f"{name} is not there any more")
+            raise RefusedOrder(f"{name} is not there any more")
         write_marks(dict(orders["variables"]))  # type: ignore[call-overload]
         say(line, marked=True)
-    except Refused as refused:
+    except RefusedOrder as refused:
         say(line, refused=str(refused))
         os._exit(0)
     hear(line)

@@ -19,7 +19,7 @@ from sentinel.detectors.bands import back_since
 from sentinel.detectors.contract import Detector, DetectorSettings, Start, WatchedRun
 from sentinel.detectors.crash import Ended, Ending, Failed, judge_exit
 from sentinel.detectors.crash_class import Owner
-from sentinel.detectors.disk_forecast import Kept
+from sentinel.detectors.disk_forecast import KeptCheckpoints
 from sentinel.detectors.disk_full import KIND as DISK_FULL
 from sentinel.detectors.disk_full import DiskFull
 from sentinel.detectors.expression import Expressions
@@ -29,7 +29,7 @@ from sentinel.detectors.moved import MOVED_BY_RATE, judge_moved
 from sentinel.detectors.onset import SIGNALS, Dated, date_onset
 from sentinel.detectors.reference import Reference
 from sentinel.detectors.registry import DETECTORS, FINDS, MAKER_OF
-from sentinel.detectors.standing import Standing, View, judge_standing
+from sentinel.detectors.standing import DetectorView, Standing, judge_standing
 from sentinel.detectors.stream_gap import judge_stream_gap
 from sentinel.model.attempts import ExitReport, SampleRange
 from sentinel.model.disks import DiskReading
@@ -81,7 +81,7 @@ class DetectorBank:
         severities: Mapping[Kind, Severity],
         reference: Reference | None = None,
         expressions: Expressions | None = None,
-        kept: Kept | None = None,
+        kept: KeptCheckpoints | None = None,
     ) -> None:
         def severity(kind: Kind) -> Severity:
             return severities.get(kind, FINDS[kind].severity)
@@ -468,7 +468,7 @@ class DetectorBank:
         quiet while ranks go on is not seen either."""
         gap = self._stream_gap
         blind = {"metrics": f"the stream is quiet: {gap}", **blind} if gap is not None else blind
-        view = View(self._series, blind, self._run.is_alive, self._run.has_beats, self._quiet_until)
+        view = DetectorView(self._series, blind, self._run.is_alive, self._run.has_beats, self._quiet_until)
         return judge_standing(self._by_kind, self._off, view)
 
     def _explained(self, finding: Finding, now_s: float) -> Finding:

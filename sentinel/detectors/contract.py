@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sentinel.detectors.disk_forecast import Kept
+from sentinel.detectors.disk_forecast import KeptCheckpoints
 from sentinel.detectors.hold import Hold
 from sentinel.detectors.reference import Reference
 from sentinel.model.disks import DiskReading
@@ -76,7 +76,7 @@ class WatchedRun:
         holds: Mapping[Kind, Hold],
         reference: Reference | None = None,
         expressions: Detector | None = None,
-        kept: Kept | None = None,
+        kept: KeptCheckpoints | None = None,
     ) -> None:
         self.series = series
         self.pace = Pace()

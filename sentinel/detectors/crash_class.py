@@ -44,7 +44,7 @@ Tails = Mapping[Owner, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LinePlace:
     """Where a line stands: whose log, and which of its lines, from 0."""
 
     owner: Owner
@@ -62,7 +62,7 @@ class Death:
     retryable: bool
     seen_by: int | None = None
     blamed: tuple[int, ...] = field(default=(), compare=False)
-    place: Place | None = field(default=None, compare=False)
+    place: LinePlace | None = field(default=None, compare=False)
     step: int | None = field(default=None, compare=False)
     tier: Tier = field(default=Tier.DEATH, compare=False)
     is_followed: bool = field(default=False, compare=False)  # others lost this rank or waited for it
@@ -132,7 +132,7 @@ def _stamps(clues: Sequence[Clue], tails: Tails) -> dict[LineAt, float]:
 
 
 def _death(best: Clue, crash: CrashClass, report: ExitReport, first: RankExit | None, late: Sequence[_Line]) -> Death:
-    place = Place(best.owner, best.place) if best.place >= 0 else None
+    place = LinePlace(best.owner, best.place) if best.place >= 0 else None
     step = step_of(best.line) if crash is CrashClass.NON_FINITE else None
     death = Death(crash, best.line, best.rank, RETRYABLE[crash], place=place, step=step, tier=best.tier)
     if crash in WAITED:

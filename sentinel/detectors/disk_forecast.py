@@ -22,7 +22,7 @@ SAVES_MAX = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptCheckpoints:
     """What the policy's retention keeps: the newest `last`, every multiple of `every_steps`, what lies within `reach_steps`."""
 
     last: int
@@ -75,7 +75,7 @@ def measure_rhythm(saves: Sequence[SavedCheckpoint], read_ago_s: float, step_tim
     return Rhythm(interval_s, max(1, round(median([float(steps) for _, steps in gaps]))), due_s)
 
 
-def measure_growth(kept: Kept | None, counts: Sequence[int], there: int, least: int, rhythm: Rhythm | None) -> Growth:
+def measure_growth(kept: KeptCheckpoints | None, counts: Sequence[int], there: int, least: int, rhythm: Rhythm | None) -> Growth:
     """`counts`: complete checkpoints as each of the newest saves was first seen, the newest last. `there`: as many now. `least`:
     the fewest that were seen lately. A retention that is not carried out bounds nothing."""
     if len(counts) > RECENT and counts[-1] <= counts[0]:

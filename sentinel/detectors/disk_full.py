@@ -30,8 +30,8 @@ from sentinel.detectors.disk_forecast import (
 from sentinel.detectors.disk_memory import (
     AT_LAUNCH,
     Disk,
+    DiskSample,
     Level,
-    Look,
     Outlook,
     Quantity,
     bytes_words,
@@ -108,7 +108,7 @@ class DiskFull(Detector):
             quantity.outlook = quantity.calm_since_s = quantity.roomy_since_s = None
             return
         usual, count = taken(disk, quantity.what)[1], disk.reading.count or 0
-        look = Look(now_s, float(free), free + count * usual, count)
+        look = DiskSample(now_s, float(free), free + count * usual, count)
         quantity.looks.append(look)
         while now_s - quantity.looks[0].at_s > SETTLED_S:
             quantity.looks.popleft()

@@ -19,7 +19,7 @@ Level = Literal["", "filling", "full"]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class DiskSample:
     at_s: float
     free: float
     least_free: float  # of what others leave: the room plus what the checkpoints take
@@ -43,8 +43,8 @@ class Quantity:
     """Bytes or inodes of one disk. `looks`: the last SETTLED_S. `hours`: the best look of each bucket of time."""
 
     what: What
-    looks: deque[Look] = field(default_factory=deque)
-    hours: deque[Look] = field(default_factory=lambda: deque(maxlen=BUCKETS_KEPT))
+    looks: deque[DiskSample] = field(default_factory=deque)
+    hours: deque[DiskSample] = field(default_factory=lambda: deque(maxlen=BUCKETS_KEPT))
     announced_level: Level = ""
     calm_since_s: float | None = None
     roomy_since_s: float | None = None

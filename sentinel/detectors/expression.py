@@ -36,7 +36,7 @@ class Condition(Protocol):
     def values(self, metrics: Mapping[str, float]) -> str: ...
 
 
-class Memory(Protocol):
+class MetricWindows(Protocol):
     """What the conditions' windows are read from: `sentinel.streams.metric_memory.MetricMemory`."""
 
     def clear(self) -> None: ...
@@ -91,7 +91,7 @@ class Expressions(Detector):
 
     kind = Kind.EXPRESSION
 
-    def __init__(self, rules: Sequence[ExpressionRule], memory: Memory, facts: RunQuantities) -> None:
+    def __init__(self, rules: Sequence[ExpressionRule], memory: MetricWindows, facts: RunQuantities) -> None:
         self._watches = tuple(_Watch(rule) for rule in rules)
         self._by_alert = {watch.rule.alert: watch for watch in self._watches}
         self._memory = memory

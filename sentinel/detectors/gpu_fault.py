@@ -18,7 +18,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 
 from sentinel.detectors.contract import Detector, WatchedRun
-from sentinel.detectors.hardware_part import TEXT_CHARS, Part
+from sentinel.detectors.hardware_part import TEXT_CHARS, HardwarePart
 from sentinel.detectors.settings import setting
 from sentinel.detectors.xids import NEED_WORDS, UNKNOWN_XID, XIDS, Need, need_of_recovery
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
@@ -61,7 +61,7 @@ class GpuFault(Detector):
         self._severity = run.severity
         self._run = run
         self._attempt = 0
-        self._parts: dict[str, Part] = {}
+        self._parts: dict[str, HardwarePart] = {}
         self._blind: dict[str, str] = {}
         self._reported: set[tuple[str, str]] = set()
         self._due: deque[Finding] = deque(maxlen=REPORTED_MAX)
@@ -104,7 +104,7 @@ class GpuFault(Detector):
         if part is None:
             if len(self._parts) >= PARTS_MAX:
                 return
-            part = self._parts[name] = Part()
+            part = self._parts[name] = HardwarePart()
         part.locate(reading)
         match reading.what:
             case "seen":
@@ -165,7 +165,7 @@ class GpuFault(Detector):
 
     # What one reading means.
 
-    def _xid(self, name: str, part: Part, reading: HardwareReading, now_s: float) -> None:
+    def _xid(self, name: str, part: HardwarePart, reading: HardwareReading, now_s: float) -> None:
         number = _code(reading)
         xid = XIDS.get(number, UNKNOWN_XID)
         self._note(f"GPU {name}: Xid {number}, {xid.words}", part, now_s)
@@ -177,7 +177,7 @@ class GpuFault(Detector):
         else:
             self._report(Kind.GPU_FAULT, "info", name, part, f"xid{number}", f"{reading.text}: {xid.words}", number, now_s)
 
-    def _recovery(self, name: str, part: Part, reading: HardwareReading, now_s: float) -> None:
+    def _recovery(self, name: str, part: HardwarePart, reading: HardwareReading, now_s: float) -> None:
         code, before = _code(reading), part.values.get(reading.what)
         part.values[reading.what], part.action_s = code, now_s
         if code == 0 and not part.values.get("gpu_lost"):
@@ -190,7 +190,7 @@ class GpuFault(Detector):
         self._note(f"GPU {name}: {reading.text}", part, now_s)
         part.add_sign(reading.text, need_of_recovery(code), now_s)
 
-    def _gone(self, name: str, part: Part, reading: HardwareReading, now_s: float) -> None:
+    def _gone(self, name: str, part: HardwarePart, reading: HardwareReading, now_s: float) -> None:
         before, value = part.values.get(reading.what), reading.value or 0.0
         part.values[reading.what] = value
         if not value or before:
@@ -201,7 +201,7 @@ class GpuFault(Detector):
         self._note(f"GPU {name}: {reading.text}", part, now_s)
         part.add_sign(reading.text, Need.REBOOT_NODE, now_s)
 
-    def _rising(self, name: str, part: Part, reading: HardwareReading, now_s: float) -> None:
+    def _rising(self, name: str, part: HardwarePart, reading: HardwareReading, now_s: float) -> None:
         before, value = part.values.get(reading.what), reading.value or 0.0
         part.values[reading.what] = value
         if before is None and value and reading.what != "nvlink_errors":  # a few of those are in every machine's past
@@ -212,11 +212,11 @@ class GpuFault(Detector):
 
     # What it leads to.
 
-    def _before(self, name: str, part: Part, reading: HardwareReading, now_s: float) -> None:
+    def _before(self, name: str, part: HardwarePart, reading: HardwareReading, now_s: float) -> None:
         text = f"since before the watch began: {reading.text}"
         self._report(Kind.HARDWARE_WARNING, "info", name, part, f"{reading.what}_before", text, reading.value, now_s)
 
-    def _settle(self, name: str, part: Part) -> None:
+    def _settle(self, name: str, part: HardwarePart) -> None:
         """The whole story of one fault. The driver's own word, when it came with or after the fault, outranks the table."""
         assert part.since_s is not None, "only a fault that began can settle"
         need, by = part.need, ""
@@ -231,8 +231,8 @@ class GpuFault(Detector):
         part.settled(need)
 
     def _report(
-        self, kind: Kind, severity: Severity, name: str, part: Part, what: str, text: str, value: float | None, seen_s: float,
-        *, retryable: bool = True,
+        self, kind: Kind, severity: Severity, name: str, part: HardwarePart, what: str, text: str, value: float | None,
+        seen_s: float, *, retryable: bool = True,
     ) -> None:  # fmt: skip
         """A finding, unless it was reported in this attempt. Above info, the severity is that of the policy's rule."""
         if (what, name) in self._reported or len(self._reported) >= REPORTED_MAX:
@@ -254,7 +254,7 @@ class GpuFault(Detector):
         )  # fmt: skip
         self._due.append(finding)
 
-    def _note(self, text: str, part: Part, now_s: float) -> None:
+    def _note(self, text: str, part: HardwarePart, now_s: float) -> None:
         """Remember what may explain a crash or a hang soon; the same again only renews it."""
         if part.used:
             self._recent.pop((text := text[:TEXT_CHARS]), None)

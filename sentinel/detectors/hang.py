@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 
 from sentinel.detectors.collectives import WaitedFor, judge_collectives
 from sentinel.detectors.contract import NOTHING, Detector, WatchedRun
-from sentinel.detectors.hang_blame import Blame, RankEvidence, choose_blame
+from sentinel.detectors.hang_blame import HangBlame, RankEvidence, choose_blame
 from sentinel.detectors.rank_places import RANKS_MAX, Beat, choose_silent, describe_places
 from sentinel.detectors.settings import setting
 from sentinel.model.findings import Finding, Kind, Verdict
@@ -136,7 +136,7 @@ def _some_silent(now_s: float, progress: Progress, silent: tuple[int, ...], limi
     total = max(len(beats), progress.ranks_expected)
     since_s = max(beat.seen_s for beat in silent_beats.values())
     if len(silent) == 1:
-        blame = Blame(silent[0], describe_places(beats, now_s, silent[0]))
+        blame = HangBlame(silent[0], describe_places(beats, now_s, silent[0]))
     else:
         blame = choose_blame(silent_beats, 0, progress.evidence, now_s)
     reason = f"{len(silent)}/{total} ranks silent for over {limit_s:g} s ({why}) while the others live and wait{_because(blame)}"
@@ -149,11 +149,11 @@ def _standstill(now_s: float, progress: Progress, limit_s: float) -> HangVerdict
     return HangVerdict(Verdict.BREACHED, limit_s, now_s - progress.stepped_s, progress.stepped_s, blame.rank, reason)
 
 
-def _blame(now_s: float, progress: Progress) -> Blame:
+def _blame(now_s: float, progress: Progress) -> HangBlame:
     return choose_blame(progress.beats, progress.ranks_expected, progress.evidence, now_s)
 
 
-def _because(blame: Blame) -> str:
+def _because(blame: HangBlame) -> str:
     return f"; {blame.words}" if blame.words else ""
 
 

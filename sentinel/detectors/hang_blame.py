@@ -40,43 +40,43 @@ class RankEvidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Blame:
+class HangBlame:
     """`rank` None: nobody. `words`: why, for people; empty where there is nothing to say."""
 
     rank: int | None
     words: str = ""
 
 
-def choose_blame(beats: Mapping[int, Beat], ranks_expected: int, evidence: RankEvidence, now_s: float) -> Blame:
+def choose_blame(beats: Mapping[int, Beat], ranks_expected: int, evidence: RankEvidence, now_s: float) -> HangBlame:
     """Pure. `beats`: of the ranks that may be to blame."""
     seen = {rank: silent for rank, silent in evidence.seen.items() if rank in beats}
     if len(beats) > 1 and all(rank in seen and seen[rank].doing == "stopped" for rank in beats):
-        return Blame(None, f"all {len(beats)} ranks are stopped by a signal: somebody suspended them, and none is to blame")
+        return HangBlame(None, f"all {len(beats)} ranks are stopped by a signal: somebody suspended them, and none is to blame")
     for doing in _CERTAIN:
         if (ranks := [rank for rank, silent in seen.items() if silent.doing == doing]) and len(ranks) < max(2, len(beats)):
             return _among(ranks, beats, seen, doing, now_s)
     collectives = evidence.collectives
     if collectives is not None and (named := [rank for rank in collectives.ranks if rank in beats or not beats]):
         rank = named[0] if len(named) == 1 else choose_behind(_of(named, beats)) if beats else None
-        return Blame(rank, collectives.reason)
+        return HangBlame(rank, collectives.reason)
     working = [rank for rank, silent in seen.items() if silent.doing == "works"]
     if len(working) == 1 and sum(silent.doing == "waits" for silent in seen.values()) == len(beats) - 1 > 0:
         return _among(working, beats, seen, "works", now_s)
     rank = choose_stuck(beats, ranks_expected)
-    return Blame(rank, "" if rank is None else describe_places(beats, now_s, rank))
+    return HangBlame(rank, "" if rank is None else describe_places(beats, now_s, rank))
 
 
 def _among(
     ranks: Iterable[int], beats: Mapping[int, Beat], seen: Mapping[int, SilentRank], doing: Doing, now_s: float
-) -> Blame:
+) -> HangBlame:
     """The one of them, or the furthest behind of several."""
     suspects = _of(ranks, beats)
     rank = next(iter(suspects)) if len(suspects) == 1 else choose_behind(suspects)
     if rank is None:
-        return Blame(None, f"ranks {', '.join(map(str, sorted(suspects)[:8]))}: each {_WORDS[doing]}")
+        return HangBlame(None, f"ranks {', '.join(map(str, sorted(suspects)[:8]))}: each {_WORDS[doing]}")
     beat, where = beats[rank], seen[rank].where
     place = f"step {beat.step}, {beat.phase}, silent for {now_s - beat.seen_s:.0f} s"
-    return Blame(rank, f"rank {rank} {_WORDS[doing]}{f' ({where})' if where else ''}: {place}")
+    return HangBlame(rank, f"rank {rank} {_WORDS[doing]}{f' ({where})' if where else ''}: {place}")
 
 
 def _of(ranks: Iterable[int], beats: Mapping[int, Beat]) -> dict[int, Beat]:

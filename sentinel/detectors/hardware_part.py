@@ -12,7 +12,7 @@ TEXTS_MAX = 4
 
 
 @dataclass(slots=True)
-class Part:
+class HardwarePart:
     """`values`: states and counters as last read. `action_s`: when the driver last named a recovery action. `unmet`: what was to
     be done after an earlier fault and is not known to be done. From `since_s` on, of the fault that is settling: since when, the
     gravest Xid, what was said, what has to be done."""

@@ -98,7 +98,7 @@ class Spike(Detector):
 
     def __init__(self, settings: SpikeSettings, run: WatchedRun) -> None:
         hold, severity = run.hold(Kind.SPIKE), run.severity(Kind.SPIKE)
-        self._watches = {name: Watch(name, settings, hold, severity) for name in settings.metrics}
+        self._watches = {name: SpikeWatch(name, settings, hold, severity) for name in settings.metrics}
         self._all = tuple(self._watches.values())
         self._loss = self._watches.get("loss")
         self._run = run
@@ -149,7 +149,7 @@ class Spike(Detector):
         self._run.calm_rows = 0 if firing else self._run.calm_rows + 1
         return found
 
-    def _agreed(self, loss: Watch, step: int) -> bool:
+    def _agreed(self, loss: SpikeWatch, step: int) -> bool:
         """Loss and gradient norm both far outside in this row, and no grace."""
         norm = self._watches.get("grad_norm")
         return norm is not None and step > loss.quiet_until and loss.is_clear and norm.is_far(1.0)
@@ -175,7 +175,7 @@ def is_norm(metric: str) -> bool:
     return "norm" in metric
 
 
-class Watch:
+class SpikeWatch:
     """One metric: its baseline, and the life of its present breach."""
 
     def __init__(self, metric: str, settings: SpikeSettings, hold: Hold, severity: Severity) -> None:

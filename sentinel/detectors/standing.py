@@ -22,7 +22,7 @@ Standing = Mapping[Kind, tuple[Verdict, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class DetectorView:
     """What is seen just now. `blind`: reason by source; `quiet_until`: the last step of the present grace."""
 
     series: Series
@@ -32,7 +32,7 @@ class View:
     quiet_until: int
 
 
-def judge_standing(detectors: Mapping[Kind, Detector], off: Set[Kind], view: View) -> Standing:
+def judge_standing(detectors: Mapping[Kind, Detector], off: Set[Kind], view: DetectorView) -> Standing:
     """Every detector's verdict and reason, in the registry's order. `off`: kinds whose detector the policy switches off."""
     standing: dict[Kind, tuple[Verdict, str]] = {}
     for row in DETECTORS:
@@ -45,7 +45,7 @@ def judge_standing(detectors: Mapping[Kind, Detector], off: Set[Kind], view: Vie
     return standing
 
 
-def _judge(row: DetectorRow, detector: Detector, view: View) -> tuple[Verdict, str]:
+def _judge(row: DetectorRow, detector: Detector, view: DetectorView) -> tuple[Verdict, str]:
     verdict, reason = detector.verdict()
     if verdict is Verdict.BREACHED:
         return verdict, reason
@@ -53,7 +53,7 @@ def _judge(row: DetectorRow, detector: Detector, view: View) -> tuple[Verdict, s
     return (Verdict.UNKNOWN, unknown) if unknown else (verdict, reason)
 
 
-def _why_unknown(row: DetectorRow, needs: Set[str], view: View, *, is_judged: bool) -> str:
+def _why_unknown(row: DetectorRow, needs: Set[str], view: DetectorView, *, is_judged: bool) -> str:
     """Why the row's kind cannot be judged just now; empty when the detector may speak for itself."""
     if not view.is_alive:
         return "no attempt is running"
@@ -66,7 +66,7 @@ def _why_unknown(row: DetectorRow, needs: Set[str], view: View, *, is_judged: bo
     return "; ".join(ages) if all(ages) else ""
 
 
-def _blind_source(row: DetectorRow, view: View) -> str:
+def _blind_source(row: DetectorRow, view: DetectorView) -> str:
     if row.source == "its own":
         return ""
     if row.source != "signs of life":

@@ -65,7 +65,7 @@ class TrendSettings:
     warmup_steps: int = setting(1000, "steps", "The first steps of a run, which are not looked at.", alias="warmup")
 
 
-class Watched(NamedTuple):
+class TrendMetric(NamedTuple):
     """One metric. `sign`: its bad direction. `least`: the change worth telling; of its logarithm, where `is_log`. `needs_rate`:
     it follows the learning rate, so that without one nobody knows what its change means. `wanders`: healthy ones come and go, and
     only what lies by `least` beyond everything before the onset is told. `of`: what it measures; two of the same do not
@@ -84,21 +84,21 @@ class Watched(NamedTuple):
         return math.exp(min(value, 700.0)) if self.is_log else value
 
 
-def watched(settings: TrendSettings) -> tuple[Watched, ...]:
+def watched(settings: TrendSettings) -> tuple[TrendMetric, ...]:
     needs_rate = not settings.without_lr
     return (
-        Watched("loss_scale", "trend", -1, math.log(settings.loss_scale_fall), needs_rate=False, wanders=True),
-        Watched("activation_norm", "trend", 1, math.log1p(settings.activation_rise), needs_rate),
-        Watched("grad_norm", "trend", 1, math.log1p(settings.gradient_rise), needs_rate, of=GRADIENT),
-        Watched("param_norm", "turn", 0, math.log1p(settings.param_turn), needs_rate, of=GRADIENT),
-        Watched("clip_fraction", "level", 1, settings.clip_rise, needs_rate=False, is_log=False, of=GRADIENT),
+        TrendMetric("loss_scale", "trend", -1, math.log(settings.loss_scale_fall), needs_rate=False, wanders=True),
+        TrendMetric("activation_norm", "trend", 1, math.log1p(settings.activation_rise), needs_rate),
+        TrendMetric("grad_norm", "trend", 1, math.log1p(settings.gradient_rise), needs_rate, of=GRADIENT),
+        TrendMetric("param_norm", "turn", 0, math.log1p(settings.param_turn), needs_rate, of=GRADIENT),
+        TrendMetric("clip_fraction", "level", 1, settings.clip_rise, needs_rate=False, is_log=False, of=GRADIENT),
     )
 
 
-class Watch:
+class TrendWatch:
     """One metric's past, and the episode that it is in."""
 
-    def __init__(self, one: Watched, settings: TrendSettings) -> None:
+    def __init__(self, one: TrendMetric, settings: TrendSettings) -> None:
         self.one = one
         self._judge = Judge(settings.z)
         self._lasting_steps = settings.lasting_steps
@@ -223,7 +223,7 @@ class Trend(Detector):
         self._warmup_steps = settings.warmup_steps
         self._run = run
         self._severity = run.severity(KIND)
-        self._watches = {one.metric: Watch(one, settings) for one in watched(settings)}
+        self._watches = {one.metric: TrendWatch(one, settings) for one in watched(settings)}
         self.blocks_of = tuple(self._watches)
         self.needs = frozenset(self.blocks_of)
         self.begin(Start(0))
@@ -271,7 +271,7 @@ class Trend(Detector):
         for watch in self._watches.values():
             watch.begin()
 
-    def _finding(self, watch: Watch, change: Change, step: int) -> Finding:
+    def _finding(self, watch: TrendWatch, change: Change, step: int) -> Finding:
         others = [other for other in self._watches.values() if other is not watch and other.holds_at(step)]
         reason = f"{watch.standing()}, z {change.z:.1f}"
         if others:

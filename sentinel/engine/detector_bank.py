@@ -4,7 +4,7 @@ expressions, compiled."""
 from __future__ import annotations
 
 from sentinel.detectors.bank import DetectorBank
-from sentinel.detectors.disk_forecast import Kept
+from sentinel.detectors.disk_forecast import KeptCheckpoints
 from sentinel.detectors.expression import ExpressionRule, Expressions, RunQuantities
 from sentinel.detectors.hold import Hold
 from sentinel.detectors.reference import Reference
@@ -26,7 +26,7 @@ def build_detector_bank(policy: Policy, reference: Reference | None = None) -> D
             holds[kind] = match.rule.for_
             severities[kind] = match.rule.labels.severity
     rule = rule_of(policy) if policy.spec.mode == "act" else None
-    kept = None if rule is None else Kept(rule.last, rule.every_steps, rule.reach_steps)
+    kept = None if rule is None else KeptCheckpoints(rule.last, rule.every_steps, rule.reach_steps)
     return DetectorBank(policy.spec.detectors, holds, severities, reference, build_expressions(policy), kept)
 
 

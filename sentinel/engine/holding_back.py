@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
 from sentinel.model.incidents import Incident
-from sentinel.model.paging import Hold, IncidentPage
+from sentinel.model.paging import IncidentPage, PageHold
 from sentinel.model.state import RunState
 from sentinel.policy.quiet_hours import free_at, hold_words, is_active
 from sentinel.policy.schema import Paging
@@ -102,5 +102,5 @@ def _agree(rule: Inhibit, one: Incident, other: Incident) -> bool:
     return all(shared[word][0] is not None and shared[word][0] == shared[word][1] for word in rule.equal)
 
 
-def _as_fact(number: int, hold: Hold) -> f.PageHeld:
+def _as_fact(number: int, hold: PageHold) -> f.PageHeld:
     return f.PageHeld(number, hold.routes, hold.windows, hold.until_s, hold.timezone, hold.incidents)

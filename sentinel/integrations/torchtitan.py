@@ -27,7 +27,7 @@ OWN_LOAD = CheckpointManager.load
 NOWHERE = os.path.join(os.devnull, "none")  # a folder that cannot exist
 
 
-class Supervised:
+class SupervisedTrainer:
     """One trainer under its supervisor, from before it loads a checkpoint. Attributes: run: sentinel.client.torch.Run."""
 
     def __init__(self, trainer: Any, manager: Any) -> None:
@@ -200,7 +200,7 @@ def load_supervised(manager: Any, step: int = -1) -> bool:
     trainer = manager.states["train_state"]
     if not hasattr(trainer, "train_step"):  # somebody's own use of the manager
         return bool(OWN_LOAD(manager, step))
-    return Supervised(trainer, manager).load()
+    return SupervisedTrainer(trainer, manager).load()
 
 
 if "SENTINEL_RUN_DIR" in os.environ or "SENTINEL_ATTEMPT" in os.environ:

@@ -31,7 +31,7 @@ class Verified:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class WholeEntries:
     """The entries of one file from the first on, as far as they are whole. `epoch`: the newest supervisor's that it knows."""
 
     source: Path
@@ -57,7 +57,7 @@ def verify_journal(run_dir: Path) -> Verified:
         return Verified(0, read_whole(path).chain.seq, (error.message,))
 
 
-def read_whole(path: Path) -> Whole:
+def read_whole(path: Path) -> WholeEntries:
     """What can be had of a file: nothing of one that is gone or no journal. Never raises for what the file holds."""
     rows: list[Row] = []
     chain, epoch = Chain(), 0
@@ -72,7 +72,7 @@ def read_whole(path: Path) -> Whole:
                 chain = longer
     except JournalError:
         pass  # what was read before stands
-    return Whole(path, tuple(rows), chain, epoch)
+    return WholeEntries(path, tuple(rows), chain, epoch)
 
 
 def copies_of(run_dir: Path) -> list[Path]:
@@ -80,7 +80,7 @@ def copies_of(run_dir: Path) -> list[Path]:
     return [run_dir / JOURNAL_NAME, *sorted(run_dir.glob(f"{KEPT_IN}-*/{JOURNAL_NAME}"))]
 
 
-def count_lost(run_dir: Path, best: Whole) -> int | None:
+def count_lost(run_dir: Path, best: WholeEntries) -> int | None:
     """How many entries the run is known to have had beyond these; None where that is unknown, 0 where these are all."""
     try:
         head = read_head(run_dir)
@@ -93,7 +93,7 @@ def count_lost(run_dir: Path, best: Whole) -> int | None:
     return 0 if Chain().extended(best.rows[: head.seq]) == head else None
 
 
-def rebuild(run_dir: Path, best: Whole, lost: int | None, epoch: int) -> Path:
+def rebuild(run_dir: Path, best: WholeEntries, lost: int | None, epoch: int) -> Path:
     """Put a journal of these entries and one fact more (JournalSalvaged) in the place of the damaged one.
 
     Returns the folder that holds the files as they were. Killed at any point, it leaves them there or where they were.
@@ -126,7 +126,7 @@ def rebuild(run_dir: Path, best: Whole, lost: int | None, epoch: int) -> Path:
     return kept
 
 
-def write_copy(whole: Whole, folder: Path) -> Path:
+def write_copy(whole: WholeEntries, folder: Path) -> Path:
     """A journal of these entries in `folder`, which holds none, and its head. Raises OSError, JournalError."""
     path = folder / JOURNAL_NAME
     with Journal.open(path, mode="delete") as journal:

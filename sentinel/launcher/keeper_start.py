@@ -120,7 +120,7 @@ def start_command(files: AttemptFiles) -> Started | NotStartable:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class StartOrder:
     """What spec.json asks to be started. `variables`: of this attempt, beside those that the keeper hands on of its own."""
 
     argv: list[str]
@@ -128,7 +128,7 @@ class Order:
     variables: dict[str, str]
 
 
-def read_order(files: AttemptFiles) -> Order | NotStartable:
+def read_order(files: AttemptFiles) -> StartOrder | NotStartable:
     try:
         spec = read_object(files.spec)
     except OSError as error:
@@ -138,7 +138,7 @@ def read_order(files: AttemptFiles) -> Order | NotStartable:
         return NotStartable(f"{files.spec}: argv: is not a list of words; sentinel writes it before a launch", "certain")
     added = spec.get("env")
     variables = {str(name): str(value) for name, value in (added if isinstance(added, dict) else {}).items()}
-    return Order(argv, spec.get("cwd") or str(files.run_dir), variables | files.environment)
+    return StartOrder(argv, spec.get("cwd") or str(files.run_dir), variables | files.environment)
 
 
 def own_environment() -> dict[str, str]:

@@ -24,7 +24,7 @@ from sentinel.launcher.reserve_start import StartThread
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LaunchPlace:
     """Where a launcher works, and for whom. `withheld`: environment variables of Sentinel's own that nothing it starts inherits.
     `supervises`: it works for the supervisor; else for somebody who only looks, and then it must cost nothing outside the run
     directory (no call to a scheduler)."""
@@ -51,7 +51,7 @@ class LocalSettings:
             if value not in ("on", "off"):
                 raise ValueError(f"--launcher-option {name}={value}: write {name}=on or {name}=off")
 
-    def reserve(self, place: Place) -> Reserve | None:
+    def reserve(self, place: LaunchPlace) -> Reserve | None:
         """For the supervisor alone: who only looks starts nothing."""
         return Reserve(Path(os.path.realpath(place.run_dir)), place.withheld) if self.warm == "on" and place.supervises else None
 
@@ -68,7 +68,7 @@ class LauncherRow:
     kind: str
     summary: str
     settings: type
-    build: Callable[[Place, Any], Launcher]
+    build: Callable[[LaunchPlace, Any], Launcher]
     check: Callable[[tuple[str, ...], str, Any], None]
 
 
@@ -93,7 +93,7 @@ LAUNCHERS = (
 DEFAULT = "local"
 
 
-def open_launcher(kind: str, options: Mapping[str, str], place: Place) -> Launcher:
+def open_launcher(kind: str, options: Mapping[str, str], place: LaunchPlace) -> Launcher:
     """The launcher of a run. Raises UsageError for an unknown kind or option."""
     row = find_row(kind)
     return row.build(place, settings_of(row, options))

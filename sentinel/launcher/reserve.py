@@ -38,7 +38,7 @@ LINE_MAX = 1 << 16
 
 
 @dataclass(slots=True)
-class Held:
+class ReserveSocket:
     """A reserve keeper's socket. `attempt`: under which it was made. `made_s`: session seconds."""
 
     line: socket.socket
@@ -76,7 +76,7 @@ class Reserve:
         self._withheld = withheld
         self._free = free
         self.start_thread: StartThread | None = None
-        self._held: Held | None = None
+        self._held: ReserveSocket | None = None
         self._lock = threading.Lock()  # a launch comes from another thread than the looks
         self._not_before_s = 0.0
         self._useless: set[int] = set()  # attempts whose offer can never be made good
@@ -111,7 +111,7 @@ class Reserve:
             last = f"attempt {spec.attempt}: {f'cold: {cold}' if cold else 'warm'}"
             self._tell(WarmStanding("none", f"attempt {spec.attempt} has only begun", last=last))
 
-    def _hand(self, held: Held, attempt: int, grace_s: float, direct: bool) -> str:
+    def _hand(self, held: ReserveSocket, attempt: int, grace_s: float, direct: bool) -> str:
         """Why it was no warm start; empty where it was one."""
         order = {"run_dir": str(self._run_dir), "attempt": attempt, "grace_s": grace_s, "direct": direct}
         with suppress(OSError, ValueError):
@@ -131,7 +131,7 @@ class Reserve:
             if self._held is not None:
                 self._give_up("the supervisor has ended", float("inf"))
 
-    def _unfit(self, held: Held, spec: AttemptSpec) -> str:
+    def _unfit(self, held: ReserveSocket, spec: AttemptSpec) -> str:
         if not held.is_ready:
             return "the reserve was not ready yet"
         before = read_recorded(AttemptFiles.of(self._run_dir, held.attempt))
@@ -192,7 +192,7 @@ class Reserve:
             argv, cwd = [str(word) for word in spec.get("argv") or ()], str(spec.get("cwd"))
             ranks = read_command(argv, cwd).ranks or 1
             make = {"argv": argv, "cwd": cwd, "modules": modules, "log": str(self._run_dir / "warm.err")}
-            self._held = Held(self._start({"make": make}), attempt, now_s)
+            self._held = ReserveSocket(self._start({"make": make}), attempt, now_s)
             self._tell(replace(self._standing, state="coming", why="", ranks=ranks, ready=0, memory_bytes=0))
         except NotWarm as error:
             self._useless.add(attempt)

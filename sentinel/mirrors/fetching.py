@@ -19,12 +19,12 @@ from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import CHECKPOINTS, JOURNAL_NAME
 from sentinel.errors import UsageError
 from sentinel.journal.head import Chain
-from sentinel.journal.salvage import Whole, read_whole
+from sentinel.journal.salvage import WholeEntries, read_whole
 from sentinel.mirrors.opening import open_store
 from sentinel.mirrors.record import CheckpointThere, JournalThere, MirrorRecord, find_mirror, read_records
 from sentinel.mirrors.settings import check_address, is_address, plain_place
 from sentinel.mirrors.stores import Digest, MirrorError, Store, blocks_of, digest_of
-from sentinel.mirrors.stretches import Files, Stretch, read_stretches
+from sentinel.mirrors.stretches import BundleStretch, Files, read_stretches
 
 PART = ".fetched"
 
@@ -72,7 +72,7 @@ def fetch_object(store: Store, name: str, path: Path, expected: Digest) -> None:
     os.rename(aside, path)
 
 
-def fetch_journal(store: Store, folder: Path) -> tuple[MirrorRecord, JournalThere, Whole, list[str]]:
+def fetch_journal(store: Store, folder: Path) -> tuple[MirrorRecord, JournalThere, WholeEntries, list[str]]:
     """The newest copy that holds, as folder/sentinel.db; the record that names it, and what is wrong with newer ones.
 
     Raises MirrorError where none does.
@@ -141,8 +141,8 @@ def fetch_files(store: Store, files: Files, run_dir: Path) -> list[str]:
     return list(wrong.values())
 
 
-def _by_bundle(files: Files) -> dict[str, list[Stretch]]:
-    found: dict[str, list[Stretch]] = {}
+def _by_bundle(files: Files) -> dict[str, list[BundleStretch]]:
+    found: dict[str, list[BundleStretch]] = {}
     for there in files.values():
         for one in there.stretches:
             found.setdefault(one.bundle, []).append(one)

@@ -14,22 +14,22 @@ from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import JOURNAL_NAME
 from sentinel.errors import JournalError
 from sentinel.journal.head import Chain
-from sentinel.journal.salvage import Whole, read_whole, write_copy
+from sentinel.journal.salvage import WholeEntries, read_whole, write_copy
 from sentinel.journal.store import Journal
 from sentinel.mirrors.record import JournalThere, MirrorRecord
-from sentinel.mirrors.stores import Digest, MirrorError, Refused, Store, blocks_of, digest_of, send
+from sentinel.mirrors.stores import Digest, MirrorError, RefusedByStore, Store, blocks_of, digest_of, send
 from sentinel.run_files.mirror_standing import mirror_folder
 
 FOLDER = "journal"
 
 
 def refuse_other_past(run_dir: Path, record: MirrorRecord) -> Chain:
-    """Where this journal ends. Raises Refused where what the mirror has is not its beginning; MirrorError."""
+    """Where this journal ends. Raises RefusedByStore where what the mirror has is not its beginning; MirrorError."""
     there = record.journal
     try:
         with Journal.open(run_dir / JOURNAL_NAME, read_only=True) as journal:
             if there is not None and journal.digest_of(there.entries) != there.digest:
-                raise Refused(
+                raise RefusedByStore(
                     f"a mirror of run {record.run} with {there.entries} entries lies there, written from {record.host}, and this "
                     "journal does not begin with them: it is of another run, or of this one after it went on elsewhere, or the "
                     "journal here has lost its end. Mirror to another place, or move that one away"
@@ -48,7 +48,7 @@ class JournalPart:
         self._checked = ""
 
     def push(self, store: Store, record: MirrorRecord, wall_s: float) -> JournalThere:
-        """The copy that is there now: the one of before where nothing is new. Raises MirrorError, Refused."""
+        """The copy that is there now: the one of before where nothing is new. Raises MirrorError, RefusedByStore."""
         end, there = refuse_other_past(self._run_dir, record), record.journal
         if there is not None and end == Chain(there.entries, there.digest) and self._is_there(store, there):
             return there
@@ -77,7 +77,7 @@ class JournalPart:
         self._checked = there.name
         return True
 
-    def _copy(self, whole: Whole) -> Path:
+    def _copy(self, whole: WholeEntries) -> Path:
         shutil.rmtree(self._folder, ignore_errors=True)
         ensure_directory(self._folder)
         path = write_copy(whole, self._folder)

@@ -24,7 +24,7 @@ from sentinel.mirrors.journal_part import JournalPart, drop_old_journals, refuse
 from sentinel.mirrors.opening import open_store
 from sentinel.mirrors.record import KEPT, JournalThere, MirrorRecord, read_record, read_records, write_record
 from sentinel.mirrors.settings import MirrorSettings
-from sentinel.mirrors.stores import MirrorError, Refused, Store
+from sentinel.mirrors.stores import MirrorError, RefusedByStore, Store
 from sentinel.mirrors.streams_part import StreamsPart, drop_old_streams
 from sentinel.mirrors.stretches import read_list
 from sentinel.model.amounts import size_words
@@ -139,12 +139,13 @@ class Mirroring:
     # -- who writes here ----------------------------------------------------------------------------------------------
 
     def claimed(self, store: Store) -> MirrorRecord:
-        """The record that is there, and is ours; an empty one where nothing lies there yet. Raises Refused where it is not."""
+        """The record that is there, and is ours; an empty one where nothing lies there yet. Raises RefusedByStore where it is
+        another's."""
         with self._writing:
             found = read_record(store)
             if found is None:
                 if self._generation:
-                    raise Refused(
+                    raise RefusedByStore(
                         f"{store.where}: the mirror that this run had there is gone. Is it mounted? To begin one anew: "
                         f"sentinel mirror push --anew {self._run_dir}"
                     )
@@ -164,7 +165,7 @@ class Mirroring:
 
     def _refuse_stranger(self, found: MirrorRecord) -> None:
         if self._generation and found.generation > self._generation:
-            raise Refused(
+            raise RefusedByStore(
                 f"this run was restored from its mirror and goes on from {found.host} (generation {found.generation}, this is "
                 f"{self._generation}): the mirror is not this directory's any more. Stop this supervisor, or that one"
             )

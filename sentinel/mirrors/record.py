@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sentinel.client.strict_json import dumps, loads
-from sentinel.mirrors.stores import MirrorError, NotThere, Refused, Store, read_small, send
+from sentinel.mirrors.stores import MirrorError, NotThere, RefusedByStore, Store, read_small, send
 
 VERSION = 1
 KEPT = 2  # records, the newest
@@ -87,7 +87,8 @@ def numbers_there(store: Store) -> list[int]:
 
 
 def read_records(store: Store) -> Iterator[MirrorRecord]:
-    """Those that are whole, the newest first. Raises MirrorError where the place cannot be read; Refused for a newer version."""
+    """Those that are whole, the newest first. Raises MirrorError where the place cannot be read, RefusedByStore for a newer
+    version."""
     for number in numbers_there(store):
         try:
             yield _parse(store, number, read_small(store, f"mirror-{number:08d}.json"))
@@ -96,11 +97,13 @@ def read_records(store: Store) -> Iterator[MirrorRecord]:
 
 
 def read_record(store: Store) -> MirrorRecord | None:
-    """The newest that is whole; None where nothing lies there. Raises as `read_records`; Refused where none is whole."""
+    """The newest that is whole; None where nothing lies there. Raises as `read_records`; RefusedByStore where none is whole."""
     for record in read_records(store):
         return record
     if numbers_there(store):
-        raise Refused(f"{store.where}: none of its records (mirror-*.json) can be read; choose another place, or move this one")
+        raise RefusedByStore(
+            f"{store.where}: none of its records (mirror-*.json) can be read; choose another place, or move this one"
+        )
     return None
 
 
@@ -119,7 +122,7 @@ def _parse(store: Store, number: int, data: bytes) -> MirrorRecord:
         raise ValueError("its digest is another")
     plain: dict[str, Any] = loads(outer["body"])
     if plain.pop("v") != VERSION:
-        raise Refused(f"{store.where}: was written by another version of sentinel; use that one, or a later one")
+        raise RefusedByStore(f"{store.where}: was written by another version of sentinel; use that one, or a later one")
     if plain["number"] != number:
         raise ValueError("is the record of another number")
     journal, before, streams = plain.pop("journal"), plain.pop("journal_before"), plain.pop("streams")
@@ -135,16 +138,16 @@ def _parse(store: Store, number: int, data: bytes) -> MirrorRecord:
 
 def find_mirror(store: Store, open_below: Callable[[str], Store]) -> tuple[Store, MirrorRecord]:
     """The mirror that lies there, or the only one in a folder right below. `open_below`: opens the store of such a folder.
-    Raises Refused, MirrorError."""
+    Raises RefusedByStore, MirrorError."""
     found = read_record(store)
     if found is not None:
         return store, found
     below = {name: open_below(name) for name in store.names()}
     mirrors = {name: one for name, one in below.items() if numbers_there(one)}
     if not mirrors:
-        raise Refused(f"{store.where}: holds no mirror of a run")
+        raise RefusedByStore(f"{store.where}: holds no mirror of a run")
     if len(mirrors) > 1:
-        raise Refused(f"{store.where}: holds the mirrors of {', '.join(sorted(mirrors))}; name one: {store.where}/NAME")
+        raise RefusedByStore(f"{store.where}: holds the mirrors of {', '.join(sorted(mirrors))}; name one: {store.where}/NAME")
     only = next(iter(mirrors.values()))
     record = read_record(only)
     if record is None:

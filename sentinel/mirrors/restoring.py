@@ -38,7 +38,7 @@ NEWEST, NONE = "newest", "none"
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoredRun:
     """`record`: what the mirror was when it was read. `checkpoint`: the one that came along; None: none did. `wrong`: what is
     damaged or gone on the mirror. `missing`: what this machine has to have besides, and has not."""
 
@@ -50,7 +50,7 @@ class Restored:
     missing: tuple[str, ...]
 
 
-def restore(place: str, run_dir: Path, checkpoint: str = NEWEST, dry_run: bool = False) -> Restored:
+def restore(place: str, run_dir: Path, checkpoint: str = NEWEST, dry_run: bool = False) -> RestoredRun:
     """Bring back the mirror at `place` as `run_dir`. `checkpoint`: a step, `newest`, or `none`. `dry_run`: everything is fetched
     and compared, and nothing of it is kept.
 
@@ -85,7 +85,7 @@ def _refuse_occupied(run_dir: Path) -> None:
         raise UsageError(f"{run_dir}: cannot be looked at: {error.strerror}; check the rights of this user") from error
 
 
-def _fetch(store: Store, aside: Path, asked: str) -> Restored:
+def _fetch(store: Store, aside: Path, asked: str) -> RestoredRun:
     for name in (JOURNAL_NAME, f"{JOURNAL_NAME}-wal", f"{JOURNAL_NAME}-shm", HEAD_NAME):
         (aside / name).unlink(missing_ok=True)  # of a fetch that was cut off after the fact was written
     record, journal, whole, wrong = fetch_journal(store, aside)
@@ -101,7 +101,7 @@ def _fetch(store: Store, aside: Path, asked: str) -> Restored:
         wrong.append(f"{store.where}: the list of files is damaged or gone: there are no streams, no logs and no {RUN_FILE_NAME}")
         files = {}
     wrong += fetch_files(store, files, aside)
-    return Restored(record, journal, chosen, len(files), tuple(wrong), _missing_here(aside))
+    return RestoredRun(record, journal, chosen, len(files), tuple(wrong), _missing_here(aside))
 
 
 def _fetch_checkpoint(
@@ -128,7 +128,7 @@ def _fetch_checkpoint(
     return None
 
 
-def _take_up(store: Store, aside: Path, done: Restored) -> None:
+def _take_up(store: Store, aside: Path, done: RestoredRun) -> None:
     """Make it a run that can go on. Raises UsageError where run.json is missing, JournalError, OSError."""
     if find_run_file(aside) is None:
         raise UsageError(

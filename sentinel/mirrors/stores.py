@@ -21,7 +21,7 @@ class NotThere(MirrorError):
     """There is no object of that name."""
 
 
-class Refused(MirrorError):
+class RefusedByStore(MirrorError):
     """What lies there is not this run's, or is damaged: trying again changes nothing until a person has looked."""
 
 
@@ -69,7 +69,9 @@ def read_small(store: Store, name: str) -> bytes:
     for block in store.read(name):
         size += len(block)
         if size > SMALL_BYTES_MAX:
-            raise Refused(f"{store.where}/{name}: is larger than {SMALL_BYTES_MAX >> 20} MiB, and nothing that a mirror holds")
+            raise RefusedByStore(
+                f"{store.where}/{name}: is larger than {SMALL_BYTES_MAX >> 20} MiB, and nothing that a mirror holds"
+            )
         blocks.append(block)
     return b"".join(blocks)
 

@@ -31,7 +31,7 @@ from sentinel.client.run_layout import (
 )
 from sentinel.mirrors.record import MirrorRecord, StreamsThere
 from sentinel.mirrors.stores import BLOCK_BYTES, Digest, MirrorError, Store, blocks_of, digest_of, send
-from sentinel.mirrors.stretches import FOLDER, Files, FileThere, Stretch, find_damaged, read_list, send_list
+from sentinel.mirrors.stretches import FOLDER, BundleStretch, Files, FileThere, find_damaged, read_list, send_list
 
 FILES_MAX = 200_000
 WHOLE_BYTES_MAX = 64 << 20  # of a file that does not only grow; a larger one is left out, and told
@@ -168,7 +168,7 @@ class StreamsPart:
             taken += len(block)
             bundle.size += len(block)
             yield block
-        more = (Stretch(bundle.name, offset, taken, sha256.hexdigest()),) if taken else ()
+        more = (BundleStretch(bundle.name, offset, taken, sha256.hexdigest()),) if taken else ()
         bundle.files[name] = FileThere((*there.stretches, *more))
         bundle.is_full = bundle.is_full or left > BUNDLE_BYTES
 

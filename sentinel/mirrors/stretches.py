@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from sentinel.client.strict_json import dumps, loads
 from sentinel.mirrors.record import StreamsThere
-from sentinel.mirrors.stores import Digest, NotThere, Refused, Store, digest_of, read_small, send
+from sentinel.mirrors.stores import Digest, NotThere, RefusedByStore, Store, digest_of, read_small, send
 
 FOLDER = "streams"
 VERSION = 1
 
 
-class Stretch(NamedTuple):
+class BundleStretch(NamedTuple):
     """A part of a bundle."""
 
     bundle: str
@@ -28,7 +28,7 @@ class Stretch(NamedTuple):
 class FileThere:
     """A file as the mirror has it, from its first byte on."""
 
-    stretches: tuple[Stretch, ...] = ()
+    stretches: tuple[BundleStretch, ...] = ()
 
     @property
     def size(self) -> int:
@@ -53,22 +53,22 @@ def read_list(store: Store, there: StreamsThere) -> Files | None:
             return None
         plain = loads(data)
         if plain["v"] != VERSION:
-            raise Refused(f"{store.where}/{there.name}: was written by another version of sentinel")
-        return {name: FileThere(tuple(map(Stretch._make, parts))) for name, parts in plain["files"].items()}
+            raise RefusedByStore(f"{store.where}/{there.name}: was written by another version of sentinel")
+        return {name: FileThere(tuple(map(BundleStretch._make, parts))) for name, parts in plain["files"].items()}
     except (NotThere, ValueError, KeyError, TypeError):
         return None
 
 
 def find_damaged(store: Store, files: Files) -> set[str]:
     """Bundles of which a stretch that is in use cannot be read as it was sent. Reads all of them. Raises MirrorError."""
-    parts: dict[str, list[Stretch]] = {}
+    parts: dict[str, list[BundleStretch]] = {}
     for file in files.values():
         for one in file.stretches:
             parts.setdefault(one.bundle, []).append(one)
     return {name for name, stretches in parts.items() if not all(ok for _, ok, _ in read_stretches(store, name, stretches))}
 
 
-def read_stretches(store: Store, bundle: str, stretches: list[Stretch]) -> Iterator[tuple[Stretch, bool, bytes]]:
+def read_stretches(store: Store, bundle: str, stretches: list[BundleStretch]) -> Iterator[tuple[BundleStretch, bool, bytes]]:
     """Each with whether it is as it was sent, and its bytes; in the order in which they lie there. Raises MirrorError."""
     reader = _Reader(store, bundle)
     for one in sorted(stretches, key=lambda part: part.offset):

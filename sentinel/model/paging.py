@@ -41,7 +41,7 @@ class RouteStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class PageHold:
     """Why a page waits on these routes, since when, and until when.
 
     Attributes:
@@ -83,9 +83,9 @@ class IncidentPage:
     notes: tuple[str, ...] = ()
     runbook_url: str = ""
     routes: tuple[RouteStatus, ...] = ()
-    hold: Hold | None = None
+    hold: PageHold | None = None
     freed_s: float | None = None
-    freed_from: Hold | None = None
+    freed_from: PageHold | None = None
 
     @property
     def due_s(self) -> float:
@@ -96,7 +96,7 @@ class IncidentPage:
         return self.hold is not None and route in self.hold.routes
 
     @property
-    def holds_back(self) -> Hold | None:
+    def holds_back(self) -> PageHold | None:
         """What keeps it back, as long as somebody is to be called."""
         return None if self.is_answered else self.hold
 

@@ -9,9 +9,9 @@ from sentinel.client.run_layout import JOURNAL_NAME, RUN_FILE_NAME
 from sentinel.errors import UsageError
 from sentinel.journal.lease import RunLock, read_lease
 from sentinel.journal.run_file import find_run_file
-from sentinel.journal.salvage import Whole, copies_of, count_lost, read_whole, rebuild, verify_journal
+from sentinel.journal.salvage import WholeEntries, copies_of, count_lost, read_whole, rebuild, verify_journal
 from sentinel.launcher.living import living_attempts
-from sentinel.launcher.registry import DEFAULT, Place, open_launcher
+from sentinel.launcher.registry import DEFAULT, LaunchPlace, open_launcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +58,14 @@ def salvage(run_dir: Path, copy: Path | None, accept_loss: bool) -> Salvaged:
 def _refuse_living(run_dir: Path) -> None:
     run = find_run_file(run_dir)
     kind, options = (run.launcher, run.launcher_options) if run is not None else (DEFAULT, {})
-    for number, pids in living_attempts(run_dir, open_launcher(kind, options, Place(run_dir))).items():
+    for number, pids in living_attempts(run_dir, open_launcher(kind, options, LaunchPlace(run_dir))).items():
         raise UsageError(
             f"{run_dir}: attempt {number} is alive, and who does not know of it may move its checkpoints. End it first, on its "
             f"machine: kill {' '.join(map(str, pids[:8]))}"
         )
 
 
-def _longer(own: Whole, other: Whole) -> Whole:
+def _longer(own: WholeEntries, other: WholeEntries) -> WholeEntries:
     if not other.rows:
         raise UsageError(f"--from {other.source}: holds no whole entry of a journal")
     shorter = min(own.chain.seq, other.chain.seq)

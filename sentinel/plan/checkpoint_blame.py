@@ -27,7 +27,7 @@ TIMES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Blame:
+class CheckpointBlame:
     """The checkpoint to pass over, and why."""
 
     checkpoint: Checkpoint
@@ -36,7 +36,7 @@ class Blame:
 
 def judge_blame(
     checkpoints: Sequence[Checkpoint], attempts: Sequence[Attempt], open_incidents: Iterable[Incident], newest_step: int
-) -> Blame | None:
+) -> CheckpointBlame | None:
     """What the newest attempt's failure says of the checkpoint it began with; `newest_step` is that attempt's. None: nothing."""
     last = attempts[-1] if attempts else None
     if last is None or not last.failed or last.resume is None:
@@ -57,7 +57,7 @@ def judge_blame(
     who = " and ".join(str(a.attempt) for a in alike[-TIMES:])
     how = "before their first step" if last.first_step is None else f"within {SOON_STEPS} steps of it"
     reason = f"attempts {who}, which resumed from it, failed alike ({last.failed}) {how}; the one of step {older.step} is tried"
-    return Blame(found, reason)
+    return CheckpointBlame(found, reason)
 
 
 def _is_alike(one: Attempt, other: Attempt) -> bool:

@@ -21,7 +21,7 @@ BEFORE_FIRST = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PlaybookPlace:
     """As in the fact `PlaybookChanged`."""
 
     playbook: str
@@ -48,7 +48,7 @@ def playbook_of(incident: Incident, policy: Policy) -> str:
     return rule.playbook or "" if rule is not None else ""
 
 
-def find_place(incident: Incident, policy: Policy) -> Place | None:
+def find_place(incident: Incident, policy: Policy) -> PlaybookPlace | None:
     """Where an open incident stands in the playbook of the rule that takes it now; None where nothing changes for it."""
     name = playbook_of(incident, policy)
     rungs = policy.spec.playbooks.get(name, ())
@@ -61,7 +61,7 @@ def find_place(incident: Incident, policy: Policy) -> Place | None:
         at = BEFORE_FIRST
     if (name, at, asked_at) == (incident.playbook, incident.rung, asked.rung if asked is not None else None):
         return None
-    return Place(name, at, _reason(incident, name, at, rungs), asked_at)
+    return PlaybookPlace(name, at, _reason(incident, name, at, rungs), asked_at)
 
 
 def _place_of(incident: Incident, rungs: Sequence[Rung]) -> int:

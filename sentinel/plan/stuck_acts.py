@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from sentinel.model.actions import Action, InspectSamples, KillAttempt, SendPage, StartAttempt
-from sentinel.policy.schema import Acts
+from sentinel.policy.schema import ActLimits
 
 EVIDENCE_S = 30.0  # what can be done without must not cost minutes of every GPU
 BY_LAUNCHER = (StartAttempt, KillAttempt, InspectSamples)
 
 
-def stuck_after(action: Action, acts: Acts) -> float | None:
+def stuck_after(action: Action, acts: ActLimits) -> float | None:
     """Seconds. None for a page: every delivery has a deadline of its own, and its route says so when it hangs."""
     if isinstance(action, SendPage):
         return None

@@ -20,7 +20,7 @@ from sentinel.policy.checks_paging import check_paging
 from sentinel.policy.checks_playbooks import check_playbook
 from sentinel.policy.checks_retention import check_retention
 from sentinel.policy.problems import did_you_mean
-from sentinel.policy.schema import Budget, Detectors, FindingKind, Policy, Rule, Spec
+from sentinel.policy.schema import Budget, Detectors, FindingKind, Policy, PolicySpec, Rule
 
 __all__ = ["Problem", "check_policy"]
 
@@ -41,7 +41,7 @@ def check_policy(
     return (*found, *check_logs(spec, capabilities), *check_paging(spec))
 
 
-def _check_rules(spec: Spec) -> Iterator[Problem]:
+def _check_rules(spec: PolicySpec) -> Iterator[Problem]:
     alerts: dict[str, int] = {}
     kinds: dict[str, int] = {}
     for index, rule in enumerate(spec.rules):
@@ -68,7 +68,7 @@ def _check_maker(path: str, kind: FindingKind, detectors: Detectors) -> Iterator
         yield Problem(f"{path}.on", message, f"remove the rule, or switch on spec.detectors.{row.name}", "warning")
 
 
-def _check_treatment(path: str, rule: Rule, spec: Spec) -> Iterator[Problem]:
+def _check_treatment(path: str, rule: Rule, spec: PolicySpec) -> Iterator[Problem]:
     severity = rule.labels.severity
     if rule.playbook is None:
         if severity != "info":
@@ -82,7 +82,7 @@ def _check_treatment(path: str, rule: Rule, spec: Spec) -> Iterator[Problem]:
         yield Problem(f"{path}.playbook", message, "raise labels.severity to warning, or remove the playbook", "warning")
 
 
-def _check_detectors(spec: Spec) -> Iterator[Problem]:
+def _check_detectors(spec: PolicySpec) -> Iterator[Problem]:
     ruled = {rule.on for rule in spec.rules}
     for row in DETECTORS:
         if row.settings is None:
@@ -97,7 +97,7 @@ def _check_detectors(spec: Spec) -> Iterator[Problem]:
             yield Problem(f"spec.detectors.{row.name}.{misfit.word}", misfit.message, misfit.remedy)
 
 
-def _check_used(spec: Spec) -> Iterator[Problem]:
+def _check_used(spec: PolicySpec) -> Iterator[Problem]:
     used = {rule.playbook for rule in spec.rules}
     for name in spec.playbooks:
         if name not in used:

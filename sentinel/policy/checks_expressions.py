@@ -8,7 +8,7 @@ from sentinel.errors import Problem
 from sentinel.model.metrics import METRICS, is_known
 from sentinel.policy.expr_tree import FUNCTIONS, VARIABLES, Expression, Measured, Variable
 from sentinel.policy.problems import nearest
-from sentinel.policy.schema import Rule, RunFacts, Spec
+from sentinel.policy.schema import PolicySpec, Rule, RunFacts
 
 RESERVED = ("and", "or", "not", "steps")
 # What an expression may read that neither a row nor the clock tells, and where it comes from.
@@ -18,7 +18,7 @@ _RECEIPT_VARIABLES: dict[Variable, tuple[str, str]] = {
 }
 
 
-def check_record(spec: Spec) -> Iterator[Problem]:
+def check_record(spec: PolicySpec) -> Iterator[Problem]:
     """Problems of names under which expressions are recorded."""
     used = {name for rule in spec.rules if rule.expr is not None for name, _ in rule.expr.recorded}
     used |= {name for recorded in spec.record.values() for name in spec.record if name in recorded}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from sentinel.errors import Problem
-from sentinel.policy.schema import Spec
+from sentinel.policy.schema import PolicySpec
 
 
-def check_logs(spec: Spec, capabilities: Collection[str] | None) -> Iterator[Problem]:
+def check_logs(spec: PolicySpec, capabilities: Collection[str] | None) -> Iterator[Problem]:
     alerts = {rule.alert for rule in spec.rules}
     first: dict[str, int] = {}
     for index, rule in enumerate(spec.logs):

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sentinel.errors import Problem
 from sentinel.policy.problems import did_you_mean
-from sentinel.policy.schema import Rule, Spec
+from sentinel.policy.schema import PolicySpec, Rule
 from sentinel.policy.schema_mute import Inhibit, Mute
 
 
-def check_mute(spec: Spec) -> Iterator[Problem]:
+def check_mute(spec: PolicySpec) -> Iterator[Problem]:
     alerts = (*(rule.alert for rule in spec.rules), *(rule.name for rule in spec.logs))
     routes = tuple(route.name for route in spec.paging.routes)
     for index, mute in enumerate(spec.paging.mute):
@@ -20,7 +20,7 @@ def check_mute(spec: Spec) -> Iterator[Problem]:
         yield from _unasked(path, mute, spec)
 
 
-def _unasked(path: str, mute: Mute, spec: Spec) -> Iterator[Problem]:
+def _unasked(path: str, mute: Mute, spec: PolicySpec) -> Iterator[Problem]:
     """A question with a deadline that nobody may hear."""
     for rule in spec.rules:
         asks = any(rung.approval is not None for rung in spec.playbooks.get(rule.playbook or "", ()))
@@ -31,7 +31,7 @@ def _unasked(path: str, mute: Mute, spec: Spec) -> Iterator[Problem]:
             return
 
 
-def check_inhibit(spec: Spec) -> Iterator[Problem]:
+def check_inhibit(spec: PolicySpec) -> Iterator[Problem]:
     """Words that name nothing, and pages that could wait for each other for ever."""
     named = _alerts_by_word(spec.rules) | {rule.name: {rule.name} for rule in spec.logs}
     for index, one in enumerate(spec.paging.inhibit):

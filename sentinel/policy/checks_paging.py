@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from sentinel.errors import Problem
 from sentinel.policy.checks_mute import check_inhibit, check_mute
-from sentinel.policy.schema import Severity, Spec
+from sentinel.policy.schema import PolicySpec, Severity
 from sentinel.policy.schema_paging import RANK
 
 REPEAT_MIN_S = 60.0
 
 
-def check_paging(spec: Spec) -> Iterator[Problem]:
+def check_paging(spec: PolicySpec) -> Iterator[Problem]:
     paging, path = spec.paging, "spec.paging"
     if not paging.routes:
         yield Problem(f"{path}.routes", "a page would reach nobody", "write [{terminal: {}}]")
@@ -32,7 +32,7 @@ def check_paging(spec: Spec) -> Iterator[Problem]:
         yield Problem(f"{path}.repeat_every", message, "write at least 1m; 30m is usual")
 
 
-def _paged(spec: Spec) -> list[Severity]:
+def _paged(spec: PolicySpec) -> list[Severity]:
     """The severities that people are paged with, the least first: by rungs, for approval by the rule's own."""
     found: set[Severity] = {"critical"}
     for rule in spec.rules:

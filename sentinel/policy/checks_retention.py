@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sentinel.errors import Problem
-from sentinel.policy.schema import Retain, Rung, Spec
+from sentinel.policy.schema import PolicySpec, Retain, Rung
 
 LAST_MIN = 2  # with one alone, the one that turns out to be damaged is the only one
 
 
-def check_retention(spec: Spec) -> Iterator[Problem]:
+def check_retention(spec: PolicySpec) -> Iterator[Problem]:
     """No rung may go back further than checkpoints are kept, by sentinel or by whoever else, where the policy says how many."""
     every, elsewhere, retain = spec.run.checkpoint_every_steps, spec.run.checkpoints_kept, spec.checkpoints.retain
     if retain is not None:
@@ -44,7 +44,7 @@ def _check_retain(retain: Retain, every: int | None, elsewhere: int | None, roll
         yield Problem("spec.checkpoints.retain.every", message, f"write a multiple of {every} steps", "warning")
 
 
-def _all_depths(spec: Spec) -> Iterator[tuple[str, int, int, str]]:
+def _all_depths(spec: PolicySpec) -> Iterator[tuple[str, int, int, str]]:
     """Playbook, index, steps before the onset and the word that says so, of every rung that rolls back."""
     for name, playbook in spec.playbooks.items():
         for index, steps in depths(playbook):

@@ -2,7 +2,7 @@
 its square, whatever the pattern and whatever a program prints.
 
     pattern = compile_pattern(r"uncorrectable ECC error on GPU (?P<gpu>[0-9]+)")
-    pattern.first(block)               # of whole lines: Found(line, groups, at), or None
+    pattern.first(block)               # of whole lines: MatchedLine(line, groups, at), or None
 
 A pattern is looked for within a line: `^` and `$` are its ends, and nothing matches across them. What cannot be done in linear
 time (references back, looks ahead) is refused. The library is loaded with the first pattern.
@@ -31,7 +31,7 @@ class BadPattern(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class MatchedLine:
     """A line in which a pattern was found, its named groups (those that took part), and where in the block it begins."""
 
     line: str
@@ -49,7 +49,7 @@ class LinePattern:
         self._compiled = compiled
         self.names: tuple[str, ...] = tuple(name.decode() for name in compiled.groupindex)
 
-    def first(self, block: bytes) -> Found | None:
+    def first(self, block: bytes) -> MatchedLine | None:
         """The first line of whole lines that it is found in."""
         found = self._compiled.search(block)
         if found is None:
@@ -57,7 +57,7 @@ class LinePattern:
         begin = block.rfind(b"\n", 0, found.start()) + 1
         end = block.find(b"\n", found.end())
         groups = ((name.decode(), _text(value)) for name, value in found.groupdict().items() if value is not None)
-        return Found(_text(block[begin : end if end >= 0 else None]), tuple(groups), begin)
+        return MatchedLine(_text(block[begin : end if end >= 0 else None]), tuple(groups), begin)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LinePattern) and other.text == self.text

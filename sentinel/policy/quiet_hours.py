@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from sentinel.model.paging import Hold, IncidentPage
+from sentinel.model.paging import IncidentPage, PageHold
 from sentinel.policy.schema_mute import WEEKDAYS, WHOLE_DAY, Mute
 from sentinel.policy.timezones import DAY_MINUTES, instants, shifts, wall_at, wall_text
 
@@ -74,7 +74,7 @@ def mute_words(mute: Mute) -> str:
     return f"{mute.name} ({' '.join(when)}; {mute.timezone})"
 
 
-def hold_words(hold: Hold) -> str:
+def hold_words(hold: PageHold) -> str:
     """`muted until 07:00 CET (nights)`; `waits while incident 3 is open`."""
     words = []
     if hold.windows:

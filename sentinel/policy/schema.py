@@ -34,17 +34,17 @@ from sentinel.policy.schema_fields import (
     Steps,
     Text,
     Then,
-    Written,
+    WrittenExpression,
     written,
 )
 from sentinel.policy.schema_logs import LOGS_MAX, LogRule
 from sentinel.policy.schema_paging import ChannelKind, Paging, Route, route_of
-from sentinel.policy.schema_rungs import Exclude, Page, Resume, Rollback, Rung, Skip, Wait
+from sentinel.policy.schema_rungs import Exclude, Page, ResumeNewest, Rollback, Rung, Skip, Wait
 
 __all__ = [
-    "Acts", "Annotations", "Budget", "Checkpoints", "Detectors", "Exclude", "FindingKind", "Labels", "Metadata", "Page", "Paging",
-    "Phase", "Policy", "Probation", "Resume", "Retain", "Rollback", "Route", "Rule", "RunFacts", "Rung", "Severity", "Skip",
-    "Spec", "Then", "Wait", "with_channels",
+    "ActLimits", "Annotations", "Budget", "Checkpoints", "Detectors", "Exclude", "FindingKind", "Labels", "Metadata", "Page",
+    "Paging", "Phase", "Policy", "PolicySpec", "Probation", "ResumeNewest", "Retain", "Rollback", "Route", "Rule", "RunFacts",
+    "Rung", "Severity", "Skip", "Then", "Wait", "with_channels",
 ]  # fmt: skip
 
 
@@ -195,7 +195,7 @@ class Checkpoints(Model):
     that nothing wrote to since are read in samples (sampled) or not again (remembered); all others are read whole."""
 
 
-class Acts(Model):
+class ActLimits(Model):
     """How long sentinel waits for what it does itself. A filesystem that does not answer must not be silence for ever."""
 
     stuck_after_s: Seconds = written("10m", alias="stuck_after")
@@ -204,7 +204,7 @@ class Acts(Model):
     """The same for what a launcher does: starting an attempt, ending it."""
 
 
-class Spec(Model):
+class PolicySpec(Model):
     """What is watched, what is done, and how much of it."""
 
     mode: Literal["act", "observe"] = "act"
@@ -213,7 +213,7 @@ class Spec(Model):
     """What the author knows of the run."""
     checkpoints: Checkpoints = Field(default_factory=Checkpoints)
     """Which of the run's checkpoints are kept."""
-    acts: Acts = Field(default_factory=Acts)
+    acts: ActLimits = Field(default_factory=ActLimits)
     """When an act of sentinel itself counts as stuck."""
     detectors: Detectors = Field(default_factory=Detectors)
     """Settings of the built-in detectors."""
@@ -239,7 +239,9 @@ class Spec(Model):
         if not isinstance(record, dict):
             return value
         known = tuple((str(name), text) for name, text in record.items() if isinstance(text, str))
-        named = {name: Written(text, known, str(name)) if isinstance(text, str) else text for name, text in record.items()}
+        named = {
+            name: WrittenExpression(text, known, str(name)) if isinstance(text, str) else text for name, text in record.items()
+        }
         rules = value.get("rules")
         if isinstance(rules, (list, tuple)):
             rules = [_with_written(rule, known) for rule in rules]
@@ -252,7 +254,7 @@ class Spec(Model):
         return self.run.gpu_hour_price or (Price(old) if old is not None else None)
 
     @model_validator(mode="after")
-    def _one_price(self) -> Spec:
+    def _one_price(self) -> PolicySpec:
         old, new = self.paging.gpu_hour_cost, self.run.gpu_hour_price
         if old is not None and new is not None and old != new.amount:
             message = f"gpu_hour_price '{new.amount:g} {new.currency}' and paging.gpu_hour_cost {old:g} are two prices of an hour"
@@ -264,7 +266,7 @@ def _with_written(rule: Any, records: Records) -> Any:
     """The rule, whose expression knows them."""
     if not isinstance(rule, dict) or not isinstance(rule.get("expr"), str):
         return rule
-    return {**rule, "expr": Written(rule["expr"], records)}
+    return {**rule, "expr": WrittenExpression(rule["expr"], records)}
 
 
 def _one_base(value: Any) -> Any:
@@ -287,7 +289,7 @@ class Policy(Model):
     """The policy this one starts from: the name of a shipped one, or a path from this file. `spec` says what differs."""
     remove: tuple[Text, ...] = ()
     """What `spec` of the extended policy has and this one does not want, by name: `rules.Spike`, `playbooks.numeric`."""
-    spec: Spec
+    spec: PolicySpec
     """The policy itself."""
 
 
@@ -303,5 +305,5 @@ def with_channels(channels: Sequence[ChannelKind[Any]], module: str) -> type[Rou
 def use_route(route: type[Route]) -> None:
     """Policies are read with routes of this class from now on."""
     Paging.model_fields["routes"].annotation = tuple[route, ...]  # type: ignore[valid-type]
-    for model in (Paging, Spec, Policy):
+    for model in (Paging, PolicySpec, Policy):
         model.model_rebuild(force=True)

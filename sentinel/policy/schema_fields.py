@@ -58,7 +58,7 @@ AboveBand = Annotated[int, PlainValidator(q.parse_above_band), _text(q.ABOVE_BAN
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenExpression:
     """The text of an expression, with the recorded expressions that it may name. `name`: what it is recorded as, if it is."""
 
     text: str
@@ -70,7 +70,7 @@ def _expression(value: Any) -> Expression | None:
     """The text, parsed; its errors carry their place inside the text."""
     if value is None:
         return None
-    if isinstance(value, Written):
+    if isinstance(value, WrittenExpression):
         return parse_expression(value.text, value.records)
     if not isinstance(value, str):
         raise q.Malformed(f"{q.show(value)} is not an expression", "write a condition, such as 'loss > 3 && step > 100'")
@@ -79,7 +79,7 @@ def _expression(value: Any) -> Expression | None:
 
 def _recorded(value: Any) -> str:
     """The text of a recorded expression, which can be read."""
-    if not isinstance(value, Written):
+    if not isinstance(value, WrittenExpression):
         raise q.Malformed(f"{q.show(value)} is not an expression", "write what rules are to name: 'median(loss, 50 steps)'")
     parse_recorded(value.text, value.records, (value.name,))
     return value.text
@@ -137,7 +137,7 @@ def _hint(kind: t.ValueType) -> Any:
         case t.Number():
             bounds = Field(strict=True, gt=kind.above, ge=kind.at_least, lt=kind.below, le=kind.at_most, allow_inf_nan=False)
             return Annotated[float, bounds]
-        case t.Whole():
+        case t.WholeNumber():
             return Annotated[int, Field(strict=True, ge=kind.at_least)]
         case t.Pair():
             return tuple[_hint(kind.part), _hint(kind.part)]  # type: ignore[misc]

@@ -24,7 +24,7 @@ WINDOWS_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class DaySpan:
     """A stretch of the day in minutes from midnight: its begin belongs to it, its end does not. One that begins later than it
     ends goes on over midnight."""
 
@@ -41,17 +41,17 @@ class Span:
         return self.begin > self.end
 
 
-WHOLE_DAY = Span(0, DAY_MINUTES)
+WHOLE_DAY = DaySpan(0, DAY_MINUTES)
 
 
-def _times(value: Any) -> Span:
+def _times(value: Any) -> DaySpan:
     remedy = "write '22:00-07:00': from the first minute on, up to the second"
     if not isinstance(value, str) or not re.fullmatch(TIMES_PATTERN, value):
         raise Malformed(f"{show(value)} is no stretch of a day", remedy)
     begin, end = (int(clock[:2]) * 60 + int(clock[3:]) for clock in value.split("-"))
     if begin == end:
         raise Malformed(f"{show(value)} is no stretch at all", "write '00:00-24:00' for the whole day, or leave 'times' out")
-    return Span(begin, end)
+    return DaySpan(begin, end)
 
 
 def _days(value: Any) -> frozenset[int]:
@@ -82,7 +82,7 @@ def _without_default(schema: dict[str, Any]) -> None:
 
 
 Timezone = Annotated[str, PlainValidator(parse_timezone), WithJsonSchema({"type": "string", "examples": ["Europe/Berlin"]})]
-Times = Annotated[Span, PlainValidator(_times), _text(TIMES_PATTERN, "22:00-07:00")]
+Times = Annotated[DaySpan, PlainValidator(_times), _text(TIMES_PATTERN, "22:00-07:00")]
 Days = Annotated[frozenset[int], PlainValidator(_days), _text(DAYS_PATTERN, "mon-fri")]
 Moment = Annotated[tuple[int, int] | None, PlainValidator(_moment), _text(MOMENT_PATTERN, "2026-12-01 08:00")]
 Severities = Annotated[tuple[Severity, ...], Field(min_length=1)]
@@ -139,7 +139,7 @@ class Mute(Model):
         return instants(self.timezone, *self.to)[0] if self.to is not None else float("inf")
 
 
-def _fills_the_day(times: tuple[Span, ...]) -> bool:
+def _fills_the_day(times: tuple[DaySpan, ...]) -> bool:
     """Whether no minute is left, of every day."""
     left = set(range(DAY_MINUTES)) if times else set()
     for span in times:

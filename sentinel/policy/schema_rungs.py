@@ -59,7 +59,7 @@ class Wait(Model):
     """And never before so many rows of the judged metric: where every hundredth step is logged, 20 steps hold none."""
 
 
-class Resume(Model):
+class ResumeNewest(Model):
     """Relaunch and go on from the newest good checkpoint."""
 
     from_: Literal["newest"] = Field(default="newest", alias="from")
@@ -154,7 +154,7 @@ class _Restart(Model):
     ] = None
     """Do nothing for a while and watch."""
     resume: Annotated[
-        Resume | None,
+        ResumeNewest | None,
         Word(
             "relaunches",
             OWN_CODE,

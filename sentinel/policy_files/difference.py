@@ -122,7 +122,7 @@ def _defined(name: str) -> Document:
 
 
 def _spec_shape() -> Document:
-    return _defined("Spec")
+    return _defined("PolicySpec")
 
 
 def _properties(shape: Document) -> Document:

@@ -23,12 +23,12 @@ def policy_json_schema() -> dict[str, Any]:
     schema = Policy.model_json_schema(by_alias=True)
     definitions = schema["$defs"]
     describe(definitions | {"Policy": schema})
-    partial = {name for name in _reached("Spec", definitions, set()) if _asks(name, definitions)}
+    partial = {name for name in _reached("PolicySpec", definitions, set()) if _asks(name, definitions)}
     changes = {f"{name}Changes": _partial(definitions[name], partial) for name in sorted(partial)}
     schema["$defs"] = definitions | changes
     schema["properties"]["spec"] = {"description": schema["properties"]["spec"].get("description", "The policy itself.")}
     schema["if"] = {"required": ["extends"]}
-    schema["then"] = {"properties": {"spec": {"$ref": "#/$defs/SpecChanges"}}}
+    schema["then"] = {"properties": {"spec": {"$ref": "#/$defs/PolicySpecChanges"}}}
     schema["else"] = {"properties": {"spec": {"$ref": "#/$defs/Spec"}, "remove": False}, "required": ["spec"]}
     schema["required"].remove("spec")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema

@@ -14,7 +14,7 @@ from sentinel.detectors.reference import Reference
 from sentinel.errors import UsageError
 from sentinel.policy.schema import Policy
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
-from sentinel.replay.findings import Found, ReplayResult
+from sentinel.replay.findings import ReplayFinding, ReplayResult
 from sentinel.replay.follow import follow_logs
 from sentinel.replay.many_logs import Log, find_logs, replay_many
 from sentinel.report.masked import masked_json
@@ -83,7 +83,7 @@ def _replay(request: ReplayRequest, policy: Policy, reference: Reference | None)
 
 
 def _follow(request: ReplayRequest, policy: Policy, reference: Reference | None) -> int:
-    def report(result: ReplayResult, found: list[Found]) -> None:
+    def report(result: ReplayResult, found: list[ReplayFinding]) -> None:
         unique = list({id(one): one for one in found}.values())
         if request.as_json:
             _print_json(result, unique)
@@ -103,7 +103,7 @@ def _follow(request: ReplayRequest, policy: Policy, reference: Reference | None)
     return EXIT_OK
 
 
-def _print_json(result: ReplayResult, found: list[Found]) -> None:
+def _print_json(result: ReplayResult, found: list[ReplayFinding]) -> None:
     for one in found:
         print(masked_json(one.document(result.file)), flush=True)
 

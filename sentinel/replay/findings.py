@@ -22,7 +22,7 @@ IDLE_WORDS = frozenset(word for word, row in WORDS.items() if row.does not in ("
 
 
 @dataclass(slots=True)
-class Found:
+class ReplayFinding:
     """Attributes:
     severity: fixed when the finding fires. onset_step: None where the failure has none.
     resolved_step: since when the judged metric stood in its band again (of one that joined: not before it was found itself); None
@@ -81,7 +81,7 @@ class ReplayResult:
     has_loss: bool = False
     metrics: set[str] = field(default_factory=set)
     curves: dict[str, list[Bucket]] = field(default_factory=dict)
-    found: list[Found] = field(default_factory=list)
+    found: list[ReplayFinding] = field(default_factory=list)
 
 
 class Collector:
@@ -89,11 +89,11 @@ class Collector:
 
     def __init__(self, result: ReplayResult) -> None:
         self.result = result
-        self._members: dict[int, list[Found]] = {}
+        self._members: dict[int, list[ReplayFinding]] = {}
 
-    def take(self, facts: Iterable[Fact], step: int) -> list[Found]:
+    def take(self, facts: Iterable[Fact], step: int) -> list[ReplayFinding]:
         """The findings that are new or changed."""
-        touched: list[Found] = []
+        touched: list[ReplayFinding] = []
         for fact in facts:
             match fact:
                 case f.FindingRecorded():
@@ -110,10 +110,10 @@ class Collector:
                     pass
         return touched
 
-    def _add(self, fact: f.FindingRecorded) -> Found:
+    def _add(self, fact: f.FindingRecorded) -> ReplayFinding:
         finding = fact.finding
         severity = finding.severity if fact.became is not None else "info"
-        found = Found(str(finding.kind), severity, finding.onset_step, finding.detected_step, finding.reason)
+        found = ReplayFinding(str(finding.kind), severity, finding.onset_step, finding.detected_step, finding.reason)
         if fact.became is not None:
             known = self._members.setdefault(fact.became, [])
             if known:
@@ -131,14 +131,14 @@ class Collector:
         for opener in self._members.get(incident.id, [])[:1]:
             opener.onset_step, opener.reason = incident.onset_step, incident.reason
 
-    def _acted(self, number: int, words: str, step: int) -> list[Found]:
+    def _acted(self, number: int, words: str, step: int) -> list[ReplayFinding]:
         members = self._members.get(number, [])
         for found in members:
             if not found.intervened:
                 found.intervened, found.remedy, found.remedy_step, found.benign = True, words, step, False
         return members
 
-    def _closed(self, fact: f.IncidentMoved, step: int) -> list[Found]:
+    def _closed(self, fact: f.IncidentMoved, step: int) -> list[ReplayFinding]:
         """`step`: of the verdict, for an incident that does not know since when its metric was back."""
         members = self._members.pop(fact.incident, [])
         back = fact.back_step if fact.back_step is not None else step

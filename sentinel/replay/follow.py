@@ -15,7 +15,7 @@ from pathlib import Path
 from sentinel.clock import Clock
 from sentinel.detectors.reference import Reference
 from sentinel.policy.schema import Policy
-from sentinel.replay.findings import Found, ReplayResult
+from sentinel.replay.findings import ReplayFinding, ReplayResult
 from sentinel.replay.many_logs import Log, find_logs
 from sentinel.replay.one_log import Replay
 from sentinel.signals import stop_event
@@ -27,7 +27,7 @@ POLL_S = 0.5
 FIND_LOGS_EVERY_POLLS = 20  # so often are directories walked anew
 OPEN_LOGS_MAX = 200  # of more, none stays open between two polls
 
-ReportFound = Callable[[ReplayResult, list[Found]], None]
+ReportFound = Callable[[ReplayResult, list[ReplayFinding]], None]
 PrintSentence = Callable[[str], None]
 
 
@@ -47,7 +47,7 @@ class Followed:
         self._reader: LogReader | None = None
         self._replay = Replay(self.result, policy, reference)
 
-    def poll(self, now_s: float) -> Iterator[list[Found]]:
+    def poll(self, now_s: float) -> Iterator[list[ReplayFinding]]:
         """What is new, batch by batch. Never raises for what stands in the file."""
         try:
             if self._reader is None and not self._opened():

@@ -22,7 +22,7 @@ from sentinel.model.events import ActionDone, Event, SupervisorStarted
 from sentinel.model.facts import ActionDecided, Fact
 from sentinel.model.readings import Receipt, StepReading
 from sentinel.policy.schema import Policy
-from sentinel.replay.findings import Collector, Found, ReplayResult
+from sentinel.replay.findings import Collector, ReplayFinding, ReplayResult
 from sentinel.streams.curve import Curve
 from sentinel.telemetry.log_formats import UnreadableLog, open_log
 from sentinel.telemetry.log_reader import ATTEMPT, read_to_end
@@ -48,9 +48,9 @@ class Replay:
         assert started in self._engine.state.pending or self._engine.watched == ATTEMPT, "the replay's attempt was not launched"
         self._tell(Receipt(ATTEMPT, 0.0, 0, None, 1, {}, {}))
 
-    def read(self, readings: Iterable[StepReading]) -> list[Found]:
+    def read(self, readings: Iterable[StepReading]) -> list[ReplayFinding]:
         """Feed rows in order; the findings that are new or changed."""
-        touched: list[Found] = []
+        touched: list[ReplayFinding] = []
         engine, result = self._engine, self.result
         now_s, rows, step, has_loss = self._now_s, result.rows, result.last_step, result.has_loss
         try:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sentinel.detectors.collectives import WaitedFor, judge_collectives
 from sentinel.detectors.crash import signal_name
-from sentinel.detectors.crash_class import WAITED, Death, Owner, Place, classify, signal_of
+from sentinel.detectors.crash_class import WAITED, Death, LinePlace, Owner, classify, signal_of
 from sentinel.detectors.crash_labels import read_labels
 from sentinel.detectors.crash_patterns import CrashClass, Tier
 from sentinel.detectors.crash_progress import is_finish, is_progress, step_of
@@ -97,7 +97,7 @@ def _judge(path: Path, logs: Logs) -> Autopsy:
         return _by_exit(found, first or next(iter(exits.exits), None), exits, owner, logs)
     place = death.place
     if place is None and (at := exits.place_of(death.rank)) is not None:
-        place = Place(owner, at)
+        place = LinePlace(owner, at)
     died = next((one for one in exits.exits if one.rank == death.rank), None)
     found = replace(
         found,
@@ -127,10 +127,10 @@ def _by_exit(found: Autopsy, died: RankExit | None, exits: PrintedExits, owner: 
     rank = died.rank if blamed else None
     crash = CrashClass.ERROR if signal_of(died) is None else CrashClass.KILLED
     found = replace(found, crash=crash, rank=rank, blamed=blamed, retryable=True, exit_words=_exit_words(died))
-    return _placed(found, None if at is None else Place(owner, at), logs)
+    return _placed(found, None if at is None else LinePlace(owner, at), logs)
 
 
-def _placed(found: Autopsy, place: Place | None, logs: Logs) -> Autopsy:
+def _placed(found: Autopsy, place: LinePlace | None, logs: Logs) -> Autopsy:
     if place is None or not 0 <= place.index < len(logs.places.get(place.owner, ())):
         return found
     path, number = logs.places[place.owner][place.index]

@@ -16,7 +16,7 @@ from sentinel.journal.holder import Supervisor, judge_holder
 from sentinel.journal.lease import read_lease
 from sentinel.journal.lost_history import describe_missing
 from sentinel.journal.run_file import find_run_file
-from sentinel.launcher.registry import DEFAULT, Place, open_launcher
+from sentinel.launcher.registry import DEFAULT, LaunchPlace, open_launcher
 from sentinel.model.attempts import Alive, AttemptView, Orphaned, Unseen
 from sentinel.model.incidents import Incident
 from sentinel.model.state import RunState
@@ -145,6 +145,6 @@ def view_attempt(run_dir: Path, state: RunState) -> AttemptView | None:
     try:
         run = find_run_file(run_dir)
         kind, options = (run.launcher, run.launcher_options) if run is not None else (DEFAULT, {})
-        return open_launcher(kind, options, Place(run_dir)).observe(attempt.attempt)
+        return open_launcher(kind, options, LaunchPlace(run_dir)).observe(attempt.attempt)
     except UsageError as error:
         return Unseen(attempt.attempt, str(error))

@@ -15,7 +15,7 @@ from sentinel.plan.remedy import choose_checkpoint, margin_steps
 from sentinel.plan.rollback import choose_newest
 from sentinel.policy.schema import Policy
 from sentinel.sim.invariant_broken import InvariantBroken
-from sentinel.sim.store import SimCheckpoint, Store
+from sentinel.sim.store import SimCheckpoint, SimStore
 
 RESUME = "never resume from what is not trusted"
 MOVED = "nothing above a resume step stays in place"
@@ -29,7 +29,7 @@ def judge_requested_resume(checkpoints: Iterable[Checkpoint], attempt: int, step
         raise InvariantBroken(RESUME, f"attempt {attempt} is to resume at step {step}, which was passed over: {found.condemned}")
 
 
-def judge_left_above(store: Store, attempt: int, step: int) -> None:
+def judge_left_above(store: SimStore, attempt: int, step: int) -> None:
     """By the world's own truth, when an attempt was launched: what earlier attempts saved above its resume step was moved. A
     later "resume from the newest" would take it."""
     left = [found.step for found in store.committed.values() if found.step > step and found.attempt < attempt]
@@ -37,7 +37,7 @@ def judge_left_above(store: Store, attempt: int, step: int) -> None:
         raise InvariantBroken(MOVED, f"attempt {attempt} begins at step {step}, and step {min(left)} still lies in checkpoints/")
 
 
-def judge_resumed(store: Store, attempt: int, loaded: SimCheckpoint, asked_step: int) -> None:
+def judge_resumed(store: SimStore, attempt: int, loaded: SimCheckpoint, asked_step: int) -> None:
     """By the world's own truth, when a trainer has loaded it. A norm that is wrong shows only beside a right one: where there is
     no older checkpoint, or its norm is wrong as well, nobody can know. Nor where the trainer refused what it was asked to resume
     from (`asked_step`) and fell back to an older one by itself: it looks at bytes alone, and sentinel hears of it afterwards."""
@@ -53,7 +53,7 @@ def judge_resumed(store: Store, attempt: int, loaded: SimCheckpoint, asked_step:
         raise InvariantBroken(RESUME, f"attempt {attempt} resumed from step {loaded.step}, which is damaged ({wrong})")
 
 
-def find_spared(plan: PlanAdopted, state: RunState, policy: Policy, store: Store) -> SimCheckpoint | None:
+def find_spared(plan: PlanAdopted, state: RunState, policy: Policy, store: SimStore) -> SimCheckpoint | None:
     """The newest whole checkpoint, known to the run and before every open onset, that this start from scratch passes over.
 
     None for any other plan, and where the playbook itself asks to go back behind the run's first step.
@@ -74,7 +74,7 @@ def find_spared(plan: PlanAdopted, state: RunState, policy: Policy, store: Store
     return max((c for c in whole if limit is None or c.step < limit), key=lambda c: c.step, default=None)
 
 
-def judge_retained(fact: Fact, state: RunState, policy: Policy, store: Store, by_person: set[int]) -> None:
+def judge_retained(fact: Fact, state: RunState, policy: Policy, store: SimStore, by_person: set[int]) -> None:
     """Raises InvariantBroken. `by_person`: attempts that a person asked for, from where they said."""
     match fact:
         case ActionDecided(action=PruneCheckpoint() as action):
@@ -83,7 +83,7 @@ def judge_retained(fact: Fact, state: RunState, policy: Policy, store: Store, by
             _judge_relaunch(fact, state, policy)
 
 
-def _judge_decision(action: PruneCheckpoint, state: RunState, policy: Policy, store: Store) -> None:
+def _judge_decision(action: PruneCheckpoint, state: RunState, policy: Policy, store: SimStore) -> None:
     """A checkpoint is to be deleted: the run is healthy, and enough others lie there."""
     if state.open_incidents or state.plan is not None or state.observe_only or state.paused:
         raise InvariantBroken(RETENTION, f"step {action.step} is to be deleted while the run is not simply training")

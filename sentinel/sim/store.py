@@ -67,7 +67,7 @@ class SimCheckpoint:
 
 
 @dataclass
-class Store:
+class SimStore:
     """Attributes:
     committed: by step, what lies in checkpoints/ under its final name.
     unfinished: attempts (by number) whose save is being written, or was torn.

@@ -12,7 +12,7 @@ from sentinel.model.records import SampleSeen
 from sentinel.sim.machine import Machine
 from sentinel.sim.processes import Job
 from sentinel.sim.program_changes import CHANGES, PROGRAM
-from sentinel.sim.store import Store
+from sentinel.sim.store import SimStore
 
 PLENTY = 1e6  # checkpoints
 
@@ -54,7 +54,7 @@ class World(Machine):
     """
 
     jobs: dict[int, Job] = field(default_factory=dict)
-    store: Store = field(default_factory=Store)
+    store: SimStore = field(default_factory=SimStore)
     overrides_file: Mapping[str, Any] | None = None
     overrides_version: int = 0
     faults_done: set[str] = field(default_factory=set)

@@ -201,7 +201,7 @@ def _take_over(ruled: Ruled, state: RunState) -> None:
 
 
 def _open_launcher(run_dir: Path, run: RunFile, withheld: frozenset[str]) -> Launcher:
-    return launchers.open_launcher(run.launcher, run.launcher_options, launchers.Place(run_dir, withheld, supervises=True))
+    return launchers.open_launcher(run.launcher, run.launcher_options, launchers.LaunchPlace(run_dir, withheld, supervises=True))
 
 
 def exit_code(state: RunState) -> int:

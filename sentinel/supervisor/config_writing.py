@@ -21,7 +21,7 @@ from sentinel.trainers.probe.recognise import candidates
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenConfig:
     """`flags`: by which the trainer was recognised; empty where a person named it, or nobody knows it. `doubt`: what keeps this
     profile from driving this command; empty: nothing."""
 
@@ -33,7 +33,7 @@ class Written:
 
 def write_config(
     folder: Path, command: tuple[str, ...], trainer: str | None, policy: str | None, run_dir: str | None, force: bool
-) -> Written:
+) -> WrittenConfig:
     """Raises UsageError, PolicyError: nothing was written."""
     path = folder / NAME
     if path.exists() and not force:
@@ -54,7 +54,7 @@ def write_config(
         write_atomically(path, config_text(config).encode())
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}; choose another folder, or change its rights") from None
-    return Written(path, named, found[0].flags if found else (), doubt)
+    return WrittenConfig(path, named, found[0].flags if found else (), doubt)
 
 
 def _name_of(command: tuple[str, ...]) -> str:
@@ -133,7 +133,7 @@ def _line(key: str, value: object) -> str:
     return f"{key}: {words.removeprefix('- ') if isinstance(value, list) else words[1:-1]}"
 
 
-def next_steps(written: Written) -> list[str]:
+def next_steps(written: WrittenConfig) -> list[str]:
     """For a person: what was written, and what comes next."""
     if written.trainer is None:
         who = "no shipped profile's flags stand in the command: it names no trainer profile (sentinel trainers list)"

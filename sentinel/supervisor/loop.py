@@ -27,7 +27,7 @@ class NewPolicy(Exception):
     """Another policy is in force: the run is watched anew, by that."""
 
 
-class Wake(Protocol):
+class LoopWake(Protocol):
     """`event` is set when somebody may have said something. `take`: clears it, and says whether it was more than step lines."""
 
     @property
@@ -41,7 +41,7 @@ class EachTurn(Protocol):
     def __call__(self, now_s: float, only_steps: bool) -> None: ...
 
 
-def run_until_over(daemon: Daemon, clock: Clock, wake: Wake, each_turn: EachTurn) -> None:
+def run_until_over(daemon: Daemon, clock: Clock, wake: LoopWake, each_turn: EachTurn) -> None:
     """Turn until the run is over, sleeping between turns until something is written, done, or it is time for a whole look.
 
     Raises:

@@ -115,7 +115,7 @@ def read_to_end(reader: LogReader) -> Iterator[StepReading]:
         reader.close()
 
 
-class LineFile(Protocol):
+class LineSource(Protocol):
     """Where lines come from: `TailedFile`, `CompressedLines`."""
 
     has_more: bool
@@ -136,12 +136,12 @@ class LineLog:
     minute, in a log that is followed live) joins the step after it.
     """
 
-    def __init__(self, path: Path, parse: LineParser, file: LineFile | None = None) -> None:
+    def __init__(self, path: Path, parse: LineParser, file: LineSource | None = None) -> None:
         self.path = path
         self.damaged = 0
         self.first_damage = ""
         self._parse = parse
-        self._file: LineFile = file if file is not None else TailedFile(path, _seeing(), returns=splits_at_returns(parse))
+        self._file: LineSource = file if file is not None else TailedFile(path, _seeing(), returns=splits_at_returns(parse))
         self._remark = ""
         self._line = 0
         self._held: list[StepReading] = []  # at most one

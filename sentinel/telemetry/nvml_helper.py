@@ -33,7 +33,7 @@ class _Lost(Exception):
     """The driver says that this GPU is gone."""
 
 
-class Gpus:
+class NvmlGpus:
     """Every GPU the driver shows, asked through the module `pynvml`."""
 
     def __init__(self, nvml: Any) -> None:
@@ -152,7 +152,7 @@ class Gpus:
 
 def watch(nvml: Any, round_ms: int) -> None:
     """Rounds until nobody listens any more. Raises NVMLError when the driver as a whole fails."""
-    gpus = Gpus(nvml)
+    gpus = NvmlGpus(nvml)
     events = gpus.watch_events()
     _tell("hello", driver=_text(nvml.nvmlSystemGetDriverVersion()), events=events is not None)
     rounds = 0

@@ -23,7 +23,7 @@ from sentinel.telemetry.deepspeed_log import DeepSpeedNotes
 from sentinel.telemetry.line_layout import LineLayouts
 from sentinel.telemetry.log_reader import ATTEMPT
 from sentinel.telemetry.metric_names import canonical
-from sentinel.telemetry.printed_pairs import NUMBER, Pairs, PrintedNumber, number_of, plain_colours, plain_line
+from sentinel.telemetry.printed_pairs import NUMBER, PairReader, PrintedNumber, number_of, plain_colours, plain_line
 from sentinel.telemetry.ranks import Speaker
 
 _DIGITS = rb"(\d{1,3}(?:,\d{3})+|\d{1,30})(?:\.0*)?(?=[\s:/;|)\]]|,(?!\d{3}(?!\d))|$)"
@@ -53,7 +53,7 @@ class PrintedLines:
     def __init__(self) -> None:
         self._remark = ""
         self._speaker = Speaker()
-        self._pairs = Pairs()
+        self._pairs = PairReader()
         self._layouts = LineLayouts(wholes=(_STEP_NAME, _TOTAL_NAME))
         self._deepspeed = DeepSpeedNotes()
         self._counted = self._printed = 0

@@ -62,7 +62,7 @@ def number_of(text: bytes) -> float:
     return float(text.replace(b",", b"")) if b"," in text else float(text)
 
 
-class Pairs:
+class PairReader:
     """Reads the pairs of a plain line, and remembers the names it has met."""
 
     def __init__(self) -> None:

@@ -38,7 +38,7 @@ AGAIN_S = 60.0  # after a checkpoint could not be read
 NAMED_BAD_MAX = 20  # tensors that are named in a line
 
 
-class Stopped(Exception):
+class ReadingStopped(Exception):
     """Nobody wants to know any more."""
 
 
@@ -65,7 +65,7 @@ class BehindReader:
     def follow(self) -> None:
         """Until it is stopped."""
         while not self._stop.is_set():
-            with suppress(Stopped):
+            with suppress(ReadingStopped):
                 self.look()
             self._clock.wait(self._stop, LOOK_S)
 
@@ -123,7 +123,7 @@ class BehindReader:
 
     def _progressed(self) -> None:
         if self._stop.is_set():
-            raise Stopped
+            raise ReadingStopped
 
     def _remark(self, words: str) -> None:
         if words != self._last_remark:

@@ -15,7 +15,7 @@ STEPS_KEPT = 9
 STEPS_KNOWN = 4  # so many steps give a step time
 
 
-class Life(Protocol):
+class LastHeartbeat(Protocol):
     """A rank's newest heartbeat, first read at `changed_s`."""
 
     @property
@@ -33,7 +33,7 @@ class Silence:
     _steps_timed: int = 0  # heartbeats may come once in many steps; what was measured over four is known
     _step_times_s: deque[float] = field(default_factory=lambda: deque(maxlen=STEPS_KEPT))
 
-    def note(self, now_s: float, lives: Mapping[int, Life]) -> None:
+    def note(self, now_s: float, lives: Mapping[int, LastHeartbeat]) -> None:
         step = max((life.step for life in lives.values()), default=-1)
         if step > self._step:
             if self._step >= 0:
@@ -41,7 +41,7 @@ class Silence:
                 self._steps_timed += step - self._step
             self._step, self._stepped_s = step, now_s
 
-    def ranks(self, now_s: float, lives: Mapping[int, Life]) -> list[int]:
+    def ranks(self, now_s: float, lives: Mapping[int, LastHeartbeat]) -> list[int]:
         long_s = self._long_s()
         if now_s - self._stepped_s < long_s:
             return []

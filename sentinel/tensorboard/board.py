@@ -33,7 +33,7 @@ PLACE_BYTES_MAX = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class BoardPosition:
     """How far an attempt's board is: bytes of its stream that are taken, and the file's size and newest step then."""
 
     stream: int = 0
@@ -46,7 +46,7 @@ class AttemptBoard:
     holds; `reached` only saves the way there. Without it both are read from their beginnings, and steps that are in the file
     already are passed over. Raises OSError; make it anew then, from what was last `reached`."""
 
-    def __init__(self, stream: Path, path: Path, reached: Reached, encoder: RowEncoder) -> None:
+    def __init__(self, stream: Path, path: Path, reached: BoardPosition, encoder: RowEncoder) -> None:
         self.path = path
         self._encoder = encoder
         self._file = EventFileWriter(path, FileEnd(reached.size, reached.step))
@@ -57,8 +57,8 @@ class AttemptBoard:
         self._steps = RisingSteps(step, after=-1 if place.size == reached.size else place.step)
 
     @property
-    def reached(self) -> Reached:
-        return Reached(self._stream.taken, self._file.place.size, self._steps.step)
+    def reached(self) -> BoardPosition:
+        return BoardPosition(self._stream.taken, self._file.place.size, self._steps.step)
 
     def advance(self, is_over: bool) -> bool:
         """Take the next block of the stream; whether there is more to take at once. `is_over`: an unfinished last line counts."""
@@ -104,7 +104,7 @@ class Board:
         self.folder = folder or run_dir / TENSORBOARD
         self._run_dir = run_dir
         self._encoder = RowEncoder()
-        self._reached: dict[int, Reached] = {}
+        self._reached: dict[int, BoardPosition] = {}
         self._done: set[int] = set()  # over, and taken to the end
         self._first: dict[int, int] = {}
         self._open: dict[int, AttemptBoard] = {}
@@ -147,7 +147,7 @@ class Board:
 
     def reached_step(self, attempt: int) -> int:
         """The newest step on an attempt's board; -1 when there is none."""
-        return self._reached.get(attempt, Reached()).step
+        return self._reached.get(attempt, BoardPosition()).step
 
     def close(self) -> None:
         for board in self._open.values():
@@ -163,7 +163,7 @@ class Board:
                 if begun.is_over:
                     self._done.add(number)  # it never wrote a line, or somebody took its stream away: what is here stays
                 return False
-            self._open[number] = AttemptBoard(stream, path, self._reached.get(number, Reached()), self._encoder)
+            self._open[number] = AttemptBoard(stream, path, self._reached.get(number, BoardPosition()), self._encoder)
         board = self._open[number]
         has_more = board.advance(begun.is_over)
         self._reached[number] = board.reached
@@ -191,7 +191,9 @@ class Board:
             if noted["v"] != VERSION:
                 return
             attempts = noted["attempts"].items()
-            self._reached = {int(number): Reached(int(stream), int(size), int(step)) for number, (stream, size, step) in attempts}
+            self._reached = {
+                int(number): BoardPosition(int(stream), int(size), int(step)) for number, (stream, size, step) in attempts
+            }
             self._effective.cuts = {
                 int(number): Cut(int(bound), int(whole), int(size)) for number, (bound, whole, size) in noted["cuts"].items()
             }
@@ -217,7 +219,7 @@ class Board:
         self._saved = now
 
 
-def _is_as_noted(path: Path, reached: Reached | None) -> bool:
+def _is_as_noted(path: Path, reached: BoardPosition | None) -> bool:
     if reached is None or reached.size == 0:
         return reached is not None
     try:

@@ -9,7 +9,7 @@ from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
 from sentinel.model.incidents import IncidentState, Outcome
-from sentinel.model.paging import Hold
+from sentinel.model.paging import PageHold
 from sentinel.model.recorded import recorded_name
 from sentinel.model.state import RunState
 from sentinel.plan.environment import compare_commands
@@ -257,7 +257,7 @@ def _of_telling(fact: f.PageRaised | f.PageHeld | f.PageResolved | f.LogMatched,
         case f.PageHeld() if not fact.routes:
             return Line(f"incident {fact.incident}: its page waits no more", "warn")
         case f.PageHeld():
-            hold = Hold(fact.routes, at_s, fact.windows, fact.until_s, fact.timezone, fact.incidents)
+            hold = PageHold(fact.routes, at_s, fact.windows, fact.until_s, fact.timezone, fact.incidents)
             return Line(f"incident {fact.incident}: its page on {', '.join(fact.routes)}: {hold_words(hold)}", "warn")
         case f.PageRaised():
             word = "A PERSON IS NEEDED" if fact.anew else "the page says something else now"

@@ -53,7 +53,7 @@ def place_path(run_dir: Path, target: Target) -> Path:
 
 
 @dataclass(slots=True)
-class Reached:
+class AttemptPosition:
     """How far one attempt is. taken: bytes of its stream. summary: what its tracker was last told of it as a whole."""
 
     taken: int = 0
@@ -143,11 +143,11 @@ class TrackedRun:
         run = self._describe(branch, receipt, is_known=number in self._reached)
         self._tracker.open(run)
         self._is_written = True
-        reached = self._reached.setdefault(number, Reached())
+        reached = self._reached.setdefault(number, AttemptPosition())
         self._steps = RisingSteps(reached.step, after=branch.resumed_step or -1)  # a row of the step resumed from is the parent's
         self._open, self._stream = run, StreamPieces(stream_path(self._run_dir, number), reached.taken)
 
-    def _log(self, lines: list[bytes], reached: Reached) -> None:
+    def _log(self, lines: list[bytes], reached: AttemptPosition) -> None:
         rows: list[StepReading] = []
         for line in lines:
             try:
@@ -224,13 +224,13 @@ def _incident_line(incident: Incident) -> str:
     return f"incident {incident.id}: {incident.kind}{where}: {incident.state}: {incident.verdict or incident.reason}"
 
 
-def _recall(path: Path) -> dict[int, Reached]:
+def _recall(path: Path) -> dict[int, AttemptPosition]:
     """What the file says; nothing where it cannot be read: then everything is written once more, into the same runs."""
     with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
         noted = loads(read_regular(path))
         if noted["v"] == VERSION:
             return {
-                int(number): Reached(int(taken), int(step), bool(is_over), str(summary))
+                int(number): AttemptPosition(int(taken), int(step), bool(is_over), str(summary))
                 for number, (taken, step, is_over, summary) in noted["attempts"].items()
             }
     return {}

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sentinel.client.regular_file import NotRegular, kind_of_file, read_regular
-from sentinel.trainers.profile import PATTERN_STEP, Checkpoints
+from sentinel.trainers.profile import PATTERN_STEP, CheckpointFiles
 from sentinel.trainers.whole import find_torn, look
 
 TORN_S = 60.0  # a file that is still being written is cut off, too
@@ -32,7 +32,7 @@ Signature = tuple[tuple[str, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundCheckpoint:
     """`path`: absolute, of a folder or of one file. `missing`: of the files that tell it complete. `trouble`: why it cannot be
     looked at; then it is not complete, and the others are what they are."""
 
@@ -51,7 +51,7 @@ class Found:
     def newest_change_s(self) -> float:
         return max((changed for _, _, changed in self.signature), default=0) / 1e9
 
-    def is_complete(self, places: Checkpoints, wall_s: float) -> bool:
+    def is_complete(self, places: CheckpointFiles, wall_s: float) -> bool:
         """Whether its trainer is done with it. Raises OSError."""
         if self.missing or not self.signature or not any(size for _, size, _ in self.signature):
             return False
@@ -60,7 +60,7 @@ class Found:
         shown = look(self.path, (name for name, _, _ in self.signature))
         return shown == "whole" or (shown == "nothing" and wall_s - self.newest_change_s >= SETTLED_S)
 
-    def why_torn(self, places: Checkpoints, wall_s: float) -> str:
+    def why_torn(self, places: CheckpointFiles, wall_s: float) -> str:
         """A sentence where one of its files has long been cut off, and it is never complete; else empty. Raises OSError."""
         if self.missing or self.trouble or _tells_complete(places) or wall_s - self.newest_change_s < TORN_S:
             return ""
@@ -68,15 +68,15 @@ class Found:
         return "" if torn is None else f"{torn}: is cut off, or nothing of its kind; so its checkpoint is not sealed"
 
 
-def _tells_complete(places: Checkpoints) -> bool:
+def _tells_complete(places: CheckpointFiles) -> bool:
     """Whether one that lacks nothing of what is asked for is complete. A file of torch.save shows its step only when its end is
     written, and a tracker names none that is not whole."""
     return bool(places.complete) or places.tracker is not None or places.whole_at_once or places.step_key is not None
 
 
-def find_checkpoints(places: Checkpoints, root: Path) -> list[Found]:
+def find_checkpoints(places: CheckpointFiles, root: Path) -> list[FoundCheckpoint]:
     """By rising step, of those with the same step the newest. Raises OSError where the folder is there and cannot be read."""
-    newest: dict[int, Found] = {}
+    newest: dict[int, FoundCheckpoint] = {}
     tracked = _tracked_step(places, root)
     for path in _matching(places.pattern, root):
         step = _step_of(places, path)
@@ -87,18 +87,18 @@ def find_checkpoints(places: Checkpoints, root: Path) -> list[Found]:
             if places.tracker is not None and step > tracked:
                 missing += (places.tracker.file,)  # it is written when all else is, and does not name this one yet
             try:
-                found = Found(step, path, read_signature(path), missing)
+                found = FoundCheckpoint(step, path, read_signature(path), missing)
             except (FileNotFoundError, NotADirectoryError):
                 raise
             except OSError as error:
-                found = Found(step, path, (), missing, f"{path}: cannot be looked at, so it is not sealed: {error}")
+                found = FoundCheckpoint(step, path, (), missing, f"{path}: cannot be looked at, so it is not sealed: {error}")
             known = newest.get(step)
             if known is None or (bool(known.missing), -known.newest_change_s) > (bool(found.missing), -found.newest_change_s):
                 newest[step] = found
     return [newest[step] for step in sorted(newest)]
 
 
-def _tracked_step(places: Checkpoints, root: Path) -> int:
+def _tracked_step(places: CheckpointFiles, root: Path) -> int:
     """Of the tracker; -1 where it names none."""
     if places.tracker is None:
         return -1
@@ -209,7 +209,7 @@ def _below(path: Path, wanted: list[re.Pattern[str]]) -> Iterator[Path]:
                 yield from _below(Path(entry.path), wanted[1:])
 
 
-def _step_of(places: Checkpoints, path: Path) -> int | None:
+def _step_of(places: CheckpointFiles, path: Path) -> int | None:
     if places.step_key is not None and PATTERN_STEP.search(places.pattern) is None:
         return read_step_key(path, places.step_key)
     name = places.pattern.removeprefix("**/")
@@ -224,7 +224,7 @@ def _as_expression(text: str) -> str:
     return "[^/]*".join(re.escape(part) for part in text.split("*"))
 
 
-def _missing(places: Checkpoints, path: Path) -> tuple[str, ...]:
+def _missing(places: CheckpointFiles, path: Path) -> tuple[str, ...]:
     def is_there(name: str) -> bool:
         return any(path.glob(name)) if any(char in name for char in "*?[") else (path / name).exists()
 

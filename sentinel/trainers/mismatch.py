@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sentinel.client.run_layout import attempts_folder
-from sentinel.trainers.found import Found, find_checkpoints, list_names
+from sentinel.trainers.found import FoundCheckpoint, find_checkpoints, list_names
 from sentinel.trainers.loading import load_profile, shipped_profiles
-from sentinel.trainers.profile import Checkpoints
+from sentinel.trainers.profile import CheckpointFiles
 
 NAMED_MAX = 3  # of the names that another profile matches
 
@@ -20,7 +20,7 @@ class OtherMatch:
 
     profile: str
     pattern: str
-    found: tuple[Found, ...]
+    found: tuple[FoundCheckpoint, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ class Mismatch:
         return start + " and ".join(words)
 
 
-def find_mismatch(places: Checkpoints, root: Path) -> Mismatch | None:
+def find_mismatch(places: CheckpointFiles, root: Path) -> Mismatch | None:
     """None where a checkpoint is found. Raises OSError where the folder is there and cannot be read."""
     if find_checkpoints(places, root):
         return None
@@ -65,7 +65,7 @@ def find_others(base: Path) -> Iterator[OtherMatch]:
             yield OtherMatch(name, places.pattern, tuple(found))
 
 
-def _others(own: Checkpoints, root: Path) -> Iterator[OtherMatch]:
+def _others(own: CheckpointFiles, root: Path) -> Iterator[OtherMatch]:
     depth = len(Path(own.below).parts)
     base = root.parents[depth - 1] if 0 < depth <= len(root.parents) else root
     seen: set[str] = set()
@@ -76,7 +76,7 @@ def _others(own: Checkpoints, root: Path) -> Iterator[OtherMatch]:
                 yield other
 
 
-def reason_against_scratch(run_dir: Path, places: Checkpoints, root: Path) -> str:
+def reason_against_scratch(run_dir: Path, places: CheckpointFiles, root: Path) -> str:
     """Why a later attempt must not start from the beginning: in the folder lies no checkpoint of this profile, but one of another
     trainer, written since this run began. The start would lose what the run has trained. Empty: nothing speaks against it.
 

@@ -65,7 +65,7 @@ class Metrics(Model):
         return self
 
 
-class Tracker(Model):
+class TrackerFile(Model):
     """A file in the root that names the newest checkpoint."""
 
     file: FileName
@@ -73,7 +73,7 @@ class Tracker(Model):
     """As it is written, with {step}."""
 
 
-class Checkpoints(Model):
+class CheckpointFiles(Model):
     """Where the trainer keeps its checkpoints."""
 
     root: tuple[FlagName, ...] = ()
@@ -91,7 +91,7 @@ class Checkpoints(Model):
     or safetensors, a folder of torch.distributed.checkpoint), else when it has not changed for two seconds."""
     files: Literal["replaced", "rewritten"] = "replaced"
     """replaced: a file is written under a new name or in a new folder. rewritten: over itself, and a link would change, too."""
-    tracker: Tracker | None = None
+    tracker: TrackerFile | None = None
     whole_at_once: Flag = False
     """One appears under its name only when it is whole: it was written aside and renamed."""
     keep: Count = 4
@@ -100,7 +100,7 @@ class Checkpoints(Model):
     """and all that lie no further behind the newest one: a fault is found late, and the rollback goes to before it."""
 
     @model_validator(mode="after")
-    def _has_step(self) -> Checkpoints:
+    def _has_step(self) -> CheckpointFiles:
         if len(PATTERN_STEP.findall(self.pattern)) > 1:
             raise Malformed(f"'{self.pattern}' has more than one {{step}}", "keep one; * stands for what else changes")
         if PATTERN_STEP.search(self.pattern) is None and self.step_key is None:
@@ -109,7 +109,7 @@ class Checkpoints(Model):
         return self
 
 
-class Resume(Model):
+class ProfileResume(Model):
     """How the trainer is made to go on from a checkpoint."""
 
     arguments: Words = ()
@@ -130,7 +130,7 @@ class Stop(Model):
     """So long it has for it; then it is ended."""
 
 
-class Skip(Model):
+class ProfileSkip(Model):
     """How data is left out."""
 
     arguments: Words
@@ -141,10 +141,10 @@ class Skip(Model):
     """A batch that is left out takes its step number with it."""
 
 
-class Spec(Model):
+class ProfileSpec(Model):
     metrics: Metrics = Metrics()
-    checkpoints: Checkpoints | None = None
-    resume: Resume = Resume()
+    checkpoints: CheckpointFiles | None = None
+    resume: ProfileResume = ProfileResume()
     flags: dict[Name, tuple[FlagName, ...]] = Field(default={})
     """Values that stand in the command, by the name that arguments use, as in {lr*value}."""
     defaults: dict[Name, float] = Field(default={})
@@ -153,7 +153,7 @@ class Spec(Model):
     """For each setting of a policy that can be changed at a launch, its arguments; {value} is what is asked for. Where each value
     has arguments of its own, as those of precision: {bf16: [--bf16], fp32: []}."""
     stop: Stop | None = None
-    skip: Skip | None = None
+    skip: ProfileSkip | None = None
     data: Literal["by step", "unknown"] = "unknown"
     """by step: the batch of a step is given by its number, however often the run was started again."""
     arguments: Literal["append", "environment"] = "append"
@@ -162,7 +162,7 @@ class Spec(Model):
     """Variables for the command."""
 
     @model_validator(mode="after")
-    def _names_are_known(self) -> Spec:
+    def _names_are_known(self) -> ProfileSpec:
         for key in self.settings:
             if key not in SETTINGS or SETTINGS[key].type is None:
                 raise Malformed(f"settings: '{key}' is no setting", did_you_mean(key, tuple(SETTINGS), "settings"))
@@ -211,7 +211,7 @@ class Spec(Model):
                     raise Malformed(f"'{word}': {{{name}}} is not known here", did_you_mean(name, known, "known here"))
 
 
-class Metadata(Model):
+class ProfileMetadata(Model):
     name: Name
     description: Text = ""
 
@@ -221,10 +221,10 @@ class TrainerProfile(Model):
 
     api_version: Literal["sentinel/v1"] = Field(alias="apiVersion")
     kind: Literal["TrainerProfile"]
-    metadata: Metadata
+    metadata: ProfileMetadata
     options: dict[Name, Annotated[str, Field(max_length=500)]] = Field(default={})
     """What `--trainer NAME:option=value` may say, with the value where it does not. $option stands for it in the text below."""
-    spec: Spec
+    spec: ProfileSpec
 
     @property
     def capabilities(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from sentinel.client.settings import SETTINGS
 from sentinel.errors import UsageError
 from sentinel.model.attempts import ResumePoint, SampleRange, SettingsInForce
 from sentinel.plan.skip import merge
-from sentinel.trainers.profile import PLACEHOLDER, Skip, Spec, Stop, TrainerProfile
+from sentinel.trainers.profile import PLACEHOLDER, ProfileSkip, ProfileSpec, Stop, TrainerProfile
 
 ARGUMENTS_VARIABLE = "SENTINEL_ARGS"
 BATCHES_MAX = 20_000  # as arguments of one command
@@ -70,7 +70,7 @@ def render(
     return Rendered(argv, environment, added, asserted, root)
 
 
-def find_root(spec: Spec, command: Sequence[str], cwd: str) -> str | None:
+def find_root(spec: ProfileSpec, command: Sequence[str], cwd: str) -> str | None:
     """The folder of the trainer's checkpoints, absolute; None for a profile without checkpoints. UsageError where the command
     does not say."""
     places = spec.checkpoints
@@ -112,7 +112,7 @@ def flag_value(command: Sequence[str], flags: Sequence[str]) -> str | None:
     return found
 
 
-def _fill(spec: Spec, command: Sequence[str], words: Sequence[str], values: Mapping[str, object]) -> tuple[str, ...]:
+def _fill(spec: ProfileSpec, command: Sequence[str], words: Sequence[str], values: Mapping[str, object]) -> tuple[str, ...]:
     def value_of(name: str, word: str) -> object:
         if name in values:
             return values[name]
@@ -145,14 +145,14 @@ def _text(value: object) -> str:
     return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
-def passed_to(skip: Skip, spans: Sequence[SampleRange]) -> tuple[SampleRange, ...]:
+def passed_to(skip: ProfileSkip, spans: Sequence[SampleRange]) -> tuple[SampleRange, ...]:
     """Which batches the arguments can mean: of a trainer whose first number is not known, one more on each side."""
     if skip.counts_from != "either":
         return tuple(spans)
     return merge(SampleRange(max(0, span.start - 1), span.end + 1) for span in spans)
 
 
-def _skipping(skip: Skip, spans: Sequence[SampleRange]) -> tuple[str, ...]:
+def _skipping(skip: ProfileSkip, spans: Sequence[SampleRange]) -> tuple[str, ...]:
     """A sample index is here the number of a batch, from 0."""
     first = 0 if skip.counts_from == "either" else skip.counts_from
     last = 1 if skip.counts_from == "either" else skip.counts_from

@@ -10,9 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from sentinel.client.stream import Stream
-from sentinel.trainers.found import Found, find_checkpoints
+from sentinel.trainers.found import FoundCheckpoint, find_checkpoints
 from sentinel.trainers.mismatch import find_mismatch
-from sentinel.trainers.profile import Checkpoints
+from sentinel.trainers.profile import CheckpointFiles
 from sentinel.trainers.sealing import Sealed, drop_old, is_sealed, seal_new
 from sentinel.trainers.spec import TrainerSpec
 from sentinel.trainers.start import forget_before, read_before
@@ -77,7 +77,7 @@ class Sealer:
         what it wrote is uploaded, or its other ranks are waited for."""
         return self._newest_step >= max(step, 1)
 
-    def _seal(self, places: Checkpoints, there: list[Found], others: frozenset[str]) -> None:
+    def _seal(self, places: CheckpointFiles, there: list[FoundCheckpoint], others: frozenset[str]) -> None:
         known = self._sealed or set()
         try:
             for sealed in seal_new(
@@ -101,7 +101,7 @@ class Sealer:
             self._complain(why)
         self._send(stream)
 
-    def _look_elsewhere(self, places: Checkpoints, root: Path) -> None:
+    def _look_elsewhere(self, places: CheckpointFiles, root: Path) -> None:
         """Nothing lies where the profile expects it. That is usual before the first save, unless another profile knows what is
         there: a person hears of it while the run can still be started again."""
         mismatch = find_mismatch(places, root)

@@ -24,8 +24,8 @@ from sentinel.client.atomic_file import ensure_directory, fsync_directory, write
 from sentinel.client.regular_file import read_regular, regular
 from sentinel.client.run_layout import CHECKPOINTS
 from sentinel.client.strict_json import dumps, loads
-from sentinel.trainers.found import ASIDE, Found, read_signature
-from sentinel.trainers.profile import Checkpoints
+from sentinel.trainers.found import ASIDE, FoundCheckpoint, read_signature
+from sentinel.trainers.profile import CheckpointFiles
 
 _FICLONE = 0x40049409  # linux/fs.h: share the blocks of another file
 BLOCK_BYTES = 1 << 20
@@ -45,8 +45,8 @@ class Sealed:
 
 def seal_new(
     run_dir: Path,
-    places: Checkpoints,
-    there: Iterable[Found],
+    places: CheckpointFiles,
+    there: Iterable[FoundCheckpoint],
     attempt: int,
     others: Collection[str] = (),
     wall_s: Callable[[], float] = time.time,
@@ -68,14 +68,14 @@ def seal_new(
         raise failed
 
 
-def _is_complete(found: Found, places: Checkpoints, wall_s: float) -> bool:
+def _is_complete(found: FoundCheckpoint, places: CheckpointFiles, wall_s: float) -> bool:
     try:
         return found.is_complete(places, wall_s)
     except FileNotFoundError:
         return False  # the trainer is deleting it
 
 
-def is_sealed(run_dir: Path, found: Found) -> bool:
+def is_sealed(run_dir: Path, found: FoundCheckpoint) -> bool:
     """Whether this very state of the trainer's files is sealed."""
     try:
         manifest = loads(read_regular(sealed_path(run_dir, found.step) / MANIFEST))
@@ -88,11 +88,11 @@ def sealed_path(run_dir: Path, step: int) -> Path:
     return run_dir / CHECKPOINTS / f"step-{step:08d}"
 
 
-def signature_to_json(found: Found) -> list[list[object]]:
+def signature_to_json(found: FoundCheckpoint) -> list[list[object]]:
     return [list(entry) for entry in found.signature]
 
 
-def drop_old(run_dir: Path, places: Checkpoints, there: Iterable[Found]) -> list[int]:
+def drop_old(run_dir: Path, places: CheckpointFiles, there: Iterable[FoundCheckpoint]) -> list[int]:
     """Let go of sealed checkpoints that the trainer has deleted, that have `keep` newer ones and lie `keep_steps` behind; their
     steps. `there`: what the trainer still has."""
     sealed = list_checkpoints(run_dir)
@@ -113,7 +113,7 @@ def _is_ours(path: Path) -> bool:
         return False
 
 
-def _seal(run_dir: Path, places: Checkpoints, found: Found, attempt: int) -> Sealed | None:
+def _seal(run_dir: Path, places: CheckpointFiles, found: FoundCheckpoint, attempt: int) -> Sealed | None:
     began = time.monotonic()
     target = sealed_path(run_dir, found.step)
     aside = target.parent / f".{target.name}.tmp-{os.getpid()}"
@@ -142,7 +142,7 @@ def _seal(run_dir: Path, places: Checkpoints, found: Found, attempt: int) -> Sea
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _take(places: Checkpoints, found: Found, aside: Path) -> tuple[str, dict[str, dict[str, object]]]:
+def _take(places: CheckpointFiles, found: FoundCheckpoint, aside: Path) -> tuple[str, dict[str, dict[str, object]]]:
     hows: set[str] = set()
     files: dict[str, dict[str, object]] = {}
     for name, size, _ in found.signature:
@@ -186,7 +186,7 @@ def _digest(path: Path) -> str:
     return digest
 
 
-def put_back(run_dir: Path, places: Checkpoints, step: int) -> Path:
+def put_back(run_dir: Path, places: CheckpointFiles, step: int) -> Path:
     """Make sure that the trainer finds the checkpoint of this step as it was sealed; its path. What lies in that place and is
     another is moved aside. Raises OSError, or ValueError where nothing of that step is sealed."""
     sealed = sealed_path(run_dir, step)

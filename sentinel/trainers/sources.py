@@ -53,7 +53,7 @@ def _mark(path: Path, size: int) -> str:
         return hashlib.sha256(file.read(min(size, MARK_BYTES))).hexdigest()
 
 
-class Source:
+class RowSource:
     """One place where rows may appear: opened when there is something in it."""
 
     def __init__(self, path: Path, format: str, before: Before = NOTHING_BEFORE) -> None:
@@ -116,7 +116,7 @@ class Matching:
 
     def __init__(self, pattern: str, format: str, before: Mapping[str, Before]) -> None:
         self._pattern, self._format, self._before = pattern, format, before
-        self._sources: dict[str, Source] = {}
+        self._sources: dict[str, RowSource] = {}
         self._looked_s = float("-inf")
 
     def _found(self) -> list[str]:
@@ -126,7 +126,7 @@ class Matching:
         if time.monotonic() - self._looked_s >= FIND_EVERY_S:
             self._looked_s = time.monotonic()
             for path in self._found():
-                self._sources.setdefault(path, Source(Path(path), self._format, self._before.get(path, NOTHING_BEFORE)))
+                self._sources.setdefault(path, RowSource(Path(path), self._format, self._before.get(path, NOTHING_BEFORE)))
         return [row for source in self._sources.values() for row in source.poll()]
 
     def finish(self) -> list[StepReading]:
@@ -150,7 +150,7 @@ class NewestState:
             found = [one for one in find_checkpoints(places, root) if one.step > self._newest]
             rows: list[StepReading] = []
             for one in found:
-                file = Source(one.path / "trainer_state.json", "trainer-state")
+                file = RowSource(one.path / "trainer_state.json", "trainer-state")
                 rows += [row for row in file.finish() if row.step > self._newest]
                 self._newest = max([self._newest, *(row.step for row in rows)])
             return rows
@@ -161,23 +161,23 @@ class NewestState:
         return self.poll()
 
 
-def open_sources(run_dir: Path, attempt: int, spec: TrainerSpec) -> list[Source | Matching | NewestState]:
+def open_sources(run_dir: Path, attempt: int, spec: TrainerSpec) -> list[RowSource | Matching | NewestState]:
     """Where the profile says that the rows are."""
     metrics = spec.profile.spec.metrics
     if metrics.from_ == "output":
         logs = attempt_folder(run_dir, attempt) / "logs"
-        return [Source(logs / f"launcher.{end}", metrics.format) for end in ("out", "err")]
+        return [RowSource(logs / f"launcher.{end}", metrics.format) for end in ("out", "err")]
     if metrics.from_ == "trainer_state":
         return [NewestState(spec)]
     if metrics.from_ == "none":
         return []
     before = read_counts(run_dir, attempt)
-    found: list[Source | Matching | NewestState] = []
+    found: list[RowSource | Matching | NewestState] = []
     for place in _places(spec):
         if _is_pattern(place):
             found.append(Matching(place, metrics.format, before))
         else:
-            found.append(Source(Path(place), metrics.format, before.get(place, NOTHING_BEFORE)))
+            found.append(RowSource(Path(place), metrics.format, before.get(place, NOTHING_BEFORE)))
     return found
 
 
@@ -187,7 +187,7 @@ def count_rows(spec: TrainerSpec) -> dict[str, Before]:
     if metrics.from_ in ("output", "trainer_state", "none"):
         return {}
     files = {path for place in _places(spec) for path in (glob.glob(place, recursive=True) if _is_pattern(place) else [place])}
-    return {path: Source(Path(path), metrics.format).count() for path in sorted(files)[:MATCHES_MAX]}
+    return {path: RowSource(Path(path), metrics.format).count() for path in sorted(files)[:MATCHES_MAX]}
 
 
 def write_counts(run_dir: Path, attempt: int, counts: Mapping[str, Before]) -> None:

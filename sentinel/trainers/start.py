@@ -27,7 +27,7 @@ from sentinel.run_files.attempt_files import FOLLOWER_VARIABLE
 from sentinel.trainers.found import find_checkpoints
 from sentinel.trainers.life import first_beat
 from sentinel.trainers.mismatch import reason_against_scratch
-from sentinel.trainers.profile import Checkpoints
+from sentinel.trainers.profile import CheckpointFiles
 from sentinel.trainers.sealing import move_aside, put_back
 from sentinel.trainers.sources import count_rows, write_counts
 from sentinel.trainers.spec import TrainerSpec, read_trainer_spec
@@ -62,7 +62,7 @@ def prepare(run_dir: Path, attempt: int, spec: TrainerSpec) -> list[str]:
     return done
 
 
-def _note_before(run_dir: Path, places: Checkpoints, root: Path) -> None:
+def _note_before(run_dir: Path, places: CheckpointFiles, root: Path) -> None:
     known = {found.key: str(found.path) for found in find_checkpoints(places, root)}
     write_atomically(run_dir / BEFORE_NAME, dumps({"checkpoints": known}).encode() + b"\n")
 
@@ -75,7 +75,7 @@ def read_before(run_dir: Path) -> frozenset[str]:
         return frozenset()
 
 
-def forget_before(run_dir: Path, root: Path, places: Checkpoints, step: int) -> None:
+def forget_before(run_dir: Path, root: Path, places: CheckpointFiles, step: int) -> None:
     """The trainer itself went on from a checkpoint that lay there: those up to it are of this run now. Raises OSError."""
     kept = {found.key: str(found.path) for found in find_checkpoints(places, root) if found.step > step}
     others = read_before(run_dir)
@@ -83,7 +83,7 @@ def forget_before(run_dir: Path, root: Path, places: Checkpoints, step: int) -> 
     write_atomically(run_dir / BEFORE_NAME, dumps({"checkpoints": known}).encode() + b"\n")
 
 
-def _mend_tracker(places: Checkpoints, root: Path, step: int | None) -> list[str]:
+def _mend_tracker(places: CheckpointFiles, root: Path, step: int | None) -> list[str]:
     """Make the tracker name the checkpoint that the attempt begins with."""
     if places.tracker is None:
         return []

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
-from sentinel.checkpoints.tensors.archives import COMMENT_BYTES_MAX, END, END_BYTES, MAGIC, Window, read_entries
+from sentinel.checkpoints.tensors.archives import COMMENT_BYTES_MAX, END, END_BYTES, MAGIC, ArchiveWindow, read_entries
 from sentinel.checkpoints.tensors.safetensors_file import read_safetensors
-from sentinel.checkpoints.tensors.stretches import Unreadable
+from sentinel.checkpoints.tensors.stretches import UncountableNumbers
 from sentinel.client.regular_file import regular
 
 Shown = Literal["whole", "torn", "nothing"]
@@ -47,9 +47,9 @@ def _look_at(path: Path) -> Shown:
                 read_safetensors(file, size)
                 return "whole"
             if is_zip:
-                read_entries(Window(file, 0, size))
+                read_entries(ArchiveWindow(file, 0, size))
                 return "whole"
-        except Unreadable:
+        except UncountableNumbers:
             if not is_zip:
                 return "torn"  # nobody could load it
             file.seek(max(0, size - END_BYTES - COMMENT_BYTES_MAX))

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from sentinel.clock import Clock
 from sentinel.errors import UsageError
-from sentinel.web.answers import Refused, Request
+from sentinel.web.answers import RefusedRequest, Request
 
 TOKEN_VARIABLE = "SENTINEL_TOKEN"
 TOKEN_CHARS_MIN, TOKEN_CHARS_MAX = 16, 512
@@ -80,7 +80,7 @@ class Access:
         """A name that somebody else's DNS made to mean this machine is not this server's: a page from there reads nothing."""
         host = request.header("Host")
         if self._names and host_of(f"//{host}") not in self._names:
-            raise Refused(403, "this server does not answer to that name; use the address that `--listen` was given")
+            raise RefusedRequest(403, "this server does not answer to that name; use the address that `--listen` was given")
 
     def check_reading(self, request: Request) -> None:
         if not self._reading_is_open:
@@ -91,12 +91,12 @@ class Access:
         origin, site = request.header("Origin"), request.header("Sec-Fetch-Site")
         is_own = not origin or origin.lower().partition("://")[2] == request.header("Host").lower()
         if not is_own or site not in ("", "same-origin", "none"):
-            raise Refused(403, "a page of another site asked for this; only this server's own page may")
+            raise RefusedRequest(403, "a page of another site asked for this; only this server's own page may")
         if not self._token:
-            raise Refused(403, f"this server only shows; start it with {TOKEN_VARIABLE} or --token-file to act from here")
+            raise RefusedRequest(403, f"this server only shows; start it with {TOKEN_VARIABLE} or --token-file to act from here")
         self._check_token(request)
         if request.headers["CONTENT_TYPE"].partition(";")[0].strip().lower() != "application/json":
-            raise Refused(415, "what is asked is sent as application/json")
+            raise RefusedRequest(415, "what is asked is sent as application/json")
 
     def _check_token(self, request: Request) -> None:
         """The right token first: who shares an address with somebody who guesses (a proxy, a login node) is let in all the same.
@@ -107,11 +107,11 @@ class Access:
         if is_bearer and hmac.compare_digest(shown.strip().encode("latin-1", "replace"), self._token):
             return
         if shown and self._is_waiting(peer, now_s):
-            raise Refused(429, f"too many wrong tokens from {peer}; wait a minute", Retry_After=f"{WRONG_S:.0f}")
+            raise RefusedRequest(429, f"too many wrong tokens from {peer}; wait a minute", Retry_After=f"{WRONG_S:.0f}")
         if shown:
             self._note_wrong(peer, now_s)
         words = "this token is not the one this server was started with" if shown else "this needs the server's token"
-        raise Refused(401, words, WWW_Authenticate='Bearer realm="sentinel"')
+        raise RefusedRequest(401, words, WWW_Authenticate='Bearer realm="sentinel"')
 
     def _is_waiting(self, peer: str, now_s: float) -> bool:
         with self._lock:

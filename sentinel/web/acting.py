@@ -12,7 +12,7 @@ from sentinel.errors import JournalError, RetryLater, UsageError
 from sentinel.model import operator_requests as w
 from sentinel.operator.answers import Answered, await_answer, check_supervised, post_request
 from sentinel.operator.stopping import ask_to_stop, supervisor_here
-from sentinel.web.answers import Refused, Request, Response, encode
+from sentinel.web.answers import RefusedRequest, Request, Response, encode
 from sentinel.web.watched import ServedRun
 
 ANSWER_S = 5.0  # a supervisor looks at least once a second
@@ -32,7 +32,7 @@ STEP_MAX = 1 << 53
 def _roll_back(fields: Fields) -> w.OperatorRequest:
     step = fields.get("to_step")
     if type(step) is not int or not 0 <= step < STEP_MAX:
-        raise Refused(400, 'to_step: is not a step; send {"to_step": 400} for the newest good checkpoint at or below it')
+        raise RefusedRequest(400, 'to_step: is not a step; send {"to_step": 400} for the newest good checkpoint at or below it')
     return w.RollBack(step)
 
 
@@ -51,7 +51,7 @@ Unattended = Callable[[Path, str, w.OperatorRequest], Answered]
 def ask_of(
     run: ServedRun, operator_request: w.OperatorRequest, request: Request, unattended: Unattended | None = None
 ) -> Response:
-    """200 with the answer; 202 when there is none yet, and the request stays open. Raises Refused."""
+    """200 with the answer; 202 when there is none yet, and the request stays open. Raises RefusedRequest."""
     try:
         answer = ask(run, operator_request, who_of(request), unattended)
     except JournalError as error:
@@ -66,41 +66,43 @@ STOP_ASKED = "asked from the page to stop the run after a checkpoint"
 
 def stop_of(run: ServedRun, request: Request) -> Response:
     """202: the supervisor was asked to stop after a checkpoint, as `sentinel stop` asks it. A signal does not say who sends it,
-    so that is written down before. Raises Refused."""
+    so that is written down before. Raises RefusedRequest."""
     try:
         holder = supervisor_here(run.run_dir)
         if holder is None:
-            raise Refused(409, f"nobody supervises the run, so nobody can be asked; in a terminal: sentinel stop {run.run_dir}")
+            raise RefusedRequest(
+                409, f"nobody supervises the run, so nobody can be asked; in a terminal: sentinel stop {run.run_dir}"
+            )
         number = post_request(run.run_dir, who_of(request), w.Remark(STOP_ASKED))
         with suppress(JournalError):
             await_answer(run.run_dir, number, ANSWER_S, run.seen().seq)
         ask_to_stop(run.run_dir, holder)
     except (UsageError, RetryLater) as error:
-        raise Refused(409, str(error)) from None
+        raise RefusedRequest(409, str(error)) from None
     return _unanswered("it stops after a checkpoint, and its supervisor leaves; the events show how far it is")
 
 
 def ask(run: ServedRun, operator_request: w.OperatorRequest, who: str, unattended: Unattended | None) -> Answered | None:
-    """The supervisor's answer; None where none came in time. Raises Refused where nobody could be asked, JournalError where the
-    answer cannot be read."""
+    """The supervisor's answer; None where none came in time. Raises RefusedRequest where nobody could be asked, JournalError
+    where the answer cannot be read."""
     try:
         if unattended is not None and run.seen().supervisor == "gone":
             return unattended(run.run_dir, who, operator_request)
         check_supervised(run.run_dir)
         number = post_request(run.run_dir, who, operator_request)
     except (UsageError, JournalError, RetryLater) as error:
-        raise Refused(409, str(error)) from None
+        raise RefusedRequest(409, str(error)) from None
     return await_answer(run.run_dir, number, ANSWER_S, run.seen().seq)
 
 
 def fields_of(body: bytes) -> Fields:
-    """An empty body has none. What is not an object was sent by mistake. Raises Refused."""
+    """An empty body has none. What is not an object was sent by mistake. Raises RefusedRequest."""
     try:
         fields: Any = loads(body) if body.strip() else {}
     except ValueError:
         fields = None
     if not isinstance(fields, dict):
-        raise Refused(400, "the body is not a JSON object; send {}")
+        raise RefusedRequest(400, "the body is not a JSON object; send {}")
     return fields
 
 

@@ -30,7 +30,7 @@ GUARD = (
 )
 
 
-class Refused(Exception):
+class RefusedRequest(Exception):
     """An error response: an HTTP status, and a sentence for a person."""
 
     def __init__(self, status: int, message: str, **headers: str) -> None:
@@ -90,19 +90,19 @@ def _json_pieces(document: object, deep: int) -> Iterator[str]:
     yield "}" if document else "{}"
 
 
-def refusal_of(refused: Refused) -> Response:
+def refusal_of(refused: RefusedRequest) -> Response:
     return Response(encode({"error": refused.message}), status=refused.status, headers=refused.headers)
 
 
 def read_request(environ: Mapping[str, Any]) -> Request:
-    """Raises Refused for a path or a query that is not valid UTF-8."""
+    """Raises RefusedRequest for a path or a query that is not valid UTF-8."""
     try:
         path = environ["PATH_INFO"].encode("latin-1").decode("utf-8")
         pairs = parse_qsl(
             environ.get("QUERY_STRING", ""), keep_blank_values=True, max_num_fields=QUERY_FIELDS_MAX, errors="strict"
         )
     except ValueError:
-        raise Refused(400, "the path or the query cannot be read; they are UTF-8, percent-encoded") from None
+        raise RefusedRequest(400, "the path or the query cannot be read; they are UTF-8, percent-encoded") from None
     headers = {name: value for name, value in environ.items() if name.startswith("HTTP_")}
     headers["CONTENT_TYPE"] = environ.get("CONTENT_TYPE", "")
     length = int(environ.get("CONTENT_LENGTH") or 0)

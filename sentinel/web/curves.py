@@ -40,7 +40,7 @@ class MetricChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class CurveView:
     """The steps that are looked at, and on what scale: for these the values that the scale shows are told."""
 
     first: float = -inf
@@ -48,7 +48,7 @@ class View:
     is_log: bool = False
 
 
-ALL_STEPS = View()
+ALL_STEPS = CurveView()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def curves_document(
     choice: MetricChoice,
     since: Cursor,
     stamp: str,
-    view: View = ALL_STEPS,
+    view: CurveView = ALL_STEPS,
 ) -> dict[str, Any]:
     """`stamp`: of these drawings; another one than the cursor's, and nothing that its holder has still holds."""
     wanted = {number: choice.of(drawn[number].curves) for number in sorted(drawn, reverse=True)}
@@ -105,7 +105,7 @@ def curves_document(
 
 
 def _reach_documents(
-    drawn: Mapping[int, DrawnAttempt], attempts: Sequence[Mapping[str, Any]], choice: MetricChoice, view: View
+    drawn: Mapping[int, DrawnAttempt], attempts: Sequence[Mapping[str, Any]], choice: MetricChoice, view: CurveView
 ) -> dict[str, list[float] | None]:
     """By name as it was asked for, the lowest and the highest value that the scale shows; null where there is nothing to show.
     Of a family the highest values of some members are drawn, and looked at."""
@@ -129,7 +129,7 @@ def _reach_documents(
     return out
 
 
-def _parted(curve: Curve, newest_step: int, view: View, keep: float) -> tuple[list[Bucket], list[Bucket]]:
+def _parted(curve: Curve, newest_step: int, view: CurveView, keep: float) -> tuple[list[Bucket], list[Bucket]]:
     """The buckets that are looked at: those that survive, and the others. One with steps of both kinds does not survive."""
     buckets = curve.buckets
     if newest_step < view.first:

@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 from typing import NoReturn
 
-from sentinel.web.answers import Refused
+from sentinel.web.answers import RefusedRequest
 
 REPORT_BYTES_MAX = 16 << 20
 
@@ -25,4 +25,4 @@ def read_plain_file(path: Path) -> bytes:
 
 
 def _no_report() -> NoReturn:
-    raise Refused(404, "there is no report of this incident yet; it is written when the incident ends")
+    raise RefusedRequest(404, "there is no report of this incident yet; it is written when the incident ends")

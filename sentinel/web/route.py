@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from sentinel.web.acting import Unattended
-from sentinel.web.answers import Refused, Request, Response
+from sentinel.web.answers import RefusedRequest, Request, Response
 from sentinel.web.runs import Runs
 from sentinel.web.slack import SlackDoor
 from sentinel.web.static_files import StaticFiles
@@ -54,5 +54,5 @@ class HttpRoute:
 def number_of(words: Words) -> int:
     text = words["N"]
     if not (text.isascii() and text.isdecimal()) or len(text) > 9:
-        raise Refused(404, "an incident has a number")
+        raise RefusedRequest(404, "an incident has a number")
     return int(text)

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from sentinel.client.run_layout import incident_report_path
 from sentinel.curves.registry import metrics_shown_on
 from sentinel.web.acting import OF_INCIDENT, OF_RUN, ask_of, fields_of, stop_of
-from sentinel.web.answers import REPORT_POLICY, TEXT, Refused, Request, Response, encode
+from sentinel.web.answers import REPORT_POLICY, TEXT, RefusedRequest, Request, Response, encode
 from sentinel.web.cards import checkpoints_document, log_document, machines_document
-from sentinel.web.curves import METRICS_ASKED_MAX, MetricChoice, View, curves_document, metric_names, read_cursor
+from sentinel.web.curves import METRICS_ASKED_MAX, CurveView, MetricChoice, curves_document, metric_names, read_cursor
 from sentinel.web.documents import events_document, incidents_document, ledger_document, run_document
 from sentinel.web.fleet import order, overview_document
 from sentinel.web.report_file import read_plain_file
@@ -39,7 +39,7 @@ def _health(served: Served, request: Request, words: Words) -> Response:
 def _metrics_of_runs(served: Served, request: Request, words: Words) -> Response:
     del request, words
     if served.exposition is None:
-        raise Refused(404, "this server tells no metrics")
+        raise RefusedRequest(404, "this server tells no metrics")
     return served.exposition(served.runs.exposed())
 
 
@@ -67,7 +67,7 @@ def _incidents(served: Served, request: Request, words: Words) -> Response:
 def _events(served: Served, request: Request, words: Words) -> Response:
     run, since = served.runs.find(words["NAME"]), request.query.get("since", "0")
     if not (since.isascii() and since.isdecimal()) or len(since) > 18:
-        raise Refused(400, "since: is not the number of an event")
+        raise RefusedRequest(400, "since: is not the number of an event")
     now = run.seen()
     return Response(run.document(("events", since), lambda: events_document(run.entries(int(since)), now.state, now.seq)))
 
@@ -76,7 +76,9 @@ def _curves(served: Served, request: Request, words: Words) -> Response:
     run = served.runs.find(words["NAME"])
     names = tuple(name for name in request.query.get("metrics", "").split(",") if name)
     if not 0 < len(names) <= METRICS_ASKED_MAX:
-        raise Refused(400, f"metrics: name one to {METRICS_ASKED_MAX}, separated by commas, as in metrics=loss,activation_norm/")
+        raise RefusedRequest(
+            400, f"metrics: name one to {METRICS_ASKED_MAX}, separated by commas, as in metrics=loss,activation_norm/"
+        )
     since, snapshot, view = request.query.get("since", ""), run.seen(), _view(request.query)
 
     def build() -> object:
@@ -88,15 +90,15 @@ def _curves(served: Served, request: Request, words: Words) -> Response:
     return Response(run.document(("curves", names, since, view), build))
 
 
-def _view(query: Mapping[str, str]) -> View:
-    """Raises Refused."""
+def _view(query: Mapping[str, str]) -> CurveView:
+    """Raises RefusedRequest."""
     steps = {name: float(_step(name, query[name])) for name in ("first", "last") if name in query}
-    return View(**steps, is_log=query.get("scale") == "log")
+    return CurveView(**steps, is_log=query.get("scale") == "log")
 
 
 def _step(name: str, text: str) -> int:
     if not (text.isascii() and text.isdecimal()) or len(text) > 18:
-        raise Refused(400, f"{name}: is not a step; send a whole number")
+        raise RefusedRequest(400, f"{name}: is not a step; send a whole number")
     return int(text)
 
 
@@ -157,7 +159,7 @@ def _ask_of_incident(verb: str) -> Answer:
         run, number = served.runs.find(words["NAME"]), number_of(words)
         fields_of(request.body)  # nothing in it means anything yet
         if all(incident.id != number for incident in run.seen().state.incidents):
-            raise Refused(404, f"{words['NAME']}: there is no incident {number}")
+            raise RefusedRequest(404, f"{words['NAME']}: there is no incident {number}")
         return ask_of(run, OF_INCIDENT[verb](number), request, served.unattended)
 
     return answer
@@ -210,16 +212,16 @@ ROUTES = (
 
 
 def find_route(method: str, parts: tuple[str, ...]) -> tuple[HttpRoute, dict[str, str]]:
-    """Raises Refused: 404 for a path nobody knows, 405 for another method than its own."""
+    """Raises RefusedRequest: 404 for a path nobody knows, 405 for another method than its own."""
     found = [(route, words) for route in ROUTES if (words := route.match(parts)) is not None]
     if not found:
-        raise Refused(404, "there is no such page")
+        raise RefusedRequest(404, "there is no such page")
     wanted = "GET" if method == "HEAD" else method
     for route, words in found:
         if route.method == wanted:
             return route, words
     allowed = "GET, HEAD" if found[0][0].method == "GET" else "POST"
-    raise Refused(405, f"this page knows {allowed} only", Allow=allowed)
+    raise RefusedRequest(405, f"this page knows {allowed} only", Allow=allowed)
 
 
 def trouble_of(run: ServedRun, is_stale: bool) -> str:

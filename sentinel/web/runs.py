@@ -19,7 +19,7 @@ from pathlib import Path
 from sentinel.client.run_layout import JOURNAL_NAME, LEASE_NAME
 from sentinel.client.strict_json import printable
 from sentinel.clock import Clock, SystemClock
-from sentinel.web.answers import Refused
+from sentinel.web.answers import RefusedRequest
 from sentinel.web.watched import ServedRun
 
 RUNS_MAX = 64  # of one place, the newest
@@ -65,10 +65,10 @@ class Runs:
     # -- whoever asks --------------------------------------------------------------------------------------------------
 
     def find(self, name: str) -> ServedRun:
-        """The run, looked at a moment ago. Raises Refused for a name that is not shown."""
+        """The run, looked at a moment ago. Raises RefusedRequest for a name that is not shown."""
         run = self._runs.get(name)
         if run is None:
-            raise Refused(404, "there is no run of that name; /api/runs lists them")
+            raise RefusedRequest(404, "there is no run of that name; /api/runs lists them")
         run.asked_s = self._clock.now_s()
         self._await_refreshes([run])
         return run

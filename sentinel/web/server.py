@@ -37,7 +37,7 @@ NO_DESCRIPTOR_PAUSE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ServerLimits:
     """`request_s`: from the first byte of a request to its last. `answer_s`: from the first byte of an answer to its last.
     `idle_s`: how long a connection stays open without either. `check_s`: how often these are checked."""
 
@@ -48,13 +48,13 @@ class Limits:
     connections: int = 512  # a browser opens up to six, so about eighty viewers
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = ServerLimits()
 
 
 class Server:
     """Serves `app` on a listening socket from `start` to `close`."""
 
-    def __init__(self, listener: socket.socket, app: WSGIApplication, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, listener: socket.socket, app: WSGIApplication, limits: ServerLimits = DEFAULT_LIMITS) -> None:
         self._listener = listener
         self._app = app
         self._limits = limits
@@ -94,7 +94,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
     def is_idle(self) -> bool:
         return not (self.requests or self.request or self.total_outbufs_len)
 
-    def is_late(self, now_s: float, limits: Limits) -> bool:
+    def is_late(self, now_s: float, limits: ServerLimits) -> bool:
         """Exact to `limits.check_s`: a wait begins when it is first seen here."""
         awaited = None if self.requests else self.request or ("answer" if self.total_outbufs_len else None)
         if awaited is not self._awaited:
@@ -106,7 +106,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
 class _BoundedServer(TcpWSGIServer):  # type: ignore[misc]
     channel_class = _Channel
 
-    def __init__(self, app: WSGIApplication, listener: socket.socket, limits: Limits) -> None:
+    def __init__(self, app: WSGIApplication, listener: socket.socket, limits: ServerLimits) -> None:
         self._limits = limits
         self._clock = SystemClock()
         adjustments = Adjustments(

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from sentinel.report.following import RunSnapshot
 from sentinel.web.access import Access
 from sentinel.web.acting import Unattended
-from sentinel.web.answers import TEXT, Refused, Request, Response, read_request, refusal_of
+from sentinel.web.answers import TEXT, RefusedRequest, Request, Response, read_request, refusal_of
 from sentinel.web.route import Served
 from sentinel.web.routes import REPORT, find_route
 from sentinel.web.runs import Runs
@@ -46,21 +46,21 @@ class Site:
     def __call__(self, environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         try:
             response = self.answer(read_request(environ))
-        except Refused as refused:
+        except RefusedRequest as refused:
             response = refusal_of(refused)
         except Exception as bug:  # noqa: BLE001 - a bug costs one answer; the client gets its type, no traceback
-            response = refusal_of(Refused(500, f"an error of the page itself: {type(bug).__name__}"))
+            response = refusal_of(RefusedRequest(500, f"an error of the page itself: {type(bug).__name__}"))
         start_response(response.status_line, response.all_headers())
         return [] if environ["REQUEST_METHOD"] == "HEAD" else [response.body]
 
     def answer(self, request: Request) -> Response:
-        """Raises Refused."""
+        """Raises RefusedRequest."""
         self._access.check_host(request)
         route, words = find_route(request.method, request.parts)
         if route.needs == "reading":
             try:
                 self._access.check_reading(request)
-            except Refused as refused:
+            except RefusedRequest as refused:
                 if refused.status == 401 and route.path == REPORT and _is_browser_navigation(request):
                     return _redirect_to_page(words["NAME"])
                 raise

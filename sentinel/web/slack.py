@@ -25,7 +25,7 @@ from sentinel.model.incidents import Incident
 from sentinel.operator.unattended import load_run_policy
 from sentinel.policy.schema_paging import Route
 from sentinel.web.acting import OF_INCIDENT, Unattended, ask
-from sentinel.web.answers import TEXT, Refused, Request, Response
+from sentinel.web.answers import TEXT, RefusedRequest, Request, Response
 from sentinel.web.runs import Runs
 from sentinel.web.watched import ServedRun
 
@@ -60,30 +60,30 @@ class SlackDoor:
         self._free = threading.BoundedSemaphore(AT_ONCE_MAX)
 
     def answer(self, runs: Runs, unattended: Unattended | None, request: Request) -> Response:
-        """Raises Refused: 401 for what Slack has not signed, 403 for who may not, 400 and 404 for what is asked."""
+        """Raises RefusedRequest: 401 for what Slack has not signed, 403 for who may not, 400 and 404 for what is asked."""
         timestamp, signature = request.header("X-Slack-Request-Timestamp"), request.header("X-Slack-Signature")
         now_s = self._clock.wall_s()
         try:
             check_age(timestamp, now_s)
         except SignatureRefused as refused:
-            raise Refused(401, f"not taken for a request of Slack: {refused}") from None
+            raise RefusedRequest(401, f"not taken for a request of Slack: {refused}") from None
         press = read_press(request.body)
         try:
             run = runs.find(press.run)
-        except Refused:
+        except RefusedRequest:
             raise _unsigned() from None  # nobody learns here which runs there are
         route = _signer(run, timestamp, request.body, signature)
         try:
             self._seen.take(signature, now_s)
         except SignatureRefused as refused:
-            raise Refused(401, f"not taken for a request of Slack: {refused}") from None
+            raise RefusedRequest(401, f"not taken for a request of Slack: {refused}") from None
         settings = route.settings
         assert isinstance(settings, SlackRoute), "only such routes have a signing secret"
         if settings.people and press.user not in settings.people:
-            raise Refused(403, f"{press.user} is none of the people of this route")
+            raise RefusedRequest(403, f"{press.user} is none of the people of this route")
         why = _outdated(press, _incident_of(press, runs))
         if not self._free.acquire(blocking=False):
-            raise Refused(503, "too many presses wait for an answer; press again in a moment", Retry_After="5")
+            raise RefusedRequest(503, "too many presses wait for an answer; press again in a moment", Retry_After="5")
         threading.Thread(target=self._carry_out, args=(press, run, route, unattended, why), daemon=True).start()
         return Response(b"", TEXT)
 
@@ -100,7 +100,7 @@ class SlackDoor:
 
 
 def read_press(body: bytes) -> Press:
-    """Of a form whose field `payload` is JSON. Raises Refused."""
+    """Of a form whose field `payload` is JSON. Raises RefusedRequest."""
     try:
         payload: Any = loads(parse_qs(body.decode("ascii"), strict_parsing=True, max_num_fields=8)["payload"][0])
         action: Mapping[str, Any] = payload["actions"][0]
@@ -114,12 +114,12 @@ def read_press(body: bytes) -> Press:
     except (ValueError, KeyError, IndexError, TypeError, AttributeError):
         is_whole = False
     if not is_whole:
-        raise Refused(400, "no press of a button of Sentinel's: the form that Slack sends for block_actions was expected")
+        raise RefusedRequest(400, "no press of a button of Sentinel's: the form that Slack sends for block_actions was expected")
     return press
 
 
 def _signer(run: ServedRun, timestamp: str, body: bytes, signature: str) -> Route:
-    """The route of the run's policy whose app signed it. Raises Refused."""
+    """The route of the run's policy whose app signed it. Raises RefusedRequest."""
     try:
         routes = load_run_policy(run.run_dir)[0].spec.paging.routes
     except SentinelError:
@@ -134,8 +134,8 @@ def _signer(run: ServedRun, timestamp: str, body: bytes, signature: str) -> Rout
     raise _unsigned()
 
 
-def _unsigned() -> Refused:
-    return Refused(401, "not taken for a request of Slack: its signature is that of no route of the run it names")
+def _unsigned() -> RefusedRequest:
+    return RefusedRequest(401, "not taken for a request of Slack: its signature is that of no route of the run it names")
 
 
 def _incident_of(press: Press, runs: Runs) -> Incident | None:
@@ -150,9 +150,9 @@ def _incident_of(press: Press, runs: Runs) -> Incident | None:
 
 
 def _outdated(press: Press, incident: Incident | None) -> str:
-    """Why the button means nothing any more; empty while it does. Raises Refused."""
+    """Why the button means nothing any more; empty while it does. Raises RefusedRequest."""
     if incident is None:
-        raise Refused(404, f"{press.run}: there is no incident {press.incident}")
+        raise RefusedRequest(404, f"{press.run}: there is no incident {press.incident}")
     if press.rung is None:
         return ""
     asked = incident.approval
@@ -164,7 +164,7 @@ def _outdated(press: Press, incident: Incident | None) -> str:
 def _asked(press: Press, run: ServedRun, unattended: Unattended | None) -> str:
     try:
         answer = ask(run, OF_INCIDENT[press.verb](press.incident), press.who, unattended)
-    except Refused as refused:
+    except RefusedRequest as refused:
         return refused.message
     except SentinelError as error:
         return str(error)

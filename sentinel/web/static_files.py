@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sentinel.web.answers import TEXT, Refused, Response
+from sentinel.web.answers import TEXT, RefusedRequest, Response
 
 FOLDER = Path(__file__).resolve().parent / "page"
 INDEX = "index.html"
@@ -30,10 +30,10 @@ class StaticFiles:
         """Read once: a page must not change halfway because another version is being installed."""
         if name not in self._paths:
             what = "this sentinel was installed without its page; the API is there" if name == INDEX else "there is no such file"
-            raise Refused(404, what)
+            raise RefusedRequest(404, what)
         if name not in self._known:
             try:
                 self._known[name] = self._paths[name].read_bytes()
             except OSError as error:
-                raise Refused(500, f"{name}: cannot be read: {error.strerror}") from None
+                raise RefusedRequest(500, f"{name}: cannot be read: {error.strerror}") from None
         return Response(self._known[name], TYPES.get(self._paths[name].suffix, TEXT), cache="no-cache")

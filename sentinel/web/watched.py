@@ -25,7 +25,7 @@ from sentinel.report.lineage import branch_document
 from sentinel.run_files.heartbeats import RankBeats, RankSeen
 from sentinel.run_files.stream import read_recent, read_tokens_per_sample, read_tokens_per_step
 from sentinel.streams.curve import Curve
-from sentinel.web.answers import Refused, encode
+from sentinel.web.answers import RefusedRequest, encode
 from sentinel.web.fleet import RECENT_ROWS
 
 POLICY_S = 10.0  # it is small, and seldom another one
@@ -140,10 +140,10 @@ class ServedRun:
     # -- whoever asks --------------------------------------------------------------------------------------------------
 
     def seen(self) -> RunSnapshot:
-        """How it stands. Raises Refused before that is known."""
+        """How it stands. Raises RefusedRequest before that is known."""
         snapshot = self.snapshot
         if snapshot is None:
-            raise Refused(503, self.trouble or f"{self.run_dir}: is being read; ask again in a moment", Retry_After="1")
+            raise RefusedRequest(503, self.trouble or f"{self.run_dir}: is being read; ask again in a moment", Retry_After="1")
         return snapshot
 
     def recent_losses(self) -> tuple[float, ...]:
@@ -212,7 +212,7 @@ class ServedRun:
 
     def history(self) -> History:
         """Made for the first who asks after a refresh. Who cannot have the run within LOCK_S gets what was made before. Raises
-        Refused where there is nothing yet."""
+        RefusedRequest where there is nothing yet."""
         snapshot, known = self.seen(), self._history
         if known is not None and known.snapshot is snapshot:
             return known
@@ -222,7 +222,7 @@ class ServedRun:
             with self._followed_run() as followed:
                 branches = followed.journal.lineage.branches(snapshot.step)
                 schedule = followed.journal.schedule.document(branches, tokens)
-        except Refused:
+        except RefusedRequest:
             if known is None:
                 raise
             return known
@@ -232,10 +232,12 @@ class ServedRun:
     @contextmanager
     def _followed_run(self) -> Iterator[FollowedRun]:
         if not self._lock.acquire(timeout=LOCK_S):
-            raise Refused(503, f"{self.run_dir}: does not answer; a disk may hang", Retry_After="2")
+            raise RefusedRequest(503, f"{self.run_dir}: does not answer; a disk may hang", Retry_After="2")
         try:
             if self._followed is None:
-                raise Refused(503, self.trouble or f"{self.run_dir}: is being read; ask again in a moment", Retry_After="1")
+                raise RefusedRequest(
+                    503, self.trouble or f"{self.run_dir}: is being read; ask again in a moment", Retry_After="1"
+                )
             yield self._followed
         finally:
             self._lock.release()

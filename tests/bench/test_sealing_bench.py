@@ -24,7 +24,7 @@ import numpy
 import pytest
 
 from sentinel.trainers.found import find_checkpoints
-from sentinel.trainers.profile import Checkpoints
+from sentinel.trainers.profile import CheckpointFiles
 from sentinel.trainers.sealing import seal_new
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(1200)]
@@ -46,7 +46,7 @@ def train(meet: Any, steps: Any) -> None:
         steps.value += 1
 
 
-def seal_when_asked(root: Path, run_dir: Path, places: Checkpoints, pipe: Any) -> None:
+def seal_when_asked(root: Path, run_dir: Path, places: CheckpointFiles, pipe: Any) -> None:
     """As a follower: at nice 10. Sends the seconds of a processor that each seal took."""
     os.nice(10)
     while pipe.recv():
@@ -80,7 +80,7 @@ def rate() -> Any:
 
 @pytest.mark.parametrize("files", ["replaced", "rewritten"])
 def test_sealing_beside_two_processes_that_compute(tmp_path: Path, rate: Any, files: str) -> None:
-    places = Checkpoints.model_validate({"path": "x", "pattern": "step-{step}", "complete": ["state"], "files": files})
+    places = CheckpointFiles.model_validate({"path": "x", "pattern": "step-{step}", "complete": ["state"], "files": files})
     state = tmp_path / "out" / "step-100" / "state"
     state.parent.mkdir(parents=True)
     with open(state, "wb") as file:

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 
 from sentinel.launcher.command import CommandLauncher
-from sentinel.launcher.registry import Place, open_launcher
+from sentinel.launcher.registry import LaunchPlace, open_launcher
 from sentinel.model.attempts import AttemptSpec, AttemptView, Unseen
 from tests.conformance.launcher_world import Job, LocalWorld, is_living, wait_for
 
@@ -54,7 +54,7 @@ class CommandWorld(LocalWorld):
         return {name: f'sh {self._scheduler}/{name}.sh "$@"' for name in SCRIPTS} | {"every": "0.01s"}
 
     def launcher(self) -> CommandLauncher:
-        launcher = open_launcher("command", self.options, Place(self.run_dir, supervises=True))
+        launcher = open_launcher("command", self.options, LaunchPlace(self.run_dir, supervises=True))
         assert isinstance(launcher, CommandLauncher)
         self._launchers.append(launcher)
         return launcher

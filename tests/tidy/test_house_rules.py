@@ -59,6 +59,7 @@ LONG = {
     "sentinel/client/torch/attached.py": "one object: what a training loop calls, in the order in which it calls it",
     "sentinel/run_files/stream.py": "one stream, read in four ways over the same few lines",
 }
+VERBS = {"told", "said", "heard"}  # in an identifier they say that a thing was said, and not what it is
 BANNED = {"utils", "util", "helpers", "common", "misc", "base", "manager", "watchdog"}
 
 # One place per dependency (ARCHITECTURE "Who may import what"). A package counts as one place.
@@ -134,6 +135,27 @@ def test_files_keep_to_their_budget_and_their_name() -> None:
             faults.append(f"{where} is no longer long: take it out of LONG")
         if path.stem in BANNED:
             faults.append(f"{where}: a name that says nothing")
+    assert not faults, "\n".join(faults)
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    """Two classes of one name in one package are told apart by their imports alone."""
+    places: dict[str, list[str]] = {}
+    for path in SOURCES:
+        if relative(path).startswith("sentinel/"):
+            for node in nodes(path):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places.setdefault(node.name, []).append(f"{relative(path)}:{node.lineno}")
+    assert not {name: where for name, where in places.items() if len(where) > 1}
+
+
+def test_an_identifier_names_what_it_holds() -> None:
+    faults = []
+    for path in SOURCES:
+        for node in nodes(path):
+            names = [getattr(node, field, None) for field in ("id", "attr", "arg", "name", "asname")]
+            bad = [name for name in names if isinstance(name, str) and VERBS & set(name.lower().split("_"))]
+            faults += [f"{relative(path)}:{getattr(node, 'lineno', 0)} {name}" for name in bad]
     assert not faults, "\n".join(faults)
 
 

@@ -20,11 +20,11 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from sentinel.checkpoints.tensors.archives import MAGIC, Window
+from sentinel.checkpoints.tensors.archives import MAGIC, ArchiveWindow
 from sentinel.checkpoints.tensors.pickles import PICKLE_BYTES_MAX
 from sentinel.checkpoints.tensors.safetensors_file import read_safetensors
 from sentinel.checkpoints.tensors.sharded import Layout, read_layout, read_sharded
-from sentinel.checkpoints.tensors.stretches import Count, Stretch, Tally, Unreadable, begin_count, shown
+from sentinel.checkpoints.tensors.stretches import Count, Stretch, StretchCount, UncountableNumbers, begin_count, shown
 from sentinel.checkpoints.tensors.torch_zip import read_torch_zip
 from sentinel.client.regular_file import regular
 from sentinel.model.saved import BadTensor, SavedValues
@@ -63,7 +63,7 @@ class Counting:
             with open(self._folder / name, "rb", opener=regular) as file:
                 stretches, why = self._stretches(PurePosixPath(name), file, size)
                 count = begin_count(stretches, size)
-        except Unreadable as error:
+        except UncountableNumbers as error:
             self._note(name, str(error))
             return Count(())
         except (OSError, ValueError, MemoryError) as error:
@@ -150,21 +150,21 @@ class Counting:
             return read_sharded(file, size, self._layout(name.parent).files.get(name.name, []))
         beginning = file.read(BEGINNING)
         if beginning.startswith(MAGIC):
-            return read_torch_zip(Window(file, 0, size))
+            return read_torch_zip(ArchiveWindow(file, 0, size))
         if is_text(beginning) or RANDOM.match(name.name):
             return [], []
         if beginning.startswith(BEFORE_1_6):
-            raise Unreadable("torch wrote it in its format of before version 1.6, which is not read")
-        raise Unreadable("its format is not known")
+            raise UncountableNumbers("torch wrote it in its format of before version 1.6, which is not read")
+        raise UncountableNumbers("its format is not known")
 
     def _layout(self, folder: PurePosixPath) -> Layout:
-        """Of a folder's `.metadata`, which is read once. Raises Unreadable."""
+        """Of a folder's `.metadata`, which is read once. Raises UncountableNumbers."""
         with self._lock:
             known = self._layouts.get(folder)
             if known is None:
                 known = self._layouts[folder] = self._read_layout(folder / METADATA)
         if isinstance(known, str):
-            raise Unreadable(known)
+            raise UncountableNumbers(known)
         return known
 
     def _read_layout(self, name: PurePosixPath) -> Layout | str:
@@ -173,7 +173,7 @@ class Counting:
         try:
             with open(self._folder / name, "rb", opener=regular) as file:
                 return read_layout(file.read(PICKLE_BYTES_MAX + 1))
-        except Unreadable as error:
+        except UncountableNumbers as error:
             return str(error)
         except OSError as error:
             return f"its .metadata cannot be read ({error.strerror})"
@@ -190,5 +190,5 @@ def is_text(beginning: bytes) -> bool:
     return True
 
 
-def _bad(name: str, tally: Tally) -> BadTensor:
+def _bad(name: str, tally: StretchCount) -> BadTensor:
     return BadTensor(shown(name), tally.stretch.name, tally.values, tally.nan, tally.infinite, tally.has_number)

@@ -42,7 +42,7 @@ class Format:
         return self.lanes * len(self.exponent)
 
 
-class Look(NamedTuple):
+class FloatCount(NamedTuple):
     """How many are NaN and how many infinite. `has_number`: one at least is finite and not zero."""
 
     nan: int
@@ -71,19 +71,19 @@ FORMATS = {
 }
 
 
-def look(block: bytes, kind: Format, *, seek_number: bool = True) -> Look:
+def look(block: bytes, kind: Format, *, seek_number: bool = True) -> FloatCount:
     """Of whole values. Without `seek_number` a block that is finite is not searched for a value that is not zero."""
     width = kind.number_bytes
     top = block if width == 1 else block[width - 1 :: width]
     if kind.nan_bytes:
         nan = sum(top.count(byte) for byte in kind.suspects if byte in top)  # a search is ten times as fast as a count
-        return Look(nan, 0, len(block) - nan > block.count(b"\0") if seek_number or nan else False)
+        return FloatCount(nan, 0, len(block) - nan > block.count(b"\0") if seek_number or nan else False)
     if not any(byte in top for byte in kind.suspects):
-        return Look(0, 0, bool(block.strip(b"\0")) if seek_number else False)
+        return FloatCount(0, 0, bool(block.strip(b"\0")) if seek_number else False)
     return _look_closely(block, kind)
 
 
-def _look_closely(block: bytes, kind: Format) -> Look:
+def _look_closely(block: bytes, kind: Format) -> FloatCount:
     """Byte by byte: each is translated to 1 or 0, and the bytes of all values are combined at once as one large integer."""
     width, count = kind.number_bytes, len(block) // kind.number_bytes
     full, some, other = (1 << 8 * count) - 1, 0, 0
@@ -96,7 +96,7 @@ def _look_closely(block: bytes, kind: Format) -> Look:
             some |= _flags(column, _any_of, mantissa)
         other |= _flags(column, _any_of, exponent | mantissa)
     bad, nan = full.bit_count(), (full & some).bit_count()
-    return Look(nan, bad - nan, other.bit_count() > bad)
+    return FloatCount(nan, bad - nan, other.bit_count() > bad)
 
 
 def _flags(column: bytes, table: Callable[[int], bytes], mask: int) -> int:

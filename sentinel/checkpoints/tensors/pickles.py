@@ -58,27 +58,27 @@ class Stored:
     value: Any
 
 
-class Refused(ValueError):
+class RefusedPickle(ValueError):
     """With the reason in words of our own: those of `pickletools` quote the data."""
 
 
 def walk_pickle(data: bytes) -> Any:
-    """The value of the first pickle in `data`. Refused for what is none, breaks off, or is too long."""
+    """The value of the first pickle in `data`. RefusedPickle for what is none, breaks off, or is too long."""
     if len(data) > PICKLE_BYTES_MAX:
-        raise Refused(f"it has more than {PICKLE_BYTES_MAX >> 20} MiB")
+        raise RefusedPickle(f"it has more than {PICKLE_BYTES_MAX >> 20} MiB")
     walk = _Walk()
     try:
         for number, (opcode, argument, _) in enumerate(pickletools.genops(data)):
             if number >= OPCODES_MAX:
-                raise Refused(f"it has more than {OPCODES_MAX:,} opcodes")
+                raise RefusedPickle(f"it has more than {OPCODES_MAX:,} opcodes")
             if opcode.name == "STOP":
                 return walk.stack[-1]
             walk.do(opcode.name, argument)
-    except Refused:
+    except RefusedPickle:
         raise
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, struct.error):
-        raise Refused("it breaks off or is damaged") from None
-    raise Refused("it breaks off")
+        raise RefusedPickle("it breaks off or is damaged") from None
+    raise RefusedPickle("it breaks off")
 
 
 class _Walk:
@@ -110,7 +110,7 @@ class _Walk:
             _MAKING[name](self, argument)
         elif name not in _NOTHING:
             if argument is None or not name.startswith(_PLAIN):
-                raise Refused(f"its opcode {name} is not known")
+                raise RefusedPickle(f"its opcode {name} is not known")
             stack.append(argument)
 
     def pop(self, count: int) -> list[Any]:

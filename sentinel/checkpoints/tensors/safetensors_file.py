@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from sentinel.checkpoints.tensors.floats import FORMATS
-from sentinel.checkpoints.tensors.stretches import Stretch, Unreadable, shown
+from sentinel.checkpoints.tensors.stretches import Stretch, UncountableNumbers, shown
 from sentinel.client.strict_json import loads
 
 HEADER_BYTES_MAX = 100_000_000  # the library's own limit
@@ -20,27 +20,27 @@ WHOLE = {"BOOL": 1, "U8": 1, "I8": 1, "U16": 2, "I16": 2, "U32": 4, "I32": 4, "U
 
 
 def read_safetensors(file: BinaryIO, size: int) -> list[Stretch]:
-    """Raises Unreadable, OSError."""
+    """Raises UncountableNumbers, OSError."""
     file.seek(0)
     first = file.read(8)
     length = int.from_bytes(first, "little")
     if len(first) < 8 or length > min(HEADER_BYTES_MAX, size - 8):
-        raise Unreadable(f"its header would be of {length:,} bytes")
+        raise UncountableNumbers(f"its header would be of {length:,} bytes")
     try:
         header = loads(file.read(length))
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"its header is no JSON ({shown(str(error))})") from None
+        raise UncountableNumbers(f"its header is no JSON ({shown(str(error))})") from None
     if not isinstance(header, dict):
-        raise Unreadable("its header is no JSON object")
+        raise UncountableNumbers("its header is no JSON object")
     placed = sorted(_tensors(header), key=lambda one: (one[0], one[1]))
     at = 0
     for start, end, _ in placed:
         if start != at:
-            raise Unreadable(f"its tensors overlap or leave a gap at byte {min(start, at):,}")
+            raise UncountableNumbers(f"its tensors overlap or leave a gap at byte {min(start, at):,}")
         at = end
     begin = 8 + length
     if begin + at != size:
-        raise Unreadable(f"its tensors end at byte {begin + at:,} of {size:,}")
+        raise UncountableNumbers(f"its tensors end at byte {begin + at:,} of {size:,}")
     return [Stretch(begin + start, begin + end, FORMATS[kind], name) for start, end, (name, kind) in placed if kind in FORMATS]
 
 
@@ -53,14 +53,14 @@ def _tensors(header: dict[str, Any]) -> Iterator[tuple[int, int, tuple[str, str]
             kind, shape, (start, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
             sizes = [*map(_whole, shape), _whole(start), _whole(end)]
         except (KeyError, TypeError, ValueError):
-            raise Unreadable(f"{about}: its header needs dtype, shape and data_offsets") from None
+            raise UncountableNumbers(f"{about}: its header needs dtype, shape and data_offsets") from None
         width = None
         if isinstance(kind, str):
             width = FORMATS[kind].value_bytes if kind in FORMATS else WHOLE.get(kind)
         if width is None:
-            raise Unreadable(f"{about}: values of {shown(str(kind))} are not known")
+            raise UncountableNumbers(f"{about}: values of {shown(str(kind))} are not known")
         if len(sizes) > 66 or start > end or math.prod(sizes[:-2]) * width != end - start:
-            raise Unreadable(f"{about}: its offsets do not fit its shape")
+            raise UncountableNumbers(f"{about}: its offsets do not fit its shape")
         yield start, end, (about, kind)
 
 

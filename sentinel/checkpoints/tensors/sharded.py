@@ -6,16 +6,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
-from sentinel.checkpoints.tensors.archives import MAGIC, Window
-from sentinel.checkpoints.tensors.pickles import Call, Pairs, Refused, walk_pickle
-from sentinel.checkpoints.tensors.stretches import Stretch, Unreadable, shown
+from sentinel.checkpoints.tensors.archives import MAGIC, ArchiveWindow
+from sentinel.checkpoints.tensors.pickles import Call, Pairs, RefusedPickle, walk_pickle
+from sentinel.checkpoints.tensors.stretches import Stretch, UncountableNumbers, shown
 from sentinel.checkpoints.tensors.torch_zip import read_torch_zip
 
 REASONS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ShardEntry:
     """One entry of a file. `is_plain`: no tensor by `.metadata`, so that what is no archive is nothing to count."""
 
     offset: int
@@ -28,15 +28,15 @@ class Part:
 class Layout:
     """The parts of each file, by its name."""
 
-    files: dict[str, list[Part]] = field(default_factory=dict)
+    files: dict[str, list[ShardEntry]] = field(default_factory=dict)
 
 
 def read_layout(data: bytes) -> Layout:
-    """What `.metadata` says. Raises Unreadable."""
+    """What `.metadata` says. Raises UncountableNumbers."""
     try:
         whole = walk_pickle(data)
-    except Refused as error:
-        raise Unreadable(f"its .metadata cannot be read: {error}") from None
+    except RefusedPickle as error:
+        raise UncountableNumbers(f"its .metadata cannot be read: {error}") from None
     layout, plain = Layout(), set[str]()
     for name, about in _items(whole, "state_dict_metadata"):
         if isinstance(name, str) and isinstance(about, Call) and about.name.endswith("BytesStorageMetadata"):
@@ -45,21 +45,21 @@ def read_layout(data: bytes) -> Layout:
         name = _field(index, "fqn")
         file, offset, length = (_field(place, key) for key in ("relative_path", "offset", "length"))
         if not isinstance(name, str) or not isinstance(file, str) or type(offset) is not int or type(length) is not int:
-            raise Unreadable("its .metadata does not say where each part lies")
+            raise UncountableNumbers("its .metadata does not say where each part lies")
         if _field(place, "transform_descriptors"):
-            raise Unreadable("its parts are compressed or otherwise transformed")
-        layout.files.setdefault(file, []).append(Part(offset, length, name, name in plain))
+            raise UncountableNumbers("its parts are compressed or otherwise transformed")
+        layout.files.setdefault(file, []).append(ShardEntry(offset, length, name, name in plain))
     if not layout.files:
-        raise Unreadable("its .metadata names no file")
+        raise UncountableNumbers("its .metadata names no file")
     return layout
 
 
-def read_sharded(file: BinaryIO, size: int, parts: list[Part]) -> tuple[list[Stretch], list[str]]:
-    """Raises Unreadable, OSError."""
+def read_sharded(file: BinaryIO, size: int, parts: list[ShardEntry]) -> tuple[list[Stretch], list[str]]:
+    """Raises UncountableNumbers, OSError."""
     stretches, why, at = list[Stretch](), list[str](), 0
     for part in sorted(parts, key=lambda one: (one.offset, one.length)):
         if part.offset < at or part.length < 0 or part.offset + part.length > size:
-            raise Unreadable(f"its parts overlap or lie outside it ({shown(part.name)})")
+            raise UncountableNumbers(f"its parts overlap or lie outside it ({shown(part.name)})")
         at = part.offset + part.length
         file.seek(part.offset)
         if file.read(min(len(MAGIC), part.length)) != MAGIC:
@@ -67,8 +67,8 @@ def read_sharded(file: BinaryIO, size: int, parts: list[Part]) -> tuple[list[Str
                 why.append(f"{shown(part.name)}: it is not written by torch.save")
             continue
         try:
-            found, reasons = read_torch_zip(Window(file, part.offset, at), part.name)
-        except Unreadable as error:
+            found, reasons = read_torch_zip(ArchiveWindow(file, part.offset, at), part.name)
+        except UncountableNumbers as error:
             found, reasons = [], [f"{shown(part.name)}: {error}"]
         stretches += found
         why += reasons[: REASONS_MAX - len(why)]

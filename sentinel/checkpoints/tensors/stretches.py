@@ -11,7 +11,7 @@ READ_TIMES_MAX = 4  # tensors may share bytes (tied weights, views): so many tim
 NAME_CHARS_MAX = 200
 
 
-class Unreadable(Exception):
+class UncountableNumbers(Exception):
     """The numbers of a file cannot be counted; the message says why."""
 
 
@@ -27,7 +27,7 @@ class Stretch:
 
 
 @dataclass(slots=True)
-class Tally:
+class StretchCount:
     """What was found in one stretch, once all of it was fed."""
 
     stretch: Stretch
@@ -58,15 +58,15 @@ class Count:
 
     stretches: tuple[Stretch, ...]
     values: int = 0
-    bad: list[Tally] = field(default_factory=list)
+    bad: list[StretchCount] = field(default_factory=list)
     begun: int = 0
-    open: list[Tally] = field(default_factory=list)
+    open: list[StretchCount] = field(default_factory=list)
 
     def feed(self, offset: int, block: bytes) -> None:
         """The next block of the file, `offset` bytes from its beginning."""
         end = offset + len(block)
         while self.begun < len(self.stretches) and self.stretches[self.begun].start < end:
-            self.open.append(Tally(self.stretches[self.begun]))
+            self.open.append(StretchCount(self.stretches[self.begun]))
             self.begun += 1
         still = []
         for tally in self.open:
@@ -86,15 +86,15 @@ class Count:
 
 
 def begin_count(stretches: Iterable[Stretch], size: int) -> Count:
-    """Of a file of `size` bytes. Tensors that are the same bytes are one. Raises Unreadable for what no file can be."""
+    """Of a file of `size` bytes. Tensors that are the same bytes are one. Raises UncountableNumbers for what no file can be."""
     found: dict[tuple[int, int, str], Stretch] = {}
     for stretch in stretches:
         if not 0 <= stretch.start <= stretch.end <= size:
-            raise Unreadable(f"{stretch.name} lies outside the file")
+            raise UncountableNumbers(f"{stretch.name} lies outside the file")
         if stretch.end > stretch.start:
             found.setdefault((stretch.start, stretch.end, stretch.kind.name), stretch)
     if sum(end - start for start, end, _ in found) > READ_TIMES_MAX * size:
-        raise Unreadable("its tensors overlap")
+        raise UncountableNumbers("its tensors overlap")
     return Count(tuple(sorted(found.values(), key=lambda one: (one.start, one.end))))
 
 

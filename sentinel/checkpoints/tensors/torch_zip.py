@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from math import prod
 from typing import Any
 
-from sentinel.checkpoints.tensors.archives import Entry, Window, read_entries, read_entry
+from sentinel.checkpoints.tensors.archives import ArchiveEntry, ArchiveWindow, read_entries, read_entry
 from sentinel.checkpoints.tensors.floats import FORMATS, Format
-from sentinel.checkpoints.tensors.pickles import PICKLE_BYTES_MAX, Call, Name, Pairs, Refused, Stored, walk_pickle
-from sentinel.checkpoints.tensors.stretches import NAME_CHARS_MAX, Stretch, Unreadable, shown
+from sentinel.checkpoints.tensors.pickles import PICKLE_BYTES_MAX, Call, Name, Pairs, RefusedPickle, Stored, walk_pickle
+from sentinel.checkpoints.tensors.stretches import NAME_CHARS_MAX, Stretch, UncountableNumbers, shown
 
 SIZES_MAX = 64  # dimensions
 VALUES_MAX = 2**62
@@ -35,20 +35,20 @@ _REBUILDS = {f"torch._utils._rebuild_tensor{version}" for version in ("", "_v2",
 _UNTYPED = "UntypedStorage"
 
 
-def read_torch_zip(window: Window, prefix: str = "") -> tuple[list[Stretch], list[str]]:
-    """The tensors, and why others are not counted. Raises Unreadable, OSError."""
+def read_torch_zip(window: ArchiveWindow, prefix: str = "") -> tuple[list[Stretch], list[str]]:
+    """The tensors, and why others are not counted. Raises UncountableNumbers, OSError."""
     entries = read_entries(window)
     folder = next((name[: -len("data.pkl")] for name in entries if name == "data.pkl" or name.endswith("/data.pkl")), None)
     if folder is None:
-        raise Unreadable("its archive has no data.pkl")
+        raise UncountableNumbers("its archive has no data.pkl")
     # Before torch 2.1 there was no such entry; torch then takes the order of the machine.
     byte_order = entries.get(f"{folder}byteorder")
     if (sys.byteorder.encode() if byte_order is None else read_entry(window, byte_order, 16)) != b"little":
-        raise Unreadable("its values are not little-endian")
+        raise UncountableNumbers("its values are not little-endian")
     try:
         value = walk_pickle(read_entry(window, entries[f"{folder}data.pkl"], PICKLE_BYTES_MAX))
-    except Refused as error:
-        raise Unreadable(f"its data.pkl cannot be read: {error}") from None
+    except RefusedPickle as error:
+        raise UncountableNumbers(f"its data.pkl cannot be read: {error}") from None
     storages = {name[len(folder) + 5 :]: entry for name, entry in entries.items() if name.startswith(f"{folder}data/")}
     return _Tensors(storages).of(value, prefix)
 
@@ -56,7 +56,7 @@ def read_torch_zip(window: Window, prefix: str = "") -> tuple[list[Stretch], lis
 class _Tensors:
     """Those of one archive. A storage of floating-point numbers that no tensor was found for is told, not passed over."""
 
-    def __init__(self, storages: dict[str, Entry]) -> None:
+    def __init__(self, storages: dict[str, ArchiveEntry]) -> None:
         self._storages = storages
         self._stretches: list[Stretch] = []
         self._why: list[str] = []
@@ -134,13 +134,13 @@ def _extent(sizes: Any, strides: Any) -> tuple[int, int, bool]:
 
 
 def walk_values(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Everything within, each with its path of keys. A tensor is not looked into. Raises Unreadable for too much."""
+    """Everything within, each with its path of keys. A tensor is not looked into. Raises UncountableNumbers for too much."""
     waiting, seen, visits = [(prefix, value)], set[int](), 0
     while waiting:
         path, found = waiting.pop()
         visits += 1
         if visits > VISITS_MAX:
-            raise Unreadable("it refers to too many things")
+            raise UncountableNumbers("it refers to too many things")
         if not isinstance(found, (Pairs, list, tuple, Call, Stored)) or id(found) in seen:
             continue
         seen.add(id(found))

@@ -14,7 +14,7 @@ from sentinel.client.overrides import Overrides
 from sentinel.client.spec import Resume
 from sentinel.client.stream import Stream
 from sentinel.client.torch.live import LiveSettings, refusals
-from sentinel.client.torch.resuming import Found
+from sentinel.client.torch.resuming import FoundResume
 from sentinel.client.torch.sampling import Sampler
 from sentinel.client.torch.tuning import OF_GROUPS, Tuning
 
@@ -63,7 +63,7 @@ class Answers:
 
     # -- what happens --------------------------------------------------------------------------------------------------
 
-    def resumed(self, found: Found, asked: Resume | None) -> None:
+    def resumed(self, found: FoundResume, asked: Resume | None) -> None:
         self._resume = {"resume_step": found.step, "resume_digest": found.digest, "adopted": found.is_adopted}
         self._passed_over, self._asked = found.passed_over, asked
 

@@ -24,7 +24,7 @@ from sentinel.client.torch.live import LiveSettings
 from sentinel.client.torch.ranks import Alone, meet_ranks
 from sentinel.client.torch.reporting import Reporter
 from sentinel.client.torch.sampling import Sampler
-from sentinel.client.torch.saving import Checkpoints, Committer
+from sentinel.client.torch.saving import Committer, RankCheckpoints
 from sentinel.client.torch.tuning import AttachError, NoCheckpoint, Tuning
 
 UNSUPERVISED = 0  # its attempt
@@ -171,7 +171,7 @@ class Run:
             may_commit = session.may_commit if session is not None else lambda: True
             committer = Committer(self._root, may_commit, self._tell)
         attempt = session.attempt if session is not None else UNSUPERVISED
-        self._checkpoints = Checkpoints(committer, ranks, model, optimizers, attempt)
+        self._checkpoints = RankCheckpoints(committer, ranks, model, optimizers, attempt)
         self._answers = Answers(self._tell, self._write, self._tuning, self._live, sampler, save_every)
         self._leaving = Leaving(session, self._on_way_out) if not self._is_idle else None
         self.phase("init")

@@ -109,7 +109,7 @@ class Committer:
         self._tell("checkpoint_committed", asked.step, path=path, digest=digest, **cost)
 
 
-class Checkpoints:
+class RankCheckpoints:
     """Of one rank; every rank makes the same calls.
 
     Attributes:

@@ -10,7 +10,7 @@ from sentinel.model import facts as f
 from sentinel.model.actions import SendPage
 from sentinel.model.changed import replace
 from sentinel.model.incidents import Incident
-from sentinel.model.paging import Hold, IncidentPage, RouteStatus
+from sentinel.model.paging import IncidentPage, PageHold, RouteStatus
 from sentinel.model.state import RunState
 
 KEYS_KEPT = 64  # of the triggers of one incident, the newest
@@ -38,7 +38,7 @@ def raised(state: RunState, at_s: float, fact: f.PageRaised) -> RunState:
 def held(state: RunState, at_s: float, fact: f.PageHeld) -> RunState:
     def waits(page: IncidentPage) -> IncidentPage:
         before = page.hold
-        hold = Hold(fact.routes, at_s, fact.windows, fact.until_s, fact.timezone, fact.incidents) if fact.routes else None
+        hold = PageHold(fact.routes, at_s, fact.windows, fact.until_s, fact.timezone, fact.incidents) if fact.routes else None
         if before is not None and hold is not None:
             hold = replace(hold, since_s=before.since_s)
         if before is None or set(before.routes) <= set(fact.routes):

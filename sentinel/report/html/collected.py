@@ -26,7 +26,7 @@ FIRST_KEPT, NEWEST_KEPT = 200, 400  # entries of one incident
 
 
 @dataclass(slots=True)
-class Stretch:
+class IncidentStretch:
     """What belongs to one incident. `loss`: what it cost in time. `left_out`: entries in the middle that were not kept."""
 
     loss: IncidentLoss | None = None
@@ -57,7 +57,7 @@ class Collected:
     state: RunState = field(default_factory=RunState)
     now_s: float = 0.0
     branches: list[Branch] = field(default_factory=list)
-    stretches: dict[int, Stretch] = field(default_factory=dict)
+    stretches: dict[int, IncidentStretch] = field(default_factory=dict)
     gpus_in_use: int | None = None
     last_s: float = 0.0
     finding: f.FindingRecorded | None = None
@@ -102,7 +102,7 @@ def _take(found: Collected, entry: Entry, entries_of: Collection[int]) -> None:
 
 
 def _open(found: Collected, entry: Entry, incident: Incident, entries_of: Collection[int]) -> None:
-    stretch = found.stretches[incident.id] = Stretch(settings_before=found.state.overrides)
+    stretch = found.stretches[incident.id] = IncidentStretch(settings_before=found.state.overrides)
     recorded = found.finding
     if recorded is not None and recorded.became == incident.id:
         stretch.finding = recorded.finding

@@ -9,7 +9,7 @@ from sentinel.model.price import Price
 from sentinel.paging.case_words import span
 from sentinel.plan.gpus import Gpus
 from sentinel.report.cost import amount_words, incident_cost
-from sentinel.report.html.collected import Stretch
+from sentinel.report.html.collected import IncidentStretch
 from sentinel.report.losses import LOST, IncidentLoss
 from sentinel.report.settings import setting_text, settings_asked
 
@@ -37,7 +37,7 @@ class Cost:
     is_over: bool
 
 
-def cost_of(incident: Incident, stretch: Stretch | None, gpus: Gpus, price: Price | None) -> Cost:
+def cost_of(incident: Incident, stretch: IncidentStretch | None, gpus: Gpus, price: Price | None) -> Cost:
     loss = stretch.loss if stretch is not None and stretch.loss is not None else IncidentLoss(incident.id, str(incident.kind))
     spent, cost = loss.seconds, incident_cost(loss, gpus, price)
     restored = incident.restored_s
@@ -60,7 +60,7 @@ def _exact(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else span(seconds)
 
 
-def setting_rows(stretch: Stretch | None) -> list[tuple[str, str, str]]:
+def setting_rows(stretch: IncidentStretch | None) -> list[tuple[str, str, str]]:
     """Every setting over the trainer's own, before the incident and behind it."""
     if stretch is None:
         return []

@@ -14,7 +14,7 @@ from sentinel.errors import UsageError
 from sentinel.trainers.found import list_names
 from sentinel.trainers.probe.document import probe_document
 from sentinel.trainers.probe.judging import find_missing
-from sentinel.trainers.probe.running import Limits, run_probe
+from sentinel.trainers.probe.running import ProbeLimits, run_probe
 from sentinel.trainers.probe.text import probe_text, what_it_will_write, who_it_is
 from sentinel.trainers.probe.trial import plan_trial
 
@@ -29,7 +29,7 @@ class ProbeRequest:
     run_dir: Path | None
     keep: bool
     as_it_is: bool
-    limits: Limits
+    limits: ProbeLimits
 
 
 @dataclass(frozen=True, slots=True)

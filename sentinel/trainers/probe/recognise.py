@@ -9,7 +9,7 @@ from pathlib import Path
 from sentinel.telemetry.log_formats import UnreadableLog, open_log
 from sentinel.trainers.loading import load_profile, shipped_profiles
 from sentinel.trainers.mismatch import OtherMatch, find_others
-from sentinel.trainers.profile import Spec
+from sentinel.trainers.profile import ProfileSpec
 from sentinel.trainers.rendering import flag_value
 
 NOTHING_KNOWN = "exit-only"
@@ -34,7 +34,7 @@ def candidates(command: Sequence[str]) -> tuple[Candidate, ...]:
     return tuple(sorted(found, key=lambda one: (-len(one.flags), one.profile)))
 
 
-def _flags(spec: Spec) -> Iterator[str]:
+def _flags(spec: ProfileSpec) -> Iterator[str]:
     assert spec.checkpoints is not None, "only such are asked"
     yield from spec.checkpoints.root
     for flags in spec.flags.values():

@@ -24,7 +24,7 @@ from sentinel.trainers.found import find_checkpoints
 from sentinel.trainers.launching import Trained
 from sentinel.trainers.mismatch import find_mismatch
 from sentinel.trainers.probe.recognise import left_behind, printed_format
-from sentinel.trainers.probe.seen import EndedBy, Kept, Launch, Return, Seen
+from sentinel.trainers.probe.seen import EndedBy, Launch, ProbedCheckpoint, Return, Seen
 from sentinel.trainers.probe.trial import Trial, named_folders
 from sentinel.trainers.sealing import is_sealed, seal_new, sealed_path
 from sentinel.trainers.start import read_before
@@ -37,7 +37,7 @@ STREAM_BYTES_MAX = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ProbeLimits:
     """`save_every`: steps between checkpoints to ask for; 0: as the command has it."""
 
     steps: int
@@ -46,7 +46,7 @@ class Limits:
     tries_resume: bool
 
 
-def run_probe(trial: Trial, folder: Path, limits: Limits, clock: Clock, say: Callable[[str], None]) -> Seen:
+def run_probe(trial: Trial, folder: Path, limits: ProbeLimits, clock: Clock, say: Callable[[str], None]) -> Seen:
     """Raises UsageError where the command cannot be started."""
     began_s = clock.wall_s()
     launcher = LocalLauncher(folder)
@@ -169,7 +169,7 @@ def _has_sealed(trial: Trial, folder: Path) -> bool:
     return False
 
 
-def _look(trial: Trial, folder: Path, first: Launch) -> tuple[Kept, ...]:
+def _look(trial: Trial, folder: Path, first: Launch) -> tuple[ProbedCheckpoint, ...]:
     """The checkpoints that the trainer left; what the follower had no time for is sealed now."""
     places, root = trial.profile.spec.checkpoints, trial.root
     if places is None or root is None:
@@ -184,7 +184,7 @@ def _look(trial: Trial, folder: Path, first: Launch) -> tuple[Kept, ...]:
     except OSError as error:
         raise UsageError(f"{root}: its checkpoints cannot be sealed: {error}; name another folder with --run-dir") from error
     return tuple(
-        Kept(
+        ProbedCheckpoint(
             step=one.step,
             name=one.path.name,
             size=sum(size for _, size, _ in one.signature),
@@ -201,7 +201,7 @@ def _how(folder: Path, step: int) -> str:
     return str(loads((sealed_path(folder, step) / MANIFEST).read_bytes())["sealed"]["how"])
 
 
-def _return(launcher: LocalLauncher, trained: Trained, spec: AttemptSpec, step: int, limits: Limits, clock: Clock) -> Return:
+def _return(launcher: LocalLauncher, trained: Trained, spec: AttemptSpec, step: int, limits: ProbeLimits, clock: Clock) -> Return:
     """Start it from the checkpoint of this step, as a rollback would, until its first rows say where it went on."""
     path = str(sealed_path(trained.run_dir, step).relative_to(trained.run_dir))
     try:

@@ -52,7 +52,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ProbedCheckpoint:
     """A checkpoint of the trainer. `how`: link, reflink or copy; None where it is not sealed. `missing`: of the files that
     tell it complete."""
 
@@ -84,7 +84,7 @@ class Seen:
 
     first: Launch
     saves_every: int | None
-    kept: tuple[Kept, ...]
+    kept: tuple[ProbedCheckpoint, ...]
     mismatch: Mismatch | None = None
     printed: tuple[str, ...] = ()
     left: Sequence[tuple[str, str, str]] = field(default_factory=tuple)

@@ -9,7 +9,7 @@ from pathlib import Path
 from sentinel.client.settings import SETTINGS
 from sentinel.trainers.describe import what_it_can
 from sentinel.trainers.probe.judging import Missing, expected_grades, find_missing, profile_by_what_it_printed, resume_grade
-from sentinel.trainers.probe.seen import EndedBy, Kept, Seen
+from sentinel.trainers.probe.seen import EndedBy, ProbedCheckpoint, Seen
 from sentinel.trainers.probe.trial import Trial
 
 PRINTED_LINE = "step: 120 | loss: 2.3172 | grad_norm: 0.84 | lr: 3.0e-04"  # telemetry reads it: a test holds it to that
@@ -123,7 +123,7 @@ def _device(path: Path) -> int:
     return there.stat().st_dev
 
 
-def _kept(one: Kept) -> str:
+def _kept(one: ProbedCheckpoint) -> str:
     size = f"{one.size / 2**20:.1f} MiB"
     if not one.is_complete:
         why = f": {', '.join(one.missing)} is missing" if one.missing else ""

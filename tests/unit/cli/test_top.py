@@ -20,7 +20,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sentinel.cli.root import app
-from sentinel.cli.top import Watched, points_of
+from sentinel.cli.top import TopOfRun, points_of
 from sentinel.client.run_layout import JOURNAL_NAME
 from sentinel.clock import SystemClock
 from sentinel.journal.session import take_run
@@ -80,7 +80,7 @@ def test_what_is_no_run_is_a_usage_error(tmp_path: Path) -> None:
 def test_a_look_is_drawn_again_only_when_something_can_be_new(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path / "run", until=42)
     write_stream(run_dir, 2, [101, 102])
-    watched = Watched(run_dir, SystemClock(), blocks=True)
+    watched = TopOfRun(run_dir, SystemClock(), blocks=True)
     first = watched.refresh()
     assert first is not None
     assert (first.points[-1].step, first.total) == (102, 600)
@@ -94,7 +94,7 @@ def test_a_look_is_drawn_again_only_when_something_can_be_new(tmp_path: Path) ->
 
 def test_a_journal_that_is_gone_is_said(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path / "run", until=42)
-    watched = Watched(run_dir, SystemClock(), blocks=True)
+    watched = TopOfRun(run_dir, SystemClock(), blocks=True)
     (run_dir / JOURNAL_NAME).rename(tmp_path / "aside")
     watched._refreshed_s = -math.inf  # a refresh is due
     shown = watched.refresh()
@@ -106,7 +106,7 @@ def test_a_journal_that_is_gone_is_said(tmp_path: Path) -> None:
 def test_the_time_of_a_step_is_of_one_attempt_and_not_of_the_pause_between_two(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path / "run", until=42)
     (run_dir / "attempts").mkdir()
-    watched = Watched(run_dir, SystemClock(), blocks=True)
+    watched = TopOfRun(run_dir, SystemClock(), blocks=True)
     said = []
     for attempt, steps in ((1, [99]), (1, [99, 100]), (2, [101]), (2, [101, 102])):
         write_stream(run_dir, attempt, steps, time_s=1000.0 * attempt + steps[-1])
@@ -223,7 +223,7 @@ def test_a_young_attempt_is_shown_behind_the_newest_steps_of_the_one_before(tmp_
     run_dir = write_run(tmp_path / "run", until=42)
     write_stream(run_dir, 1, range(1, 20_001))
     path = write_stream(run_dir, 2, [101, 102])
-    watched = Watched(run_dir, SystemClock(), blocks=True)
+    watched = TopOfRun(run_dir, SystemClock(), blocks=True)
     watched.catch_up()
     shown = watched.refresh()
     assert shown is not None
@@ -243,7 +243,7 @@ def test_the_time_of_a_run_that_ended_while_its_attempt_was_being_started_stands
     run_dir = write_run(tmp_path / "run", until=0)
     with take_run(run_dir) as session:
         session.journal.append(START_S + 7.0, [RunEnded("stopped", "stopped by me")], session.epoch)
-    watched = Watched(run_dir, SystemClock(), blocks=True)
+    watched = TopOfRun(run_dir, SystemClock(), blocks=True)
     shown = watched.refresh()
     assert shown is not None
     assert shown.now_s == START_S + 7.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sentinel.detectors.bank import DetectorBank
-from sentinel.detectors.disk_forecast import Kept
+from sentinel.detectors.disk_forecast import KeptCheckpoints
 from sentinel.detectors.disk_full import CALM_S, FILLING, FRESH_S, KIND, DiskFullSettings
 from sentinel.detectors.disk_memory import hour_words, lacks_room
 from sentinel.model.disks import DiskReading, SavedCheckpoint
@@ -30,7 +30,7 @@ def look(
 class Watch:
     """A bank whose disks are looked at every minute."""
 
-    def __init__(self, kept: Kept | None = None, **settings: float) -> None:
+    def __init__(self, kept: KeptCheckpoints | None = None, **settings: float) -> None:
         self.bank = DetectorBank(config(disk_full=DiskFullSettings(**settings)), {}, {}, kept=kept)  # type: ignore[arg-type]
         self.now_s = 50_000.0
         self.bank.begin_attempt(1, self.now_s)
@@ -183,12 +183,12 @@ def test_where_as_many_are_deleted_as_are_saved_nothing_is_forecast() -> None:
 
 @pytest.mark.parametrize(("free", "is_told"), [(75, False), (35, True)])
 def test_retention_bounds_what_is_kept_and_what_it_keeps_must_fit(free: int, is_told: bool) -> None:
-    kept = Kept(last=8, every_steps=None, reach_steps=300)
+    kept = KeptCheckpoints(last=8, every_steps=None, reach_steps=300)
     assert bool(Watch(kept).sees(look(free * GIB), 600.0)) is is_told
 
 
 def test_a_retention_that_is_not_carried_out_bounds_nothing() -> None:
-    kept = Kept(last=2, every_steps=None, reach_steps=0)
+    kept = KeptCheckpoints(last=2, every_steps=None, reach_steps=0)
     assert len(Watch(kept).sees(look(55 * GIB, 9), 600.0)) == 1
 
 

@@ -17,7 +17,7 @@ from sentinel.client.run_layout import attempt_folder
 from sentinel.errors import GiveUp, RetryLater, UsageError
 from sentinel.launcher import command as launching
 from sentinel.launcher.command import CommandLauncher, CommandSettings
-from sentinel.launcher.registry import Place, find_row, open_launcher, settings_of
+from sentinel.launcher.registry import LaunchPlace, find_row, open_launcher, settings_of
 from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Exited, NotStarted, SettingsInForce, Unseen
 
 START = 'test ! -e "$JOBS/broken" && echo "$@" >>"$JOBS/$SENTINEL_JOB.argv" && echo running >"$JOBS/$SENTINEL_JOB"'
@@ -32,7 +32,7 @@ class Scheduler:
 
     def launcher(self, supervises: bool = True, **lines: str) -> CommandLauncher:
         settings = {"start": START, "status": STATUS, "stop": STOP, "every": "0.01s", "timeout": "20s"} | lines
-        launcher = open_launcher("command", settings, Place(self.run_dir, frozenset({"SECRET"}), supervises))
+        launcher = open_launcher("command", settings, LaunchPlace(self.run_dir, frozenset({"SECRET"}), supervises))
         assert isinstance(launcher, CommandLauncher)
         return launcher
 

@@ -11,7 +11,7 @@ import pytest
 from sentinel.errors import UsageError
 from sentinel.launcher import registry
 from sentinel.launcher.local import LocalLauncher
-from sentinel.launcher.registry import LauncherRow, Place, find_row, open_launcher, parse_options, settings_of
+from sentinel.launcher.registry import LauncherRow, LaunchPlace, find_row, open_launcher, parse_options, settings_of
 from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Unseen
 from sentinel.model.state import RunState
 from sentinel.report.reading import view_attempt
@@ -19,7 +19,7 @@ from tests.unit.told_run import state_of, told, write_run
 
 
 def test_local_is_there_and_the_default(tmp_path: Path) -> None:
-    assert isinstance(open_launcher(registry.DEFAULT, {}, Place(tmp_path)), LocalLauncher)
+    assert isinstance(open_launcher(registry.DEFAULT, {}, LaunchPlace(tmp_path)), LocalLauncher)
 
 
 def test_no_two_rows_have_the_same_kind() -> None:
@@ -85,7 +85,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> LauncherRow:
 
 
 def test_a_row_is_all_it_takes(pretend: LauncherRow, tmp_path: Path) -> None:
-    launcher = open_launcher("pretend", {"queue": "long"}, Place(tmp_path))
+    launcher = open_launcher("pretend", {"queue": "long"}, LaunchPlace(tmp_path))
     assert launcher == PretendLauncher(PretendSettings("long"))
 
 

@@ -23,7 +23,7 @@ from sentinel.mirrors import checkpoints_part, local_store, streams_part
 from sentinel.mirrors.pushing import Mirroring, forget_mirror
 from sentinel.mirrors.record import read_record
 from sentinel.mirrors.restoring import restore
-from sentinel.mirrors.stores import MirrorError, Refused, Store
+from sentinel.mirrors.stores import MirrorError, RefusedByStore, Store
 from sentinel.mirrors.verifying import verify_mirror
 from sentinel.model import facts as f
 from sentinel.model.attempts import SettingsInForce
@@ -358,11 +358,11 @@ def test_a_damaged_journal_does_not_replace_the_copy_that_holds(run: SmallRun, p
 def test_two_runs_of_one_name_do_not_share_a_mirror(run: SmallRun, place: str, tmp_path: Path) -> None:
     push_all(run.mirroring(place))
     other = SmallRun(tmp_path / "other").begin()
-    with pytest.raises(Refused, match="this journal does not begin with them"):
+    with pytest.raises(RefusedByStore, match="this journal does not begin with them"):
         push_all(other.mirroring(place))
     third = SmallRun(tmp_path / "third", run_id="llm").begin()
     push_all(third.mirroring(place))
-    with pytest.raises(Refused, match=r"holds the mirrors of gpt, llm; name one"):
+    with pytest.raises(RefusedByStore, match=r"holds the mirrors of gpt, llm; name one"):
         restore(place, tmp_path / "back")
     assert restore(f"{place}/llm", tmp_path / "back").record.run == "llm"
 
@@ -373,7 +373,7 @@ def test_a_run_that_was_restored_owns_the_mirror_and_the_one_before_is_told(run:
     restore(place, tmp_path / "back")
     back = SmallRun(tmp_path / "back", at_s=run.at_s + 1000)
     push_all(back.mirroring(place))
-    with pytest.raises(Refused, match=r"was restored from its mirror and goes on from .* \(generation 2, this is 1\)"):
+    with pytest.raises(RefusedByStore, match=r"was restored from its mirror and goes on from .* \(generation 2, this is 1\)"):
         old.push("journal", old.open(), STAY)
     back.facts(f.Held("on the new machine"))
     push_all(back.mirroring(place))
@@ -385,7 +385,7 @@ def test_a_mirror_that_went_on_after_it_was_restored_is_not_taken_over(run: Smal
     restore(place, tmp_path / "back")
     run.facts(f.Held("it lives"))
     push_all(run.mirroring(place))
-    with pytest.raises(Refused, match="went on elsewhere"):
+    with pytest.raises(RefusedByStore, match="went on elsewhere"):
         push_all(SmallRun(tmp_path / "back").mirroring(place))
 
 
@@ -395,7 +395,7 @@ def test_a_mirror_that_is_gone_is_not_begun_anew_without_a_word(run: SmallRun, t
     push_all(run.mirroring(place))
     shutil.move(place, tmp_path / "away")
     Path(place).mkdir()
-    with pytest.raises(Refused, match=r"is gone\. Is it mounted\?.*--anew"):
+    with pytest.raises(RefusedByStore, match=r"is gone\. Is it mounted\?.*--anew"):
         push_all(run.mirroring(place))
     assert not any(Path(place).iterdir())
     forget_mirror(run.run_dir)

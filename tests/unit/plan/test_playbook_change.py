@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+import sentinel.channels.registry  # noqa: F401 - a policy is read with the channels that there are
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import AwaitedApproval, Incident, IncidentState, Outcome, Remedy, Try
-from sentinel.plan.playbook_change import Place, find_place, marks_of, playbook_of, was_tried
+from sentinel.plan.playbook_change import PlaybookPlace, find_place, marks_of, playbook_of, was_tried
 from sentinel.policy.schema import Policy, Rung
 from sentinel.policy.schema_problems import validate_policy
 
@@ -79,7 +80,9 @@ def test_it_stands_where_its_rung_is_or_before_the_first(after: tuple[object, ..
 def test_a_playbook_by_another_name_is_found_by_the_rule_that_takes_it_now() -> None:
     one = standing(rungs(BACK, CALL), 0)
     renamed = policy(BACK, SLOW, CALL, name="gentle", rule="Jump", playbook="gentle")
-    assert find_place(one, renamed) == Place("gentle", 0, "it stands at rung 1 of playbook gentle, in the place of numeric,")
+    assert find_place(one, renamed) == PlaybookPlace(
+        "gentle", 0, "it stands at rung 1 of playbook gentle, in the place of numeric,"
+    )
 
 
 @pytest.mark.parametrize("after", [policy(BACK, CALL, rule="Other", on="crash"), policy(rule="Spike", playbook=None)])

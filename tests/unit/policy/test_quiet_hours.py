@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from pydantic import ValidationError
 
-from sentinel.model.paging import Hold
+from sentinel.model.paging import PageHold
 from sentinel.policy import timezones
 from sentinel.policy.quantities import Malformed
 from sentinel.policy.quiet_hours import end_of, free_at, hold_words, is_active, mute_words
@@ -168,10 +168,10 @@ def test_without_a_database_only_utc_is_known(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_words_say_until_when_and_by_what() -> None:
     evening = at("2026-11-26 23:00")
-    near = Hold(("terminal",), evening, ("nights",), at("2026-11-27 07:00"), BERLIN)
+    near = PageHold(("terminal",), evening, ("nights",), at("2026-11-27 07:00"), BERLIN)
     assert hold_words(near) == "muted until 07:00 CET (nights)"
-    far = Hold(("terminal",), evening, ("move",), at("2026-12-04 18:30"), BERLIN)
+    far = PageHold(("terminal",), evening, ("move",), at("2026-12-04 18:30"), BERLIN)
     assert hold_words(far) == "muted until Fri 2026-12-04 18:30 CET (move)"
-    assert hold_words(Hold(("terminal",), evening, ("a", "b"))) == "muted with no end in sight (a, b)"
-    assert hold_words(Hold(("terminal",), evening, incidents=(3,))) == "waits while incident 3 is open"
+    assert hold_words(PageHold(("terminal",), evening, ("a", "b"))) == "muted with no end in sight (a, b)"
+    assert hold_words(PageHold(("terminal",), evening, incidents=(3,))) == "waits while incident 3 is open"
     assert mute_words(WEEKNIGHTS) == "nights (22:00-07:00 on mon, tue, wed, thu, fri; Europe/Berlin)"

@@ -18,7 +18,7 @@ from sentinel.detectors.spike import SpikeSettings
 from sentinel.model import findings
 from sentinel.model.price import Price
 from sentinel.policy.quantities import Rate, RecoveredWhen
-from sentinel.policy.schema import Budget, Detectors, FindingKind, Labels, Probation, Severity, Spec
+from sentinel.policy.schema import Budget, Detectors, FindingKind, Labels, PolicySpec, Probation, Severity
 from sentinel.policy.schema_problems import validate_policy
 from sentinel.policy.schema_rungs import Rung
 from sentinel.policy_files.loading import load_policy, shipped_policies, shipped_policy_path
@@ -41,7 +41,7 @@ def test_defaults_are_values_the_engine_counts_with():
 
 def test_the_shipped_default_writes_the_models_own_defaults_out():
     spec = load_policy(shipped_policy_path("default")).spec
-    plain = Spec(rules=())
+    plain = PolicySpec(rules=())
     assert (spec.detectors, spec.budget, spec.probation, spec.paging) == (
         plain.detectors, plain.budget, plain.probation, plain.paging,
     )  # fmt: skip
@@ -125,7 +125,7 @@ def test_a_list_whose_only_item_is_wrong_is_one_problem() -> None:
 
 def test_the_price_of_a_gpu_hour_stands_in_one_place_or_is_the_same_in_both():
     def spec(run, paging):
-        return Spec.model_validate({"rules": [], "run": run, "paging": paging})
+        return PolicySpec.model_validate({"rules": [], "run": run, "paging": paging})
 
     assert spec({"gpu_hour_price": "2.5 USD"}, {}).price == Price(2.5, "USD")
     assert spec({"gpu_hour_price": "2.5 USD"}, {"gpu_hour_cost": 2.5}).price == Price(2.5, "USD")

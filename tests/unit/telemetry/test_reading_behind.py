@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 
 from sentinel.checkpoints.memory import memory_path
 from sentinel.model.readings import CheckpointRead
-from sentinel.telemetry.reading_behind import BehindReader, Stopped, read_line
+from sentinel.telemetry.reading_behind import BehindReader, ReadingStopped, read_line
 from sentinel.telemetry.saved_numbers import verify_saved
 from sentinel.telemetry.verified_behind import VerifiedBehind
 from tests.unit.checkpoints.counted import commit
@@ -137,7 +137,7 @@ def test_it_ends_when_nobody_wants_to_know(tmp_path: Path, said: list[str]) -> N
     save(tmp_path, 10)
     stop = threading.Event()
     stop.set()
-    with pytest.raises(Stopped):
+    with pytest.raises(ReadingStopped):
         BehindReader(tmp_path, said.append, stop, Later()).look()
     assert said == []
 

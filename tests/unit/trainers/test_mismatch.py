@@ -12,12 +12,12 @@ from sentinel.client.run_layout import spec_path
 from sentinel.trainers import start
 from sentinel.trainers.loading import load_profile
 from sentinel.trainers.mismatch import find_mismatch
-from sentinel.trainers.profile import Checkpoints
+from sentinel.trainers.profile import CheckpointFiles
 from sentinel.trainers.sealer import why_nothing_matches
 from sentinel.trainers.spec import TrainerSpec
 
 
-def places_of(name: str) -> Checkpoints:
+def places_of(name: str) -> CheckpointFiles:
     places = load_profile(name).spec.checkpoints
     assert places is not None
     return places

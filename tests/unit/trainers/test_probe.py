@@ -14,7 +14,7 @@ from sentinel.telemetry.log_formats import open_log
 from sentinel.trainers.probe.document import probe_document
 from sentinel.trainers.probe.judging import expected_grades, find_missing, resume_grade
 from sentinel.trainers.probe.recognise import candidates, profiles_of_format
-from sentinel.trainers.probe.seen import Kept, Launch, Return, Seen
+from sentinel.trainers.probe.seen import Launch, ProbedCheckpoint, Return, Seen
 from sentinel.trainers.probe.text import PRINTED_LINE, probe_text, what_it_will_write
 from sentinel.trainers.probe.trial import Trial, plan_trial
 
@@ -29,8 +29,8 @@ def a_launch(
     return Launch(3.0, "steps" if status is None else "exit", status, receipt, rows, (), 1, ("last words",))
 
 
-def a_kept(step: int = 10) -> Kept:
-    return Kept(step, f"iter_{step:07d}", 1 << 20, True, (), "reflink", 0.5)
+def a_kept(step: int = 10) -> ProbedCheckpoint:
+    return ProbedCheckpoint(step, f"iter_{step:07d}", 1 << 20, True, (), "reflink", 0.5)
 
 
 def a_trial(tmp_path: Path, named: str | None = None, command: tuple[str, ...] = MEGATRON) -> Trial:

@@ -10,7 +10,7 @@ import pytest
 from sentinel.client.stream import Stream
 from sentinel.trainers.found import find_checkpoints
 from sentinel.trainers.loading import load_profile
-from sentinel.trainers.profile import Checkpoints
+from sentinel.trainers.profile import CheckpointFiles
 from sentinel.trainers.sealer import Sealer
 from sentinel.trainers.spec import TrainerSpec
 from sentinel.trainers.start import prepare
@@ -61,12 +61,12 @@ def test_one_whose_file_stays_cut_off_is_told_once_it_is_old(tmp_path: Path) -> 
     torn = tmp_path / "checkpoint-20" / "model.safetensors"
     torn.parent.mkdir()
     torn.write_bytes(b"\xff" * 5)
-    plain = Checkpoints(pattern="checkpoint-{step}", path="out")
+    plain = CheckpointFiles(pattern="checkpoint-{step}", path="out")
     (found,) = find_checkpoints(plain, tmp_path)
     written_s = torn.stat().st_mtime
     assert found.why_torn(plain, written_s + 59.0) == "", "it may still be written"
     assert found.why_torn(plain, written_s + 61.0).startswith(f"{torn}: is cut off")
-    assert found.why_torn(Checkpoints(pattern="checkpoint-{step}", path="out", complete=("model.safetensors",)), 1e12) == ""
+    assert found.why_torn(CheckpointFiles(pattern="checkpoint-{step}", path="out", complete=("model.safetensors",)), 1e12) == ""
 
 
 def test_the_sealer_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -15,12 +15,12 @@ from safetensors.torch import save_file
 
 from sentinel.checkpoints.files import list_checkpoints
 from sentinel.checkpoints.verification import verify_checkpoint
-from sentinel.trainers.found import Found, find_checkpoints, read_step_key
-from sentinel.trainers.profile import Checkpoints, Tracker
+from sentinel.trainers.found import FoundCheckpoint, find_checkpoints, read_step_key
+from sentinel.trainers.profile import CheckpointFiles, TrackerFile
 from sentinel.trainers.sealing import drop_old, move_aside, put_back, seal_new, sealed_path
 
-FOLDERS = Checkpoints(pattern="checkpoint-{step}", path="out", complete=("trainer_state.json",), keep=2, keep_steps=30)
-TRACKED = Checkpoints(pattern="iter_{step:07d}", path="out", tracker=Tracker(file="latest", text="step{step}"))
+FOLDERS = CheckpointFiles(pattern="checkpoint-{step}", path="out", complete=("trainer_state.json",), keep=2, keep_steps=30)
+TRACKED = CheckpointFiles(pattern="iter_{step:07d}", path="out", tracker=TrackerFile(file="latest", text="step{step}"))
 FAR_S = float("inf")
 
 
@@ -44,7 +44,7 @@ def write(root: Path, step: int, text: str = "weights", name: str = "checkpoint-
     return folder
 
 
-def seal(run_dir: Path, places: Checkpoints, root: Path, wall_s: float = FAR_S) -> list[tuple[int, str]]:
+def seal(run_dir: Path, places: CheckpointFiles, root: Path, wall_s: float = FAR_S) -> list[tuple[int, str]]:
     there = find_checkpoints(places, root)
     return [(one.step, one.how) for one in seal_new(run_dir, places, there, 1, wall_s=lambda: wall_s)]
 
@@ -127,7 +127,7 @@ def test_the_tracker_says_what_is_done(run_dir: Path, root: Path) -> None:
 
 
 def test_without_a_file_that_tells_it_must_have_settled(run_dir: Path, root: Path) -> None:
-    places = Checkpoints(pattern="**/*step={step}*.ckpt", path="out")
+    places = CheckpointFiles(pattern="**/*step={step}*.ckpt", path="out")
     deep = root / "version_0" / "checkpoints"
     deep.mkdir(parents=True)
     (deep / "epoch=0-step=40.ckpt").write_text("x")
@@ -138,7 +138,7 @@ def test_without_a_file_that_tells_it_must_have_settled(run_dir: Path, root: Pat
     assert [step for step, _ in seal(run_dir, places, root, 1003.0)] == [40], "and an empty file is no checkpoint"
 
 
-ONE_FILE = Checkpoints(pattern="model-{step}*", path="out")
+ONE_FILE = CheckpointFiles(pattern="model-{step}*", path="out")
 
 
 def saved(path: Path, end: int | None = None) -> None:
@@ -175,7 +175,7 @@ def test_a_zip_of_another_kind_and_an_older_file_of_torch_must_settle(run_dir: P
 def test_a_folder_of_distributed_checkpoint_is_whole_with_its_metadata_and_others_are_not_known(
     run_dir: Path, root: Path
 ) -> None:
-    places = Checkpoints(pattern="step-{step}", path="out")
+    places = CheckpointFiles(pattern="step-{step}", path="out")
     for step, names in ((10, ("__0_0.distcp",)), (20, ("__0_0.distcp", ".metadata")), (30, (".metadata", "extra.json"))):
         (root / f"step-{step}").mkdir()
         for name in names:
@@ -258,13 +258,13 @@ def test_nothing_in_such_a_file_is_run(tmp_path: Path) -> None:
 
 
 def test_of_two_with_the_same_step_the_newest_counts(root: Path) -> None:
-    places = Checkpoints(pattern="**/step={step}*.ckpt", path="out")
+    places = CheckpointFiles(pattern="**/step={step}*.ckpt", path="out")
     for number, version in enumerate(("version_1", "version_0")):
         (root / version).mkdir()
         path = root / version / "step=20.ckpt"
         path.write_text(version)
         os.utime(path, (1000.0 + number, 1000.0 + number))
-    found: list[Found] = find_checkpoints(places, root)
+    found: list[FoundCheckpoint] = find_checkpoints(places, root)
     assert [one.path.parent.name for one in found] == ["version_0"]
 
 

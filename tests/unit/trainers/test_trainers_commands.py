@@ -75,7 +75,7 @@ def test_a_mistaken_profile_is_refused_with_line_caret_and_remedy(tmp_path: Path
 def test_the_schema_knows_every_key_of_the_shipped_profiles(name: str) -> None:
     schema = json.loads(told("trainers", "schema"))
     assert schema["$schema"].endswith("2020-12/schema")
-    known = schema["$defs"]["Spec"]["properties"]
+    known = schema["$defs"]["ProfileSpec"]["properties"]
     spec = load_profile(name).model_dump(by_alias=True)["spec"]
     assert set(spec) <= set(known)
     assert known["data"]["description"].startswith("by step:")

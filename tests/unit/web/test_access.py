@@ -8,7 +8,7 @@ import pytest
 
 from sentinel.errors import UsageError
 from sentinel.web.access import ADDRESSES_KEPT, WRONG_MAX, WRONG_S, Access, read_token
-from sentinel.web.answers import Refused, Request
+from sentinel.web.answers import RefusedRequest, Request
 from tests.fakes import ManualClock
 from tests.unit.web.web_kit import TOKEN
 
@@ -25,7 +25,7 @@ def asking(peer: str = "127.0.0.1", **headers: str) -> Request:
 def status_of(check: object, request: Request) -> int:
     try:
         check(request)  # type: ignore[operator]
-    except Refused as refused:
+    except RefusedRequest as refused:
         return refused.status
     return 200
 

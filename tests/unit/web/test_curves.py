@@ -14,7 +14,7 @@ from sentinel.client.strict_json import dumps
 from sentinel.model.state import RunState
 from sentinel.report.drawn import DrawnAttempt
 from sentinel.web import answers
-from sentinel.web.curves import ALL_STEPS, POINTS_MAX, Cursor, MetricChoice, View, curves_document, read_cursor
+from sentinel.web.curves import ALL_STEPS, POINTS_MAX, Cursor, CurveView, MetricChoice, curves_document, read_cursor
 from tests.unit.told_run import state_of, told
 
 STAMP = "s.0"
@@ -225,7 +225,7 @@ def test_an_answer_is_encoded_a_series_at_a_time_so_that_a_supervisor_beside_it_
         assert answers.encode(other) == dumps(other).encode()
 
 
-def reach(drawn: dict[int, DrawnAttempt], state: RunState, view: View = ALL_STEPS, *names: str) -> Any:
+def reach(drawn: dict[int, DrawnAttempt], state: RunState, view: CurveView = ALL_STEPS, *names: str) -> Any:
     choice = MetricChoice(names or ("loss",))
     return curves_document(drawn, state, None, choice, read_cursor(""), STAMP, view)["reach"]
 
@@ -243,5 +243,5 @@ def test_what_survives_says_how_far_the_scale_reaches(tmp_path: Path) -> None:
     assert second.attempt == 2
     assert reach(drawn, state) == {"loss": [1.0, 7.0]}
     assert reach({2: drawn[2]}, state) == {"loss": [1.0, 900.0]}, "the newest that is drawn is what the run stands on"
-    assert reach(drawn, state, View(first=360, last=362)) == {"loss": [4.0, 6.0]}, "of the steps that are looked at"
+    assert reach(drawn, state, CurveView(first=360, last=362)) == {"loss": [4.0, 6.0]}, "of the steps that are looked at"
     assert reach(drawn, state, ALL_STEPS, "loss", "none/") == {"loss": [1.0, 7.0], "none/": None}

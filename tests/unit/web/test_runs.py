@@ -15,7 +15,7 @@ from sentinel.report.drawn import DrawnAttempt
 from sentinel.report.following import FollowedRun, RunSnapshot
 from sentinel.run_files.stream import PIECE_BYTES
 from sentinel.web import runs as runs_module
-from sentinel.web.answers import Refused
+from sentinel.web.answers import RefusedRequest
 from sentinel.web.runs import ASKED_S, FORGET_S, IDLE_S, LIST_S, REFRESH_S, RUNS_MAX, Runs, find_runs
 from sentinel.web.watched import ServedRun
 from tests.fakes import ManualClock
@@ -240,7 +240,7 @@ def test_a_disk_that_hangs_costs_the_first_who_asks_a_second_and_the_others_noth
             for _ in range(5):
                 assert runs.find("demo") is run
             assert waited == []
-            with pytest.raises(Refused, match="is being read"):
+            with pytest.raises(RefusedRequest, match="is being read"):
                 run.seen()
             goes_on.set()
             wait_for("its end", lambda: run.snapshot)
@@ -272,7 +272,7 @@ def test_a_run_whose_looks_fail_for_ever_takes_no_other_ones_turn(tmp_path: Path
         assert wait_for("a refresh", lambda: runs.find("good").snapshot)
         run = runs.find("a bad one")
         wait_for("its refresh", lambda: run.refreshes)
-        with pytest.raises(Refused, match="a bad one: an error of the page itself: ZeroDivisionError"):
+        with pytest.raises(RefusedRequest, match="a bad one: an error of the page itself: ZeroDivisionError"):
             run.seen()
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sentinel.web.address import Address, bind
-from sentinel.web.server import BODY_BYTES_MAX, CLOSE_S, DEFAULT_LIMITS, HEAD_BYTES_MAX, THREADS, Limits, Server
+from sentinel.web.server import BODY_BYTES_MAX, CLOSE_S, DEFAULT_LIMITS, HEAD_BYTES_MAX, THREADS, Server, ServerLimits
 from tests.integration.supervised import wait_for
 from tests.unit.web.web_kit import DEADLINE_S, hear
 
@@ -21,7 +21,7 @@ GET = b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LAST = b"GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 BIG = 8 << 20
 NEVER = 1000.0
-PATIENT = Limits(NEVER, NEVER, NEVER, check_s=0.02)
+PATIENT = ServerLimits(NEVER, NEVER, NEVER, check_s=0.02)
 Start = Callable[..., Any]
 
 
@@ -45,7 +45,7 @@ class Echo:
 
 
 class Rig:
-    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, limits: ServerLimits = DEFAULT_LIMITS) -> None:
         self.app = Echo()
         listener = bind(Address("127.0.0.1", 0))
         self.address = listener.getsockname()
@@ -92,7 +92,7 @@ def test_a_request_that_comes_byte_by_byte_is_answered(rig: Rig) -> None:
 
 
 def test_a_client_that_sends_and_never_ends_its_request_is_dropped_and_holds_no_thread() -> None:
-    limits = Limits(request_s=0.5, answer_s=NEVER, idle_s=NEVER, check_s=0.02)
+    limits = ServerLimits(request_s=0.5, answer_s=NEVER, idle_s=NEVER, check_s=0.02)
     with closing(Rig(limits)) as rig, ExitStack() as stack:
         slow = [stack.enter_context(closing(rig.connect())) for _ in range(3 * THREADS)]
         for sock in slow:
@@ -111,13 +111,13 @@ def test_a_client_that_sends_and_never_ends_its_request_is_dropped_and_holds_no_
 
 
 def test_a_client_that_asks_nothing_is_dropped_after_a_while() -> None:
-    with closing(Rig(Limits(NEVER, NEVER, idle_s=0.3, check_s=0.02))) as rig, closing(rig.connect()) as sock:
+    with closing(Rig(ServerLimits(NEVER, NEVER, idle_s=0.3, check_s=0.02))) as rig, closing(rig.connect()) as sock:
         sock.sendall(GET % b"/a")
         assert hear(sock).endswith(b"/a")
 
 
 def test_a_client_that_never_reads_its_answer_is_dropped_and_holds_no_thread() -> None:
-    with closing(Rig(Limits(NEVER, answer_s=0.5, idle_s=NEVER, check_s=0.02))) as rig, ExitStack() as stack:
+    with closing(Rig(ServerLimits(NEVER, answer_s=0.5, idle_s=NEVER, check_s=0.02))) as rig, ExitStack() as stack:
         slow = [stack.enter_context(closing(rig.connect())) for _ in range(THREADS + 1)]
         for sock in slow:
             sock.sendall(GET % b"/big")
@@ -142,7 +142,7 @@ def test_what_cannot_be_answered_at_once_is_answered_later(rig: Rig) -> None:
 
 
 def test_when_all_places_are_taken_the_idle_ones_make_room() -> None:
-    limits = Limits(NEVER, NEVER, NEVER, check_s=0.02, connections=8)
+    limits = ServerLimits(NEVER, NEVER, NEVER, check_s=0.02, connections=8)
     with closing(Rig(limits)) as rig, ExitStack() as stack:
         idle = [stack.enter_context(closing(rig.connect())) for _ in range(limits.connections)]
         busy = stack.enter_context(closing(rig.connect()))
