@@ -1,4 +1,5 @@
-"""What the site shows of a run, as JSON documents; made of snapshots, entries and facts, and of nothing else."""
+"""What the site shows of a run, as JSON documents; made of snapshots, entries and facts, and of nothing else. Ranks, GPUs,
+checkpoints and logs are in `cards.py`."""
 
 from __future__ import annotations
 

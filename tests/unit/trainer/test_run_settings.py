@@ -1,9 +1,14 @@
 import os
+from dataclasses import replace
 
 import pytest
 import torch
 
+from sentinel.client.settings import SETTINGS
+from tests.setting_examples import example
 from tests.unit.trainer.in_process import train_here
+from trainer.control import LIVE
+from trainer.run import effective, settings_at
 
 WORDS = ("--preset", "micro", "--set", "schedule.steps=2", "data.batch_size=2", "data.seq_len=16", "evaluation.batches=1")
 
@@ -22,3 +27,14 @@ def test_only_deterministic_kernels_where_that_is_asked_for(world, monkeypatch, 
         torch.use_deterministic_algorithms(False)
     plain, same = ((tmp_path / name / "checkpoints/step-00000002/__0_0.distcp").read_bytes() for name in ("plain", "same"))
     assert plain == same, "a CPU does not need it"
+
+
+def test_every_live_setting_is_put_in_force_and_read_back(world, monkeypatch, tmp_path):
+    run, _ = train_here(world, monkeypatch, tmp_path / "run", *WORDS, "schedule.kind=constant")
+    for key in LIVE:
+        asked, usual = example(SETTINGS[key]), run.settings
+        assert key in effective(run), f"{key}: the receipt lacks it; add it to `effective` in trainer/run.py"
+        run.settings = replace(run.settings, **{key: asked})
+        settings_at(run, run.step + 1)
+        assert effective(run)[key] == pytest.approx(asked), f"{key}: `settings_at` in trainer/run.py does not put it in force"
+        run.settings = usual
