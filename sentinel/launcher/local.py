@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from sentinel.client.closed_files import closed, open_closed
@@ -54,6 +55,24 @@ KEEPER_LAST_S = 1.0  # from the last process of the attempt to its report
 RETRY_IN_S = 5.0
 _POLL_EVERY_S = 0.02
 _ERROR_TAIL_CHARS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSettings:
+    """Each on or off. `warm`: ranks wait in reserve for the next attempt. `direct`: the ranks of a torchrun command are started
+    without torchrun.
+
+    Raises:
+        ValueError: one is neither.
+    """
+
+    warm: str = "off"
+    direct: str = "off"
+
+    def __post_init__(self) -> None:
+        for name, value in (("warm", self.warm), ("direct", self.direct)):
+            if value not in ("on", "off"):
+                raise ValueError(f"--launcher-option {name}={value}: write {name}=on or {name}=off")
 
 
 class LocalLauncher:

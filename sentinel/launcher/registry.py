@@ -2,7 +2,7 @@
 
 To add one: write its module (a frozen dataclass of settings, a class that fulfils `contract.Launcher`) and add its row here.
 
-    launcher = open_launcher("local", {}, Place(run_dir))
+    launcher = open_launcher("local", {}, LaunchPlace(run_dir))
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sentinel.errors import UsageError
 from sentinel.launcher.checks import check_local
 from sentinel.launcher.command import CommandLauncher, CommandSettings, check_training_command
 from sentinel.launcher.contract import Launcher
-from sentinel.launcher.local import LocalLauncher
+from sentinel.launcher.local import LocalLauncher, LocalSettings
 from sentinel.launcher.reserve import NoReserve, Reserve
 from sentinel.launcher.reserve_start import StartThread
 
@@ -32,28 +32,6 @@ class LaunchPlace:
     run_dir: str | os.PathLike[str]
     withheld: frozenset[str] = frozenset()
     supervises: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class LocalSettings:
-    """Each on or off. `warm`: ranks wait in reserve for the next attempt. `direct`: the ranks of a torchrun command are started
-    without torchrun.
-
-    Raises:
-        ValueError: one is neither.
-    """
-
-    warm: str = "off"
-    direct: str = "off"
-
-    def __post_init__(self) -> None:
-        for name, value in (("warm", self.warm), ("direct", self.direct)):
-            if value not in ("on", "off"):
-                raise ValueError(f"--launcher-option {name}={value}: write {name}=on or {name}=off")
-
-    def reserve(self, place: LaunchPlace) -> Reserve | None:
-        """For the supervisor alone: who only looks starts nothing."""
-        return Reserve(Path(os.path.realpath(place.run_dir)), place.withheld) if self.warm == "on" and place.supervises else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +50,19 @@ class LauncherRow:
     check: Callable[[tuple[str, ...], str, Any], None]
 
 
+def _reserve(place: LaunchPlace, settings: LocalSettings) -> Reserve | None:
+    """For the supervisor alone: who only looks starts nothing."""
+    is_kept = settings.warm == "on" and place.supervises
+    return Reserve(Path(os.path.realpath(place.run_dir)), place.withheld) if is_kept else None
+
+
 LAUNCHERS = (
     LauncherRow(
         kind="local",
         summary="processes of this machine, kept by a small program that outlives sentinel",
         settings=LocalSettings,
         build=lambda place, settings: LocalLauncher(
-            place.run_dir, withheld=place.withheld, reserve=settings.reserve(place), direct=settings.direct == "on"
+            place.run_dir, withheld=place.withheld, reserve=_reserve(place, settings), direct=settings.direct == "on"
         ),
         check=lambda command, cwd, settings: check_local(command, cwd, direct=settings.direct == "on"),
     ),

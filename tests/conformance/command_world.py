@@ -68,7 +68,7 @@ class CommandWorld(LocalWorld):
         return view
 
     def start_and_die(self, spec: AttemptSpec) -> None:
-        self._start_and_die(spec, f"open_launcher('command', {self.options!r}, Place(sys.argv[1], supervises=True))")
+        self._start_and_die(spec, f"open_launcher('command', {self.options!r}, LaunchPlace(sys.argv[1], supervises=True))")
 
     def until_running(self, attempt: int, job: Job) -> None:
         super().until_running(attempt, job)

@@ -134,13 +134,13 @@ class LocalWorld:
         return AttemptSpec(attempt, ("/no/such/program",), str(self.run_dir), None, SettingsInForce())
 
     def start_and_die(self, spec: AttemptSpec) -> None:
-        self._start_and_die(spec, "open_launcher('local', {}, Place(sys.argv[1]))")
+        self._start_and_die(spec, "open_launcher('local', {}, LaunchPlace(sys.argv[1]))")
 
     def _start_and_die(self, spec: AttemptSpec, launcher: str) -> None:
         """`launcher`: the expression that opens it over the run directory in argv[1]."""
         program = (
             "import json, os, signal, sys\n"
-            "from sentinel.launcher.registry import Place, open_launcher\n"
+            "from sentinel.launcher.registry import LaunchPlace, open_launcher\n"
             "from sentinel.model.attempts import AttemptSpec, SettingsInForce\n"
             "argv = json.loads(sys.argv[2])\n"
             f"spec = AttemptSpec({spec.attempt}, tuple(argv), sys.argv[1], None, SettingsInForce())\n"

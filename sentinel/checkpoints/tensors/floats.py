@@ -5,7 +5,7 @@ So one byte of each value is looked at, with `bytes` functions that run in C. On
 block compared. Values are little-endian.
 
     >>> look(struct.pack("<3f", 1.0, math.nan, 0.0), FORMATS["F32"])
-    Look(nan=1, infinite=0, has_number=True)
+    FloatCount(nan=1, infinite=0, has_number=True)
 """
 
 from __future__ import annotations

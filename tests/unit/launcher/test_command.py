@@ -259,7 +259,7 @@ def test_while_a_start_command_runs_no_second_one_does(scheduler: Scheduler, tmp
     code = (
         "import sys; from sentinel.launcher.registry import *; from sentinel.model.attempts import *\n"
         f"lines = dict(start={slow!r}, status={STATUS!r}, stop='true')\n"
-        f"launcher = open_launcher('command', lines, Place({str(scheduler.run_dir)!r}, supervises=True))\n"
+        f"launcher = open_launcher('command', lines, LaunchPlace({str(scheduler.run_dir)!r}, supervises=True))\n"
         "launcher.ensure_started(AttemptSpec(1, ('x',), '/', None, SettingsInForce()))"
     )
     with subprocess.Popen([sys.executable, "-c", code]) as supervisor:
