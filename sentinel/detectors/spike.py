@@ -21,8 +21,8 @@ rows. The first 64 rows of a run are exempt: an optimizer may stumble once in th
 In the grace after a resume, where a bump is usual, only a rise of a fifth (a norm: four times the level) fires; a lower one
 fires when it outlasts the grace. Where the learning rate returned to a height it had (a warm restart), the loss is learned up to
 the level it had there.
-Where hard rows return in a rhythm (`streams/hard_rows.py`), the fourth and all that follow are no spike while they are no longer
-and no higher by half than those before.
+Where hard rows return in a rhythm of at most 10,000 rows (`streams/hard_rows.py`), the fourth and all that follow are no spike
+while they are no longer and no higher by half than those before.
 A breach that ends before the hold is a hard batch: one finding of severity info. The onset is dated back to the first
 sample of the contiguous stretch that was above `SOFT_Z`.
 
@@ -320,7 +320,7 @@ class SpikeWatch:
         clear = self._norm or max(self.holding.rows + 1, self._raised[0] // 2) > 1 or score.z > self._z * SINGLE_ROW_Z
         tall = reading.step > self.quiet_until or score.rise > self._grace_rise
         hump = self._hump = self._grown(reading.step, value)
-        self.is_familiar = self._hard.knows(hump)
+        self.is_familiar = self._hard.knows(hump, covered)
         convincing = clear and tall and not self.waits and not self.is_familiar
         change = self.holding.breach(covered, reading.time_s, convincing=convincing)
         finding = self._finding(reading.step, self._severity, "") if change is HoldChange.FIRED else None

@@ -2,8 +2,9 @@
 
 A hump is a stretch of rows that stood above the band and came down by itself. Once humps have come at `GAPS_MIN` equal distances,
 the next one at that distance is the same again, as long as it is neither longer nor higher by half than the highest and the
-longest of them. The first ones of a rhythm are like any other rise. Steps, so that it holds at any logging interval. Sentinel's
-own rule; figures in the detectors' LOG.md.
+longest of them. The first ones of a rhythm are like any other rise, and so are all that are more than `GAP_ROWS_MAX` rows apart:
+what comes so seldom tires nobody, and a model that breaks at each of a few turns is not well. Distances are compared in steps, so
+that it holds at any logging interval. Sentinel's own rule; figures in the detectors' LOG.md.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 GAPS_MIN = 2
+GAP_ROWS_MAX = 10_000  # false alarms are counted per ten thousand rows
 ALIKE = 0.1  # of the distance: what a shuffle within the data, or a logging interval, moves a hump by
 TIMES = 1.5
 
@@ -40,14 +42,14 @@ class HardRows:
     def take(self, hump: Hump) -> None:
         self._humps.append(hump)
 
-    def knows(self, hump: Hump) -> bool:
-        """Whether a hump, as far as it has come, is one more of a rhythm."""
+    def knows(self, hump: Hump, row_steps: int) -> bool:
+        """Whether a hump, as far as it has come, is one more of a rhythm. `row_steps`: from one row to the next."""
         humps = self._humps
         if len(humps) <= GAPS_MIN:
             return False
         gaps = [later.start - earlier.start for earlier, later in pairwise((*humps, hump))]
         usual = sorted(gaps[:-1])[GAPS_MIN // 2]
-        if any(abs(gap - usual) > ALIKE * usual for gap in gaps):
+        if usual > GAP_ROWS_MAX * row_steps or any(abs(gap - usual) > ALIKE * usual for gap in gaps):
             return False
         longest, highest = max(one.rows for one in humps), max(one.height for one in humps)
         return hump.rows <= math.ceil(TIMES * longest) and hump.height <= TIMES * highest

@@ -38,7 +38,12 @@ def rhythm(*starts: int) -> HardRows:
     ids=["two", "three", "moved a little", "longer", "higher", "too early", "one left out", "no rhythm", "a newer rhythm"],
 )
 def test_a_hump_at_the_distance_of_those_before_is_one_more_of_them(starts: tuple[int, ...], hump: Hump, known: bool) -> None:
-    assert rhythm(*starts).knows(hump) is known
+    assert rhythm(*starts).knows(hump, 1) is known
+
+
+@pytest.mark.parametrize(("gap", "row_steps", "known"), [(10_000, 1, True), (10_001, 1, False), (10_001, 2, True)])
+def test_what_comes_once_in_ten_thousand_rows_is_told_each_time(gap: int, row_steps: int, known: bool) -> None:
+    assert rhythm(gap, 2 * gap, 3 * gap).knows(Hump(4 * gap, 1, 0.5), row_steps) is known
 
 
 def found(seed: int, every: int, *, worse_from: int = 10_000, longer: int = 0, higher: float = 0.0) -> list[Finding]:
