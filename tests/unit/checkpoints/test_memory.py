@@ -93,7 +93,7 @@ def rot(path: Path, at: int) -> None:
     known = read_memory(place, digest_of(path.parent))
     entry = known.files[path.name]
     moved = recall_module.replace(entry, stamp=recall_module.Stamp.of(os.stat(path)))
-    recall_module.write_memory(place, recall_module.Memory(known.digest, {**known.files, path.name: moved}))
+    recall_module.write_memory(place, recall_module.RememberedFiles(known.digest, {**known.files, path.name: moved}))
 
 
 def digest_of(folder: Path) -> str:
@@ -221,7 +221,7 @@ def test_a_sample_that_does_not_match_condemns_only_what_the_manifest_condemns(f
     known = read_memory(place, digest_of(folder))
     entry = known.files["shard"]
     wrong = recall_module.replace(entry, crcs=(entry.crcs[0] ^ 1, *entry.crcs[1:]))
-    recall_module.write_memory(place, recall_module.Memory(known.digest, {**known.files, "shard": wrong}))
+    recall_module.write_memory(place, recall_module.RememberedFiles(known.digest, {**known.files, "shard": wrong}))
     assert counts(read(folder, "sampled")) == (1, 2, 0)
     assert counts(read(folder, "sampled")) == (0, 3, 0), "and is remembered as it is"
 

@@ -11,7 +11,7 @@ import pytest
 from sentinel.curves.svg import PlotMark, draw_picture
 from sentinel.model.readings import Receipt, StepReading
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
-from sentinel.replay import Found, ReplayResult, replay_file
+from sentinel.replay import ReplayFinding, ReplayResult, replay_file
 from sentinel.replay.many_logs import find_logs, replay_many
 from sentinel.streams.curve import BUCKETS_MAX, Curve
 from sentinel.telemetry.rewind import Rewind
@@ -35,7 +35,7 @@ def replay(path: Path) -> ReplayResult:
     return replay_file(path, POLICY)
 
 
-def alarms(result: ReplayResult) -> list[Found]:
+def alarms(result: ReplayResult) -> list[ReplayFinding]:
     return [found for found in result.found if found.severity != "info"]
 
 
