@@ -1,4 +1,4 @@
-"""What a replay found: one `Found` per finding, filled in as its incident goes on, and the `ReplayResult` of one log.
+"""What a replay found: one `ReplayFinding` per finding, filled in as its incident goes on, and the `ReplayResult` of one log.
 
 It listens to the engine's facts and decides nothing. A finding that opened or joined an incident shares how that incident went;
 one that no rule wanted, or that was a hiccup, is severity info and stands alone.

@@ -1,7 +1,7 @@
 """`sentinel demo` as a person types it: the bundled trainer under FSDP on two ranks, the three default faults.
 
 The smallest model and a third of the steps, without torchrun (see forked_trainers). What a step is worth is judged by `make demo`
-and `make accept`, which have torchrun.
+and the other demonstrations of `make accept`, which have torchrun. Here and in every run of the suite: one without faults.
 """
 
 from __future__ import annotations
@@ -23,11 +23,24 @@ STEPS = 200
 DEADLINE_S = 240.0
 
 
+def demonstrate(run: Supervised, *options: str) -> subprocess.CompletedProcess[str]:
+    demo = [sys.executable, "-m", "tests.integration.forked_trainers", "demo", "--run-dir", str(run.run_dir)]
+    return subprocess.run([*demo, "--preset", "micro", *options], cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S)
+
+
+def test_without_faults_it_trains_to_its_end_and_nothing_is_found(tmp_path: Path) -> None:
+    run = Supervised(tmp_path / "demo", [])
+    done = demonstrate(run, "--steps", "20", "--no-faults")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert run.incidents() == []
+    assert sorted(run.surviving()) == list(range(1, 21))
+    assert re.search(r"^Held-out loss \d+\.\d+ at step 20\.$", done.stdout, re.MULTILINE), done.stdout
+
+
+@pytest.mark.slow
 def test_the_demonstration_is_hurt_three_times_and_repaired_three_times(tmp_path: Path) -> None:
     run = Supervised(tmp_path / "demo", [])
-    demo = [sys.executable, "-m", "tests.integration.forked_trainers", "demo", "--run-dir", str(run.run_dir)]
-    options = ["--steps", str(STEPS), "--preset", "micro"]
-    done = subprocess.run([*demo, *options], cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S)
+    done = demonstrate(run, "--steps", str(STEPS))
     told = f"{done.stdout}\n{done.stderr}"
     assert done.returncode == 0, told
     incidents = run.incidents()

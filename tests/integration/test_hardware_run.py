@@ -30,6 +30,7 @@ def report(run: Supervised, *lines: str) -> None:
         log.write("".join(lines))
 
 
+@pytest.mark.slow
 def test_a_contained_memory_error_costs_one_restart(run: Supervised) -> None:
     report(run, XID.format(94), XID.format(31))
     assert run.wait() == 0, run.log

@@ -38,6 +38,7 @@ def told(run: Supervised, words: str = "") -> list[tuple[str, str, int | None]]:
     return [(incident["kind"], incident["state"], incident["blamed_rank"]) for incident in incidents]
 
 
+@pytest.mark.slow
 def test_the_slow_rank_of_four_is_named_and_training_goes_on(tmp_path: Path, quick_policy: str) -> None:
     run = Supervised(tmp_path / "run", double(120, 0.02, ranks=4, slow=2), policy=quick_policy).start()
     assert run.wait() == 0, run.log

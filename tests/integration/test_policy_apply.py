@@ -123,6 +123,7 @@ def test_sighup_reads_the_file_anew(tmp_path: Path) -> None:
     assert run.attempts() == [1]
 
 
+@pytest.mark.slow
 def test_without_a_supervisor_it_is_in_force_from_the_next_start_on(tmp_path: Path) -> None:
     unit, fix = policy(tmp_path / "unit.yaml", "unit"), policy(tmp_path / "fix.yaml", "fix", 5)
     run = Supervised(tmp_path / "run", double(STEPS, 0.1, hurried=True), policy=str(unit)).start()

@@ -49,7 +49,10 @@ POLICY = {
 OWN_GROUP = grp.getgrgid(os.getegid()).gr_name
 
 
-@pytest.mark.parametrize(("shared", "folder", "file"), [((), 0o700, 0o600), (("--share-with", OWN_GROUP), 0o2750, 0o640)])
+@pytest.mark.parametrize(
+    ("shared", "folder", "file"),
+    [pytest.param((), 0o700, 0o600, marks=pytest.mark.slow), (("--share-with", OWN_GROUP), 0o2750, 0o640)],
+)
 def test_a_drawn_secret_is_in_no_file_but_those_that_need_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: tuple[str, ...], folder: int, file: int
 ) -> None:

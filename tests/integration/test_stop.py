@@ -128,7 +128,8 @@ spec: {run: {deadline_margin: 3s}}
 """
 
 
-@pytest.mark.parametrize("by", [pytest.param("--time-limit", marks=pytest.mark.slow), "SLURM_JOB_END_TIME"])
+@pytest.mark.slow
+@pytest.mark.parametrize("by", ["--time-limit", "SLURM_JOB_END_TIME"])
 def test_a_deadline_stops_the_run_in_time_and_it_goes_on(tmp_path: Path, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
     policy = tmp_path / "short.yaml"
     policy.write_text(MARGIN)

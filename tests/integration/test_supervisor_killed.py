@@ -47,6 +47,7 @@ def test_what_broke_while_nobody_watched_is_repaired_after_adoption(tmp_path: Pa
     assert sorted(run.surviving()) == list(range(1, 301))
 
 
+@pytest.mark.slow
 def test_a_run_directory_put_back_to_an_earlier_day_is_not_trained_in_twice(tmp_path: Path) -> None:
     run = Supervised(tmp_path / "run", double(600, 0.01, kill=150)).start()
     wait_for("step 60", lambda: run.last_step(1) >= 60)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from selenium.webdriver import ActionChains
 
+from tests.unit.web_page import browser
 from tests.unit.web_page.browser import DESK, PHONE, Page
 from tests.unit.web_page.page_server import PageServer
 from tests.unit.web_page.simulated_run import SimulatedRun, remedy
@@ -62,7 +64,18 @@ def see(page: Page, server: PageServer, size: tuple[int, int] = DESK, dark: bool
     page.until(lambda: is_drawn(page), "curves")
 
 
-def test_the_page_asks_nobody_but_its_server_and_complains_of_nothing(page: Page, server: PageServer) -> None:
+@pytest.fixture
+def recording_page(server: PageServer) -> Iterator[Page]:
+    """In a browser of its own, which records what is requested."""
+    if browser.MISSING:
+        pytest.skip(browser.MISSING)
+    chrome = browser.start(records_requests=True)
+    yield Page(chrome)
+    chrome.quit()
+
+
+def test_the_page_asks_nobody_but_its_server_and_complains_of_nothing(recording_page: Page, server: PageServer) -> None:
+    page = recording_page
     see(page, server)
     page.until(lambda: page.find("#accounts svg") and page.find("#tree svg"), "ledger and tree")
     log = "".join(entry["message"] for entry in page.logs("performance") if "Network.requestWillBeSent" in entry["message"])
@@ -228,8 +241,15 @@ def test_an_attempt_is_shown_whole_beside_what_survives(page: Page, server: Page
     page.wait_for_text("#attempts", "attempt 2, whole")
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("size", [PHONE, DESK], ids=["phone", "desk"])
+@pytest.mark.parametrize(
+    ("size", "dark"),
+    [
+        pytest.param(PHONE, True, id="phone-dark"),
+        pytest.param(DESK, False, id="desk-light"),
+        pytest.param(PHONE, False, id="phone-light", marks=pytest.mark.slow),
+        pytest.param(DESK, True, id="desk-dark", marks=pytest.mark.slow),
+    ],
+)
 def test_it_fits_a_phone_and_a_desk_by_day_and_by_night(
     page: Page, server: PageServer, run: SimulatedRun, tmp_path: Path, size: tuple[int, int], dark: bool
 ) -> None:

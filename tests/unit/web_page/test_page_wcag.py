@@ -36,8 +36,14 @@ def look(page: Page, part: str = "") -> None:
     assert found["passes"] > (5 if part else 20), "it has looked"
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("size", SHAPES, ids=[str(width) for width, _ in SHAPES])
+@pytest.mark.parametrize(
+    ("size", "dark"),
+    [
+        pytest.param(size, dark, id=f"{size[0]}-{word}", marks=() if dark == (size[0] < 400) else pytest.mark.slow)
+        for size in SHAPES
+        for word, dark in (("light", False), ("dark", True))
+    ],
+)
 def test_axe_finds_nothing_in_a_live_hang(
     page: Page, server: PageServer, run: SimulatedRun, tmp_path: Path, size: tuple[int, int], dark: bool
 ) -> None:
@@ -58,7 +64,7 @@ def test_axe_finds_nothing_in_a_live_hang(
     look(page)
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["light", "dark"])
 def test_axe_finds_nothing_in_menus_and_dialogs(page: Page, server: PageServer, dark: bool) -> None:
     page.open(server.address, dark=dark)
     page.wait_for_text("#figures", "more")
