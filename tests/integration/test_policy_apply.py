@@ -7,6 +7,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from sentinel.model import facts as f
 from tests.integration.forked_sentinel import run_sentinel
 from tests.integration.supervised import Supervised, double, wait_for
