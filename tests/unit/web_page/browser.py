@@ -24,7 +24,8 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
-CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium") or ""
+SHELL = "/usr/lib/chromium/chromium-headless-shell"  # not Debian's script of that name, which the driver would end instead of it
+CHROMIUM = shutil.which(SHELL) or shutil.which("chromium") or ""
 DRIVER = shutil.which("chromedriver") or ""
 MISSING = "" if CHROMIUM and DRIVER else "chromium and chromedriver are not installed (Debian: chromium chromium-driver)"
 DEADLINE_S = 20.0
