@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -180,7 +181,7 @@ def _supervise(real: RealDrill, folder: Path, policy: Path, until_s: float) -> l
     watched = folder / EDITED
     edits = any(fault.kind == "edit" for fault in real.scenario.faults)
     if edits:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         watched.write_text("as it was when the run began\n", encoding="utf-8")
 
     def stop() -> None:
@@ -192,7 +193,8 @@ def _supervise(real: RealDrill, folder: Path, policy: Path, until_s: float) -> l
     timer.start()
     try:
         request = RunRequest(folder, str(policy), build_command(real), os.getcwd(), real.scenario.observe_only)
-        supervise(replace(request, code=(str(watched.resolve()),)) if edits else request)
+        with redirect_stdout(sys.stderr):  # where the run's lines go, too: the report stands alone, and may be JSON
+            supervise(replace(request, code=(str(watched.resolve()),)) if edits else request)
     finally:
         timer.cancel()
     return late

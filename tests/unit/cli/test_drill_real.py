@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from sentinel.launcher.log_cap import CAP_BYTES
 from sentinel.sim.drill import NotShown, shipped_drills
 from sentinel.sim.drill_file import read_drill
 from sentinel.sim.faults import parse_fault
+from sentinel.supervisor.run_request import RunRequest
 from tests.unit.told_run import write_run
 from trainer.command_line import Launch, check_world, parse_arguments
 
@@ -59,6 +61,25 @@ def test_nothing_is_started_where_it_cannot_work(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(bundled_trainer.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match="a real drill trains with the bundled trainer, and torch and numpy and trainer cannot"):
         drill_real.drill_real(Path("kill"))
+
+
+def test_what_the_run_says_is_no_part_of_the_report_and_its_folder_is_its_owners(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    modes: list[int] = []
+
+    def supervise(request: RunRequest, *_: object) -> int:
+        modes.append(stat.S_IMODE(request.run_dir.stat().st_mode))
+        print("a remark on the run")
+        write_run(request.run_dir)
+        return 0
+
+    monkeypatch.setattr(drill_real, "supervise", supervise)
+    drill_real.drill_real(Path("changed-code"), tmp_path / "run")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "a remark on the run\n" in err
+    assert modes == [0o700]
 
 
 def test_a_run_is_judged_by_its_journal_and_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
