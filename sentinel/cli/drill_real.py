@@ -24,6 +24,7 @@ from typing import Any
 
 from sentinel.cli.bundled_trainer import check_trainer, fault_words, launch_words, precision_words, size_words
 from sentinel.errors import UsageError
+from sentinel.journal.run_folder import ensure_run_dir
 from sentinel.launcher.log_cap import CAP_BYTES, read_log_sizes
 from sentinel.launcher.process_tree import find_living
 from sentinel.model.actions import SendPage
@@ -181,7 +182,7 @@ def _supervise(real: RealDrill, folder: Path, policy: Path, until_s: float) -> l
     watched = folder / EDITED
     edits = any(fault.kind == "edit" for fault in real.scenario.faults)
     if edits:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        ensure_run_dir(folder)
         watched.write_text("as it was when the run began\n", encoding="utf-8")
 
     def stop() -> None:
