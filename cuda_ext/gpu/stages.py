@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -136,7 +137,11 @@ def transcript(head: str, output: str, ended: str) -> str:
 
 def without_places(output: str) -> str:
     """The record is published: it names no paths of the machine."""
-    places = ((str(PACKAGE.parent), "."), (os.path.expanduser("~"), "~"))
+    places = (
+        (str(PACKAGE.parent), "."),
+        (sysconfig.get_path("purelib"), "site-packages"),
+        (os.path.expanduser("~"), "~"),
+    )
     for place, name in places:
         if len(place) > 1:
             output = output.replace(f"{place}/", f"{name}/")
