@@ -10,6 +10,8 @@ namespace {
 
 constexpr const char* OP = "add_norm";
 constexpr int WARP_BLOCK = 128;        // threads of a block of groups that are warps
+constexpr int WARP_BLOCKS = 4;         // of them on a multiprocessor, at least: room for the registers of 24 columns' weights
+constexpr int WARP_WIDTH = 768;        // the longest row of a warp
 constexpr int REGISTER_WIDTH = 16384;  // the longest row that a block holds in registers
 
 template <typename T>
@@ -44,9 +46,16 @@ struct ThreadStats {
   __device__ __forceinline__ PartialStats partial() const { return {squares, nonfinite, largest}; }
 };
 
+// Where they fit beside the row, a thread holds weight and bias of its columns over all rows. Read again for every row, from the
+// first-level cache, they cost 768 columns 4 % (H100, LOG.md).
 template <typename T, int PACKS, Team TEAM>
-__global__ void __launch_bounds__(TEAM == Team::WARP ? WARP_BLOCK : 1024) rows_in_registers(const __grid_constant__ Rows<T> args) {
+constexpr bool KEEPS_WEIGHT = PACKS * PACKED<T> <= (TEAM == Team::WARP ? 24 : 8);
+
+template <typename T, int PACKS, Team TEAM>
+__global__ void __launch_bounds__(TEAM == Team::WARP ? WARP_BLOCK : 1024, TEAM == Team::WARP ? WARP_BLOCKS : 1)
+    rows_in_registers(const __grid_constant__ Rows<T> args) {
   constexpr int E = PACKED<T>;
+  constexpr bool KEEPS = KEEPS_WEIGHT<T, PACKS, TEAM>;
   extern __shared__ uint4 shared[];
   __shared__ float2 buffers[2][32];
   const int width = static_cast<int>(args.width);
@@ -68,6 +77,15 @@ __global__ void __launch_bounds__(TEAM == Team::WARP ? WARP_BLOCK : 1024) rows_i
     commit_copies();
   };
   fetch(group.number);
+  float kept_weight[KEEPS ? PACKS : 1][E], kept_bias[KEEPS ? PACKS : 1][E];
+  const auto read_weights = [&](int p, float (&weight)[E], float (&bias)[E]) {
+    args.weight.template pack_at<T>(group.template column<T>(p), 1.0f, weight);
+    args.bias.template pack_at<T>(group.template column<T>(p), 0.0f, bias);
+  };
+  if constexpr (KEEPS)
+#pragma unroll
+    for (int p = 0; p < PACKS; ++p)
+      if (group.template column<T>(p) < width) read_weights(p, kept_weight[p], kept_bias[p]);
   for (int64_t row = group.number; row < args.rows; row += group.groups) {
     Pack<T> packs[PACKS];
     float sum = 0.0f, squares = 0.0f, mean = 0.0f;
@@ -119,8 +137,12 @@ __global__ void __launch_bounds__(TEAM == Team::WARP ? WARP_BLOCK : 1024) rows_i
       const int column = group.template column<T>(p);
       if (column >= width) continue;
       float weight[E], bias[E];
-      args.weight.template pack_at<T>(column, 1.0f, weight);
-      args.bias.template pack_at<T>(column, 0.0f, bias);
+      if constexpr (KEEPS) {
+#pragma unroll
+        for (int i = 0; i < E; ++i) weight[i] = kept_weight[p][i], bias[i] = kept_bias[p][i];
+      } else {
+        read_weights(p, weight, bias);
+      }
       Pack<T> y;
 #pragma unroll
       for (int i = 0; i < E; ++i) {
@@ -185,12 +207,14 @@ Plan plan_of(const ForwardPointers& pointers) {
   constexpr int PACKS_OF_8 = sizeof(T) == 4 ? 2 : 1;  // packs of eight elements
   using Kernel = void (*)(Rows<T>);
   const Kernel by_warps[] = {rows_in_registers<T, PACKS_OF_8, Team::WARP>, rows_in_registers<T, 2 * PACKS_OF_8, Team::WARP>,
-                             rows_in_registers<T, 3 * PACKS_OF_8, Team::WARP>, rows_in_registers<T, 4 * PACKS_OF_8, Team::WARP>};
+                             rows_in_registers<T, 3 * PACKS_OF_8, Team::WARP>};
+  const Kernel by_blocks[] = {rows_in_registers<T, PACKS_OF_8, Team::BLOCK>, rows_in_registers<T, 2 * PACKS_OF_8, Team::BLOCK>};
   const int width = static_cast<int>(std::min<int64_t>(pointers.width, REGISTER_WIDTH + 1));
-  const bool is_warp = width <= 1024;
-  const int eights = is_warp ? (width + 255) / 256 : 2;  // groups of eight elements per thread
-  int threads = is_warp ? WARP_BLOCK : (width + 16 * 32 - 1) / (16 * 32) * 32;
-  Kernel kernel = is_warp ? by_warps[eights - 1] : rows_in_registers<T, 2 * PACKS_OF_8, Team::BLOCK>;
+  const bool is_warp = width <= WARP_WIDTH;
+  // Groups of eight elements of a thread: of a block as few as a block's 1024 threads allow.
+  const int eights = is_warp ? (width + 255) / 256 : width <= 8192 ? 1 : 2;
+  int threads = is_warp ? WARP_BLOCK : (width + eights * 256 - 1) / (eights * 256) * 32;
+  Kernel kernel = is_warp ? by_warps[eights - 1] : by_blocks[eights - 1];
   size_t shared = size_t(threads) * eights * PACKS_OF_8 * (pointers.residual != nullptr ? 2 : 1) * 16;
   bool aligned = pointers.width % PACKED<T> == 0;
   for (const void* pointer : {pointers.x, pointers.residual, pointers.weight, pointers.bias, static_cast<const void*>(pointers.y),
@@ -201,7 +225,9 @@ Plan plan_of(const ForwardPointers& pointers) {
   const int64_t rows_per_block = in_registers && is_warp ? threads / 32 : 1;
   const int64_t needed = (pointers.rows + rows_per_block - 1) / rows_per_block;
   const void* function = reinterpret_cast<const void*>(kernel);
-  const int64_t resident = blocks_at_once(OP, function, threads, shared, pointers.device, 32, Divided::CACHE);
+  const bool keeps_weight = in_registers && (is_warp || eights == 1);
+  const int64_t resident = blocks_at_once(OP, function, threads, shared, pointers.device, 32,
+                                          keeps_weight ? Divided::SHARED : Divided::CACHE);
   return {function, static_cast<int>(std::min(needed, resident)), threads, shared, 1};
 }
 

@@ -1,4 +1,4 @@
-// softmax_xent on CUDA: a row is read once and stays in shared memory until its gradient is written. Persistent blocks loop over
+// softmax_xent on CUDA: a row is read once and stays in shared memory until its gradient is written. Blocks loop over
 // rows; the place of a chunk that is done is filled with the next row's at once, so that reads run while gradients are written.
 #include "launches.h"
 
@@ -10,11 +10,13 @@ namespace sentinel {
 namespace {
 
 constexpr const char* OP = "softmax_xent";
-constexpr int BLOCK = 512;  // threads of a block on a row, or on a part of one
+constexpr int BLOCK = 256;       // threads of a block on a row, or on a part of one
+constexpr int BLOCKS = 3;        // of them on a multiprocessor, where their shared memory allows it
+constexpr int WAVES = 4;         // blocks launched for each that runs: processors differ in speed, and the fast take what is left
 constexpr int TOTAL_DOUBLES = sizeof(Totals) / sizeof(double);
 constexpr int WARP_BLOCK = 256;
 constexpr int WARP_SLOTS = 8;    // chunks per lane where a warp takes a whole row
-constexpr int MAX_BLOCKS = 32;   // that any multiprocessor runs at once
+constexpr int MAX_BLOCKS = 32;   // launched for each multiprocessor, at most
 constexpr size_t STATIC_SHARED = 5120;  // shared memory that a kernel here and the system take, at most
 
 struct KernelArguments : XentArguments {
@@ -86,7 +88,7 @@ __device__ __noinline__ void write_totals(const KernelArguments& args) {
 }
 
 template <typename T, int TEAM, bool RESIDENT>
-__global__ void __launch_bounds__(TEAM == 32 ? WARP_BLOCK : TEAM, TEAM == 32 ? 4 : 2)
+__global__ void __launch_bounds__(TEAM == 32 ? WARP_BLOCK : TEAM, TEAM == 32 ? 4 : BLOCKS)
     xent_kernel(const __grid_constant__ KernelArguments args) {
   extern __shared__ uint4 staged[];
   constexpr int THREADS = TEAM == 32 ? WARP_BLOCK : TEAM, TEAMS = THREADS / TEAM;
@@ -192,17 +194,22 @@ Device device_properties(int index) {
   return device;
 }
 
-// Fewest blocks per row such that two fit on a multiprocessor, one reading while the other writes; else one; else 0.
+// The blocks on a row with which a multiprocessor holds most of the logits, the fewest of these; 0 where none can hold its part.
+// Measured at seven vocabularies from 32,000 to 256,000 (H100, LOG.md).
 int blocks_per_row(int chunks, const Device& device) {
-  const size_t of_two = size_t(device.shared) / 2, of_one = size_t(device.shared_of_block);
-  const int most = device.major >= 9 ? MAX_PARTS : 1;
-  for (const size_t room : {of_two, of_one})
-    for (int parts = 1; parts <= most; parts *= 2)
-      if (size_t((chunks + BLOCK * parts - 1) / (BLOCK * parts)) * BLOCK * 16 + STATIC_SHARED <= room) return parts;
-  return 0;
+  const int parts_max = device.major >= 9 ? MAX_PARTS : 1;
+  size_t most = 0;
+  int best = 0;
+  for (int parts = 1; parts <= parts_max; parts *= 2) {
+    const size_t held = size_t((chunks + BLOCK * parts - 1) / (BLOCK * parts)) * BLOCK * 16;
+    if (held + STATIC_SHARED > size_t(device.shared_of_block)) continue;
+    const size_t at_once = std::min(size_t(BLOCKS), size_t(device.shared) / (held + STATIC_SHARED));
+    if (at_once * held > most) most = at_once * held, best = parts;
+  }
+  return best;
 }
 
-// Launches as many blocks as run at once; false where the device cannot run such clusters.
+// Launches WAVES times as many blocks as run at once; false where the device cannot run such clusters.
 template <typename T, int TEAM, bool RESIDENT>
 bool launch(KernelArguments args, int chunks_per_thread, const Device& device, cudaStream_t stream) {
   constexpr int THREADS = TEAM == 32 ? WARP_BLOCK : TEAM, TEAMS = THREADS / TEAM;
@@ -216,7 +223,8 @@ bool launch(KernelArguments args, int chunks_per_thread, const Device& device, c
   const LaunchShape one{dim3(args.parts), dim3(THREADS), shared, args.parts};
   const int at_once = args.parts > 1 ? resident_clusters(function_of(kernel), one)
                                      : resident_blocks(OP, function_of(kernel), one) * device.processors;
-  args.groups = unsigned(std::min<int64_t>(at_once, (args.rows + TEAMS - 1) / TEAMS));
+  const int64_t launched = std::min(WAVES * int64_t(at_once), int64_t(device.processors) * MAX_BLOCKS);  // a slot each
+  args.groups = unsigned(std::min<int64_t>(launched, (args.rows + TEAMS - 1) / TEAMS));
   if (args.groups == 0) return false;
   launch_kernel(OP, {dim3(args.groups * unsigned(args.parts)), dim3(THREADS), shared, args.parts}, stream, kernel, args);
   return true;
