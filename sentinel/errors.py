@@ -92,4 +92,9 @@ class Fenced(SentinelError):
 
 
 class AlreadySupervised(UsageError):
-    """Another living supervisor holds the run directory."""
+    """Another living supervisor holds the run directory. `is_elsewhere`: on a machine that cannot be looked at from here, so its
+    lease may run out."""
+
+    def __init__(self, message: str, *, is_elsewhere: bool = False) -> None:
+        super().__init__(message)
+        self.is_elsewhere = is_elsewhere

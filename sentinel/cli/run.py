@@ -53,6 +53,14 @@ TimeLimit = Annotated[
     str | None,
     typer.Option(help="How long the machine is ours, as in 335h: stop in time, to be started again.", metavar="DURATION"),
 ]
+TakeoverWait = Annotated[
+    str | None,
+    typer.Option(
+        help="How long to wait for the lease of a supervisor on another machine; within Slurm and Kubernetes 90s.",
+        metavar="DURATION",
+        show_default="0s",
+    ),
+]
 Trainer = Annotated[
     str | None,
     typer.Option(
@@ -97,6 +105,7 @@ def run(
     warm: Warm = None,
     direct: Direct = None,
     time_limit: TimeLimit = None,
+    takeover_wait: TakeoverWait = None,
     changed_command: ChangedCommand = False,
     trainer: Trainer = None,
     share_with: ShareWith = None,
@@ -120,6 +129,7 @@ def run(
     from sentinel.supervisor.deadline import parse_time_limit
     from sentinel.supervisor.priority import standing_back
     from sentinel.supervisor.run_request import RunRequest, question_about
+    from sentinel.supervisor.takeover import parse_takeover_wait
     from sentinel.terminal.choose import choose_narrator
     from sentinel.web.opening import Listen
 
@@ -128,14 +138,10 @@ def run(
     asked = RunRequest(
         run_dir=run_dir or default_run_dir(words), policy=policy, command=words, cwd=os.getcwd(),
         observe_only=observe_only, without=lacks, more=more, tensorboard=tensorboard, share_with=share_with, nice=nice, pin=pin,
-        code=tuple(code or ()), track=tuple(track or ()),
-        mirror=parse_mirror("--mirror", mirror),
-        pages=tuple(page or ()),
-        listen=Listen(listen, token_file),
-        launcher=launcher,
+        code=tuple(code or ()), track=tuple(track or ()), mirror=parse_mirror("--mirror", mirror), pages=tuple(page or ()),
+        listen=Listen(listen, token_file), trainer=trainer, launcher=launcher,
         launcher_options=parse_options([*(launcher_option or ()), *_switches(warm=warm, direct=direct)]),
-        time_limit_s=parse_time_limit(time_limit),
-        trainer=trainer,
+        time_limit_s=parse_time_limit(time_limit), takeover_wait_s=parse_takeover_wait(takeover_wait, os.environ),
     )  # fmt: skip
     asked = asked if file is None else file.lay_under(asked, gave_run_dir=run_dir is not None)
     asked = replace(asked, changed_command=changed_command or _says_yes(question_about(asked.run_dir, asked.command)))

@@ -29,6 +29,7 @@ from sentinel.client.run_layout import LEASE_NAME, LOCK_NAME
 from sentinel.client.strict_json import as_float, dumps, loads
 from sentinel.clock import boot_s
 from sentinel.errors import AlreadySupervised, Fenced, RetryLater, UsageError
+from sentinel.journal.cluster_job import ClusterJob, read_job
 from sentinel.journal.identity import ProcessIdentity, is_alive, is_of_this_boot, read_own_identity
 
 RENEW_EVERY_S = 10.0
@@ -44,7 +45,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 class LeaseRecord:
     """lease.json. `released`: its supervisor left in good order and may be succeeded at once. `renewed_boot_s`: when it was
     renewed last, seconds since its holder's boot; None in a lease of an older version. `launch`: which launch of `attempt` may
-    write, by the word in its spec.json; None: whichever."""
+    write, by the word in its spec.json; None: whichever. `job`: the scheduler's job that its holder belongs to."""
 
     epoch: int
     holder: ProcessIdentity
@@ -52,6 +53,7 @@ class LeaseRecord:
     released: bool = False
     renewed_boot_s: float | None = field(default=None, compare=False)
     launch: str | None = None
+    job: ClusterJob | None = None
 
 
 class RunLock:
@@ -114,7 +116,7 @@ class Lease:
         before, launch = read_lease(lock.run_dir), None
         if attempt is None:
             attempt, launch = (before.attempt, before.launch) if before else (0, None)
-        lease = cls(lock.run_dir, LeaseRecord(epoch, read_own_identity(), attempt, launch=launch))
+        lease = cls(lock.run_dir, LeaseRecord(epoch, read_own_identity(), attempt, launch=launch, job=read_job(os.environ)))
         lease._write()
         return lease
 
@@ -200,6 +202,8 @@ def _lease_text(record: LeaseRecord) -> bytes:
     plain = {"epoch": record.epoch, **dataclasses.asdict(record.holder), "attempt": record.attempt, "launch": record.launch}
     if record.released:
         plain["released"] = True
+    if record.job is not None:
+        plain["job"] = dataclasses.asdict(record.job)
     return f'{dumps(plain)[:-1]},"renewed_boot_s":{f"{boot_s():.3f}".ljust(STAMP_CHARS)}}}\n'.encode()
 
 
@@ -228,7 +232,15 @@ def _parse(text: bytes) -> LeaseRecord | None:
     launch = launch if type(launch) is str else None
     if not (0 < pid < PID_MAX and 0 <= epoch < EPOCH_MAX):
         return None
-    return LeaseRecord(epoch, who, attempt, released, renewed_boot_s, launch)
+    return LeaseRecord(epoch, who, attempt, released, renewed_boot_s, launch, _job(plain.get("job")))
+
+
+def _job(plain: object) -> ClusterJob | None:
+    """None where none is named, and for what is no job: it proves nothing."""
+    match plain:
+        case {"id": str(name), "restarts": int(restarts)} if restarts is not True and restarts is not False:
+            return ClusterJob(name, restarts)
+    return None
 
 
 def _seconds(value: object) -> float | None:
@@ -242,7 +254,9 @@ def _lock(run_dir: Path, handle: int) -> None:
     except BlockingIOError:
         record = read_lease(run_dir)
         holder = f"pid {record.holder.pid} on {record.holder.host}" if record else "a supervisor that is just starting"
-        raise AlreadySupervised(f"{run_dir}: already supervised by {holder}; end it with: sentinel stop {run_dir}") from None
+        refused = f"{run_dir}: already supervised by {holder}; end it with: sentinel stop {run_dir}"
+        # A file server keeps the lock of a machine that died until it gives that machine up.
+        raise AlreadySupervised(refused, is_elsewhere=record is not None and not is_of_this_boot(record.holder)) from None
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise UsageError(f"{run_dir}: cannot be locked: {error.strerror}") from error
@@ -269,12 +283,17 @@ def _refuse_living_holder(run_dir: Path, lock_handle: int) -> None:
         if is_alive(who) is True and who.pid != os.getpid():  # it lost its lock file, not its life
             raise AlreadySupervised(f"{run_dir}: already supervised by pid {who.pid}; end it with: sentinel stop {run_dir}")
         return
+    own = read_job(os.environ)
+    if own is not None and record.job is not None and own.succeeds(record.job):
+        return
     os.utime(lock_handle)  # the file server's own clock, the one the lease's time was made with
     age_s = os.fstat(lock_handle).st_mtime - renewed_s
     if age_s < STALE_AFTER_S:
         raise AlreadySupervised(
             f"{run_dir}: already supervised by pid {who.pid} on {who.host}, which renewed its lease {max(age_s, 0):.0f} s ago; "
-            f"run there: sentinel stop {run_dir}. If that machine is dead, try again in {STALE_AFTER_S - age_s:.0f} s"
+            f"run there: sentinel stop {run_dir}. If that machine is dead, try again in {STALE_AFTER_S - age_s:.0f} s, "
+            "or wait for its lease with --takeover-wait 90s",
+            is_elsewhere=True,
         )
 
 

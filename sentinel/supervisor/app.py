@@ -55,6 +55,7 @@ from sentinel.supervisor.run_request import RunRequest, refuse_while_it_trains
 from sentinel.supervisor.stop_signals import StopSignals
 from sentinel.supervisor.strangers import tell_strangers
 from sentinel.supervisor.systemd import Notifier
+from sentinel.supervisor.takeover import Takeover
 from sentinel.telemetry.disks import open_disks
 from sentinel.telemetry.hardware import open_hardware
 from sentinel.telemetry.run_telemetry import RunTelemetry
@@ -92,6 +93,7 @@ def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignal
         print_lines(who_else_reads(run_dir), *remarks_on(ruled))
     with closing(site), LoopWatch(calls_about_loop(request, ruled)) as watch, Notifier.from_environment(watch.turned) as systemd:
         outage = JournalOutage(run_dir, stops, systemd, pages_about_journal(request, ruled))
+        takeover = Takeover(run_dir, request.takeover_wait_s, stops, systemd)
         while True:
             try:
                 return _watch(request, ruled, Engine(ruled.policy, ruled.reference, ruled.masking), narrator, site.start, outage)
@@ -102,6 +104,10 @@ def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignal
             except WasAway as away:
                 say(f"{run_dir}: {away}")
             except AlreadySupervised as error:
+                if not outage.has_begun and takeover.waits_for(error):
+                    continue
+                if takeover.is_broken_off:
+                    return EXIT_STOPPED
                 outage.let_answer(error, is_being_answered(run_dir))
             except (JournalBlocked, RetryLater, UsageError) as error:  # UsageError: the run directory itself is out of reach
                 outage.wait_out(error)

@@ -57,6 +57,7 @@ class RunRequest:
     nice: int | None = None  # how far this supervisor stands back behind the ranks; None: as by default
     pin: str | None = None  # the processors that it keeps to, as in 0,2-5; None: to none
     start_thread: StartThread | None = None  # starts the threads of actions; None: whoever asks for them does
+    takeover_wait_s: float = 0.0  # how long to wait for the lease of a supervisor on another machine
     changed_command: bool = False  # a person says that the run goes on under another command than its own
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from sentinel.client.run_layout import JOURNAL_NAME, LEASE_NAME, LOCK_NAME
 from sentinel.errors import AlreadySupervised, UsageError
+from sentinel.journal.cluster_job import ClusterJob
 from sentinel.journal.identity import ProcessIdentity, read_own_identity
 from sentinel.journal.lease import Lease, LeaseRecord, RunLock, read_lease
 from sentinel.journal.session import take_run
@@ -151,6 +152,42 @@ def test_a_lease_not_renewed_elsewhere_for_a_minute_is_taken_over(tmp_path: Path
 def test_a_lease_released_elsewhere_is_taken_over_at_once(tmp_path: Path) -> None:
     write_lease(tmp_path, ELSEWHERE, released=True)
     take_run(tmp_path).close()
+
+
+JOB = {"id": "slurm/big/4711", "restarts": 1}
+
+
+@pytest.mark.parametrize(("restarts", "number", "is_taken"), [("2", "4711", True), ("1", "4711", False), ("2", "4712", False)])
+def test_a_job_that_was_put_back_in_the_queue_takes_over_from_its_own_earlier_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarts: str, number: str, is_taken: bool
+) -> None:
+    write_lease(tmp_path, ELSEWHERE, job=JOB)
+    for name, value in (("JOB_ID", number), ("RESTART_COUNT", restarts), ("CLUSTER_NAME", "big")):
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    if is_taken:
+        with take_run(tmp_path):
+            record = read_lease(tmp_path)
+            assert record is not None
+            assert record.job == ClusterJob("slurm/big/4711", 2)
+    else:
+        with pytest.raises(AlreadySupervised) as refused:
+            take_run(tmp_path)
+        assert refused.value.is_elsewhere
+
+
+@pytest.mark.parametrize("job", ["4711", {"id": 4711, "restarts": 0}, {"id": "a"}, {"id": "a", "restarts": True}, []])
+def test_what_is_no_job_proves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: object) -> None:
+    write_lease(tmp_path, ELSEWHERE, job=job)
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "9")
+    with pytest.raises(AlreadySupervised):
+        take_run(tmp_path)
+
+
+def test_a_supervisor_of_this_machine_is_not_waited_for(tmp_path: Path) -> None:
+    with supervisor(tmp_path), pytest.raises(AlreadySupervised) as refused:
+        take_run(tmp_path)
+    assert not refused.value.is_elsewhere
 
 
 def test_a_dead_supervisor_of_this_boot_is_succeeded_at_once_whatever_its_host_was_called(tmp_path: Path) -> None:

@@ -1,0 +1,36 @@
+"""Which job of a cluster's scheduler this process belongs to, by its environment.
+
+Slurm numbers its jobs and counts how often it has put one back in the queue (sbatch(1): SLURM_JOB_ID, SLURM_RESTART_COUNT,
+SLURM_CLUSTER_NAME). It starts a job anew only when the start before has ended, or when it has given the node up. So a job that
+was started again need not wait for the lease of its own earlier start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterJob:
+    """`id`: of one job, on whichever node. `restarts`: how often the scheduler has started it anew, from 0."""
+
+    id: str
+    restarts: int
+
+    def succeeds(self, other: ClusterJob) -> bool:
+        """Whether this is a later start of the same job."""
+        return self.id == other.id and self.restarts > other.restarts
+
+
+def read_job(environ: Mapping[str, str]) -> ClusterJob | None:
+    """None outside of Slurm, and where what it says is no number."""
+    number, restarts = environ.get("SLURM_JOB_ID", ""), environ.get("SLURM_RESTART_COUNT", "0")
+    if not (number.isdecimal() and restarts.isdecimal()):
+        return None
+    return ClusterJob(f"slurm/{environ.get('SLURM_CLUSTER_NAME', '')}/{number}", int(restarts))
+
+
+def is_on_cluster(environ: Mapping[str, str]) -> bool:
+    """Whether a scheduler may have moved this run here from another machine. Kubernetes tells every pod where its API is."""
+    return bool(environ.get("SLURM_JOB_ID") or environ.get("KUBERNETES_SERVICE_HOST"))
