@@ -35,7 +35,7 @@ KEY = "k" * 32
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Page]:
-    chrome = start()
+    chrome = start(records_requests=True)
     yield Page(chrome)
     chrome.quit()
 
