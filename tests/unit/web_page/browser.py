@@ -68,7 +68,8 @@ class Page:
         still = {"name": "prefers-reduced-motion", "value": "reduce"}  # a click finds its place at once, and does not chase it
         self.chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme, still]})
         self.chrome.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": address.split("#")[0], "storageTypes": "all"})
-        self.logs("browser")
+        for kind in {"browser", "performance"} & set(self.chrome.log_types):
+            self.logs(kind)  # what is read from here on is of this page
         self.chrome.get(address)
         if self.script("return sessionStorage.length"):
             self.script("sessionStorage.clear()")
