@@ -47,6 +47,8 @@ HINGE_ROWS_MIN = 40
 HINGE_EDGE = 4
 HINGE_SIDE = 8  # rows on either side of a bend
 CALM_SIGMA = 3.0
+DEPARTURE_ROWS = 30
+DEPARTED = 0.25  # of the whole climb: more had risen already before a jump that lies in the middle of a slow one
 GROWTH_ROWS, GROWTH_PAST_ROWS = 40, 60
 GROWTH_RATES = (
     0.02, 0.03, 0.04, 0.05, 0.07, 0.09, 0.11, 0.13, 0.15, 0.17, 0.19, 0.21, 0.24, 0.28, 0.33, 0.4, 0.5,
@@ -157,6 +159,24 @@ def find_jump(rows: Rows) -> int | None:
         if at >= len(look.steps) // HINGE_EDGE:
             return look.steps[at]
     return None
+
+
+def find_departure(rows: Rows, lowest_step: int) -> int:
+    """The step at which the rows left the level that they had up to `lowest_step`, where they stood lowest: a jump or a hinge before
+    which they had not risen yet; else `lowest_step` itself. The lowest of many medians of flat noise lies anywhere in it, up to
+    hundreds of rows before anything moves; a jump that is fitted to a slow climb lies in the middle of it."""
+    finite = _finite(rows)
+    resting = [value for step, value in finite if step <= lowest_step][-PAST_ROWS:]
+    if not resting or len(finite) == len(resting):
+        return lowest_step
+    lowest = _median(resting)
+    risen = _median([value for _, value in finite[-DEPARTURE_ROWS:]]) - lowest
+    for began in (find_jump(finite), find_hinge(finite)):
+        if began is not None and began > lowest_step:
+            before = [value for step, value in finite if step < began][-DEPARTURE_ROWS:]
+            if _median(before) - lowest <= DEPARTED * risen:
+                return began
+    return lowest_step
 
 
 def find_growth(rows: Rows) -> int | None:
