@@ -188,9 +188,8 @@ class Drift(Detector):
 
     def creeping(self) -> Creep | None:
         """The norm that has been found creeping for longest, and still is, with the onset it was found with."""
-        found = [
-            Creep(slope.metric, slope.since, slope.found_step) for slope in self._slopes.values() if slope.is_norm and slope.firing
-        ]
+        climbing = (slope for slope in self._slopes.values() if slope.is_norm and slope.firing)
+        found = [Creep(slope.metric, slope.since, slope.found_step) for slope in climbing]
         return min(found, key=lambda one: one.lowest_step, default=None)
 
     def learn_block(self, metric: str, block: Block) -> None:

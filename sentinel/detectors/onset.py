@@ -58,8 +58,8 @@ def date_onset(
 ) -> Dated | None:
     """The earliest credible start of what the finding found; None where the finding's own onset stands.
 
-    `creeping`: a norm that climbs slowly now, as `drift` found it. `well_until`: the first step of the samples in which its metric
-    stood best: it had not left its level before, and no bend of a descent is taken for the beginning."""
+    `creeping`: a norm that climbs slowly now, as `drift` found it. `well_until`: the first step of the samples in which its
+    metric stood best: it had not left its level before, and no bend of a descent is taken for the beginning."""
     lookback_steps = max(lookback_steps, min(lookback_steps, LOOKBACK_ROWS) * series.interval_steps)
     onset = finding.onset_step
     if onset is None or not finding.kind.is_numeric or FINDS[finding.kind].keeps_onset:

@@ -162,9 +162,9 @@ def find_jump(rows: Rows) -> int | None:
 
 
 def find_departure(rows: Rows, lowest_step: int) -> int:
-    """The step at which the rows left the level that they had up to `lowest_step`, where they stood lowest: a jump or a hinge before
-    which they had not risen yet; else `lowest_step` itself. The lowest of many medians of flat noise lies anywhere in it, up to
-    hundreds of rows before anything moves; a jump that is fitted to a slow climb lies in the middle of it."""
+    """The step at which the rows left the level that they had up to `lowest_step`, where they stood lowest: a jump or a hinge
+    before which they had not risen yet; else `lowest_step` itself. The lowest of many medians of flat noise lies anywhere in it,
+    up to hundreds of rows before anything moves; a jump that is fitted to a slow climb lies in the middle of it."""
     finite = _finite(rows)
     resting = [value for step, value in finite if step <= lowest_step][-PAST_ROWS:]
     if not resting or len(finite) == len(resting):

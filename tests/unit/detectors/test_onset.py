@@ -140,7 +140,8 @@ def test_other_kinds_keep_their_date() -> None:
 )
 def test_a_norm_that_creeps_dates_the_slow_alarm_that_follows(kind: Kind, since: int, cut: int, expected: int | None) -> None:
     series = series_of(loss=lambda step, value: value + 0.005 * max(0, step - 740))  # its own bend is about there
-    without, found = (date_onset(series, alarm(kind=kind), 500, cut, creeping) for creeping in (None, Creep("grad_norm", since, LAST)))
+    creeps = (None, Creep("grad_norm", since, LAST))
+    without, found = (date_onset(series, alarm(kind=kind), 500, cut, creeping) for creeping in creeps)
     if expected is None:
         assert found == without
     else:
