@@ -203,8 +203,8 @@ def _by_owner(report: ExitReport, tails: Tails, is_complete: bool) -> list[list[
 
 
 def _roles_are_of_one_node(logs: Mapping[Owner, Sequence[Labelled]]) -> bool:
-    """Whether the places on a node that labels name are those of one node. Each node has a log of its own, and standard output and
-    standard error of a node may be two."""
+    """Whether the places on a node that labels name are those of one node. Each node has a log of its own, and standard output
+    and standard error of a node may be two."""
     nodes = {
         _STREAM.sub("", owner) if isinstance(owner, str) else ""
         for owner, lines in logs.items()
