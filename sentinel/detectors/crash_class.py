@@ -33,7 +33,10 @@ from sentinel.model.attempts import EXIT_FINISHED, EXIT_STOPPED, ExitReport, Ran
 STEPS_SURVIVED_MAX = 2  # step lines behind a cause that a mere consequence at the end does not outweigh
 BLAMED_MAX = 64
 RANKS_OF_NODE = 8  # ranks come in multiples of it; where fewer speak, more than one may be silent
-SIGKILL, SIGTERM = 9, 15
+SIGKILL = 9
+# Nobody dies of these by itself: a scheduler's warning that the program does not handle (Slurm's --signal=USR1@300), a terminal
+# that closed, an eviction
+FROM_OUTSIDE = {1: "SIGHUP", 10: "SIGUSR1", 12: "SIGUSR2", 15: "SIGTERM"}
 _PLAIN_SIGNALS = (4, 7, 8, 9, 11)  # ILL BUS FPE KILL SEGV: a rank dies of these by itself or by the kernel
 OWN_SIGNALS = (4, 6, 7, 8, 11)  # ILL ABRT BUS FPE SEGV
 _CONFIGURATION_CODES = frozenset({1, 2, 126, 127})  # Python, argparse, the shell
@@ -301,18 +304,18 @@ def _of_signals(report: ExitReport, first: RankExit | None, explained: set[int |
             clues.append(Clue(CrashClass.KILLED, Tier.SYMPTOM, "", rank.rank))
         elif number in _PLAIN_SIGNALS:
             clues.append(Clue(CrashClass.KILLED, Tier.DEATH, "", rank.rank))
-        elif number == SIGTERM and (rank.rank == report.first_failed_rank or failed == {SIGTERM}):
-            clues.append(Clue(CrashClass.PREEMPTION, Tier.TERMINATED, "SIGTERM from outside", rank.rank))
+        elif number in FROM_OUTSIDE and (rank.rank == report.first_failed_rank or failed <= FROM_OUTSIDE.keys()):
+            clues.append(Clue(CrashClass.PREEMPTION, Tier.TERMINATED, f"{FROM_OUTSIDE[number]} from outside", rank.rank))
         elif number is not None:
             clues.append(Clue(CrashClass.KILLED, Tier.TERMINATED, "", rank.rank))
         elif first is rank and not explained & {rank.rank, None}:
             clues.append(Clue(None, Tier.DEATH, "", rank.rank))
     status = report.command_status
     if not report.ranks and status is not None and status < 0:
-        is_term = status == -SIGTERM
-        crash = CrashClass.PREEMPTION if is_term else CrashClass.KILLED
+        name = FROM_OUTSIDE.get(-status)
+        crash = CrashClass.KILLED if name is None else CrashClass.PREEMPTION
         tier = Tier.DEATH if -status in _PLAIN_SIGNALS else Tier.TERMINATED
-        clues.append(Clue(crash, tier, "SIGTERM from outside" if is_term else "", None))
+        clues.append(Clue(crash, tier, "" if name is None else f"{name} from outside", None))
     return clues
 
 
