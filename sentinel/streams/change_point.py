@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from sentinel.streams.baseline import MAD_TO_SIGMA
 from sentinel.streams.blocks import BLOCK
@@ -192,6 +192,7 @@ def find_growth(rows: Rows) -> int | None:
     middle, at, slope = _line(places[:GROWTH_PAST_ROWS], values[:GROWTH_PAST_ROWS])
     above = [value - middle - min(slope, 0.0) * (place - at) for place, value in zip(places, values, strict=True)]
     sigma = MAD_TO_SIGMA * _median([abs(excess) for excess in above[: len(past)]])
+    sigma = min(sigma, _noise_of_neighbours(values[: len(past)]))  # a level that fell once is no noise
     sigma = max(sigma, SIGMA_OF_LEVEL * abs(middle), 1e-12)
     scaled = [excess / sigma for excess in above[len(past) :]]
     left, rate, height = min(_exponential(scaled, rate) for rate in GROWTH_RATES)
@@ -199,6 +200,11 @@ def find_growth(rows: Rows) -> int | None:
         return None
     back = math.ceil(math.log(height / GROWTH_SEEN) / rate)
     return newest[-1 - back][0] if back < len(newest) else None
+
+
+def _noise_of_neighbours(values: Sequence[float]) -> float:
+    """The deviation of one value, by how far it lies from the one before."""
+    return MAD_TO_SIGMA * _median([abs(newer - older) for older, newer in pairwise(values)]) / math.sqrt(2.0)
 
 
 def _exponential(values: Sequence[float], rate: float) -> tuple[float, float, float]:

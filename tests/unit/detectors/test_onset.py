@@ -290,3 +290,19 @@ def test_growth_needs_its_rows() -> None:
     assert find_growth(rows[-99:]) is None
     assert find_growth([*rows, (273, math.nan)]) is None
     assert find_hinge(rows[:30]) is None
+
+
+def test_a_jump_behind_a_level_that_fell_is_no_growth() -> None:
+    """A line through the fall went on falling, and the rows above it rose: dated 34 rows early in a run whose data had become easier."""
+    early = 0
+    for seed in range(60):
+        dice = random.Random(f"g/{seed}")
+        noise, fell = dice.choice((0.01, 0.02, 0.03)), 200 - dice.randint(40, 95)
+        easier, risen = dice.uniform(0.05, 0.3), dice.uniform(0.1, 0.5)
+        rows = [
+            (step, 2.2 * ((1.0 - easier * (step >= fell)) * (1.0 + risen * (step >= 198)) + noise * dice.gauss(0.0, 1.0)))
+            for step in range(201)
+        ]
+        began = find_growth(rows)
+        early += began is not None and began < 188
+    assert early <= 1
