@@ -4,8 +4,9 @@ A hump is a stretch of rows that stood above the band and came down by itself. O
 the next one at that distance is the same again, as long as it is neither longer nor higher by half than the highest and the
 longest of them. The first ones of a rhythm are like any other rise, and so are all that are more than `GAP_ROWS_MAX` rows apart:
 what comes so seldom tires nobody, and a model that breaks at each of a few turns is not well. Distances are compared in steps, so
-that it holds at any logging interval. Where they are mixed in, they come without a rhythm and often: behind `MIXED_MIN` humps within
-`MIXED_ROWS` rows, the next one that is no longer and no higher is one more. Sentinel's own rule; figures in the detectors' LOG.md.
+that it holds at any logging interval. Where hard rows are mixed in, they come without a rhythm and often: behind `MIXED_MIN`
+humps within `MIXED_ROWS` rows, the next one that is no longer and no higher is one more. Sentinel's own rules; figures in the
+detectors' LOG.md.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class HardRows:
         self._humps.append(hump)
 
     def knows(self, hump: Hump, row_steps: int) -> bool:
-        """Whether a hump, as far as it has come, is one more of a rhythm or of a mixture. `row_steps`: from one row to the next."""
+        """Whether a hump, as far as it has come, is one more of a rhythm or a mixture. `row_steps`: from one row to the next."""
         humps = self._humps
         if len(humps) <= GAPS_MIN:
             return False

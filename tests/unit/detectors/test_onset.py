@@ -293,7 +293,7 @@ def test_growth_needs_its_rows() -> None:
 
 
 def test_a_jump_behind_a_level_that_fell_is_no_growth() -> None:
-    """A line through the fall went on falling, and the rows above it rose: dated 34 rows early in a run whose data had become easier."""
+    """A line through the fall went on falling, and the rows above it rose: dated 34 rows early where data had become easier."""
     early = 0
     for seed in range(60):
         dice = random.Random(f"g/{seed}")
