@@ -1,6 +1,6 @@
 """Whose log a file of a folder is, by its name: a rank's, or nobody's that is known.
 
-A number in a name may count something else: nodes (`worker-1.log` with eight ranks in it), jobs (`log_8812.out`), places on a
+A number in a name may count something else: nodes (`worker-1.log` with eight ranks in it), jobs (`log-8812.err`), places on a
 node (`node1/attempt_0/2/stderr.log` beside `node0/…/2/…`). So a way of naming is believed for all of its files or for none: where
 the labels of the lines in them name another rank, where two places have a file of one rank, or where the numbers leave holes as
 no ranks do, the names say nothing. Then the labels of the lines alone tell who wrote them.
