@@ -1,8 +1,10 @@
 """Who waits for whom in collectives that do not end, from the flight recorders of the ranks.
 
-A rank waits for a member of a process group when it has a collective open that the member has not put in line. Whoever is waited
-for and waits for nobody holds up the rest. The first of these rules that names somebody decides:
+A rank waits for a member of a process group when it has a collective open that the member has not put in line, or has in line
+behind another one that does not end. Whoever is waited for and waits for nobody holds up the rest. The first of these rules that
+names somebody decides:
 
+0. what every other member has completed and this one reports as open, with all behind it: its device failed;
 1. collectives, by the oldest one that a rank has open; then by the newest, for ranks whose processor ran ahead of its device;
 2. different collectives under one number: the few who called another one than most (a desynchronised program);
 3. point-to-point calls (pipelines without other groups): a receiver waits for its sender;
@@ -23,6 +25,8 @@ from dataclasses import dataclass, field
 from sentinel.model.collectives import Collective, Dumps
 
 RANKS_NAMED_MAX = 8
+RANKS_OF_NODE = 8
+UNSEEN = -1  # in place of a rank without a dump
 Edges = Mapping[int, set[int]]
 
 
@@ -47,6 +51,7 @@ def judge_collectives(dumps: Dumps) -> WaitedFor | None:
     """Whom the others wait for; None where the dumps name nobody."""
     groups = _by_group(dumps)
     rules: Sequence[Callable[[], tuple[Iterable[int], str]]] = (
+        lambda: _left_behind(dumps, groups),
         lambda: _culprits(_behind(dumps, groups, min), "not in a collective that others wait in"),
         lambda: _culprits(_behind(dumps, groups, max), "not in a collective that others wait in"),
         lambda: _desynchronised(groups),
@@ -87,21 +92,63 @@ def _by_group(dumps: Dumps) -> list[_Group]:
 
 def _behind(dumps: Dumps, groups: Iterable[_Group], choose: Callable[[Iterable[int]], int]) -> Edges:
     """A member whose dump has no entry of the group is behind, too: what it completed long ago is no longer in it, and what
-    others wait in it has not joined. A member without a dump is unknown here."""
+    others wait in it has not joined. Where all have joined, those are waited for whose device is busy with an older one: a
+    processor puts collectives in line ahead of its device. Else those that have not started it, where that is recorded; else
+    somebody, whoever that is: a member without a dump, a device that stands still."""
     edges: dict[int, set[int]] = defaultdict(set)
+    opened = {rank: [entry for entry in entries if entry.is_open] for rank, entries in dumps.items()}
+    oldest = {rank: next(iter(line), None) for rank, line in opened.items()}
+    head = {rank: next((entry for entry in line if entry.peer is None), None) for rank, line in opened.items()}
     for group in groups:
-        late: dict[int, set[int]] = {}
+        waited: dict[int, set[int]] = {}
         for rank, line in group.opened.items():
             number = choose(entry.number for entry in line)
-            if number not in late:
-                late[number] = {m for m in group.members if m in dumps and group.newest.get(m, -1) < number}
-            edges[rank] |= late[number]
+            if choose is min and head[rank] is not line[0]:
+                continue  # what is in line behind it waits for it, whoever else is waited for
+            if number not in waited:
+                waited[number] = (
+                    {member for member in group.members if member in dumps and group.newest.get(member, -1) < number}
+                    or {member for member in group.opened if _is_busy(oldest[member], group, member, number)}
+                    or _not_started_yet(group, number)
+                    or {UNSEEN}
+                )
+            edges[rank] |= waited[number] - {rank}
     return edges
+
+
+def _is_busy(oldest: Collective | None, group: _Group, member: int, number: int) -> bool:
+    """Whether a member has this collective in line behind an older one that does not end."""
+    mine = next((entry for entry in group.opened[member] if entry.number == number), None)
+    return mine is not None and oldest is not mine
+
+
+def _not_started_yet(group: _Group, number: int) -> set[int]:
+    states = {rank: entry.state for rank, line in group.opened.items() for entry in line if entry.number == number}
+    return {rank for rank, state in states.items() if state == "scheduled"} if "started" in states.values() else set()
+
+
+def _left_behind(dumps: Dumps, groups: Iterable[_Group]) -> tuple[Iterable[int], str]:
+    """A failed device reports nothing as done any more, also what the others completed together with it."""
+    of = {id(entry): group for group in groups for line in group.opened.values() for entry in line[:1]}
+    found = []
+    for rank, entries in dumps.items():
+        at = next((at for at, entry in enumerate(entries) if entry.is_open and entry.peer is None), None)
+        if at is None or id(entries[at]) not in of or any(entry.state == "completed" for entry in entries[at:]):
+            continue  # an entry that was never marked as done is no device that stands still
+        number, group = entries[at].number, of[id(entries[at])]
+        others = [member for member in group.members if member != rank and member in dumps]
+        if others and all(_has_passed(group, member, number) for member in others):
+            found.append(rank)
+    return found, "with a collective open that every other member has completed"
+
+
+def _has_passed(group: _Group, member: int, number: int) -> bool:
+    return group.newest.get(member, -1) > number and all(entry.number > number for entry in group.opened.get(member, ()))
 
 
 def _culprits(edges: Edges, why: str) -> tuple[Iterable[int], str]:
     waiting = {rank for rank, others in edges.items() if others}
-    return set().union(*edges.values()) - waiting if edges else (), why
+    return set().union(*edges.values()) - waiting - {UNSEEN} if edges else (), why
 
 
 def _pipeline(dumps: Dumps) -> Edges:
@@ -137,10 +184,13 @@ def _not_started(groups: Iterable[_Group]) -> tuple[Iterable[int], str]:
 
 
 def _silent(dumps: Dumps, groups: Iterable[_Group]) -> tuple[Iterable[int], str]:
-    missing: set[int] = set()
+    missing, each = set[int](), list[set[int]]()
     for group in groups:
         members, opened = group.members, group.opened
         absent = {rank for rank in members if rank not in dumps}
         if absent and len(absent) < len(members) - len(absent) and all(rank in opened for rank in members if rank in dumps):
             missing |= absent
+            each.append(absent)
+    if len({rank // RANKS_OF_NODE for rank in missing}) > 1:  # no node that is gone: dumps are lost for other reasons, too
+        missing = set.intersection(*each)
     return missing if len(missing) < len(dumps) else (), "without a dump, while every other member of a group waits in it"

@@ -38,6 +38,16 @@ CALM_ROWS = 60  # after a spike: the three groups of samples that a slow climb i
 LOSS_BLOCKS = 24
 
 
+@dataclass(frozen=True, slots=True)
+class Creep:
+    """A norm that climbs slowly. `lowest_step`: the last one of the samples in which it stood lowest; `found_step`: when it was
+    found climbing."""
+
+    metric: str
+    lowest_step: int
+    found_step: int
+
+
 class DetectorSettings(Protocol):
     """`spec.detectors` of a policy: these, and for each row of the registry its settings under the row's name."""
 
@@ -203,7 +213,7 @@ class Detector:
         """Where the metric stood before its newest breach, or before it began to climb; None where it does neither."""
         return None
 
-    def creeping(self) -> tuple[str, int] | None:
+    def creeping(self) -> Creep | None:
         """A norm that climbs slowly now, and since when."""
         return None
 

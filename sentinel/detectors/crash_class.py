@@ -10,6 +10,7 @@ holds only consequences, it may be another node's, and all counts. What it does 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -21,6 +22,7 @@ from sentinel.detectors.crash_patterns import (
     LINE_CHARS,
     OUTSIDE,
     RETRYABLE,
+    TIMED_OUT,
     CrashClass,
     Tier,
 )
@@ -30,13 +32,21 @@ from sentinel.model.attempts import EXIT_FINISHED, EXIT_STOPPED, ExitReport, Ran
 
 STEPS_SURVIVED_MAX = 2  # step lines behind a cause that a mere consequence at the end does not outweigh
 BLAMED_MAX = 64
-SIGKILL, SIGTERM = 9, 15
+RANKS_OF_NODE = 8  # ranks come in multiples of it; where fewer speak, more than one may be silent
+SIGKILL = 9
+# Nobody dies of these by itself: a scheduler's warning that the program does not handle (Slurm's --signal=USR1@300), a terminal
+# that closed, an eviction
+FROM_OUTSIDE = {1: "SIGHUP", 10: "SIGUSR1", 12: "SIGUSR2", 15: "SIGTERM"}
 _PLAIN_SIGNALS = (4, 7, 8, 9, 11)  # ILL BUS FPE KILL SEGV: a rank dies of these by itself or by the kernel
 OWN_SIGNALS = (4, 6, 7, 8, 11)  # ILL ABRT BUS FPE SEGV
 _CONFIGURATION_CODES = frozenset({1, 2, 126, 127})  # Python, argparse, the shell
 _NOT_FOUND = 127  # the shell's
 _SHELL_SIGNAL_BASE, _SIGNALS = 128, 64
+_OF_A_PEER = re.compile(r"(?i)\bpeer\b|nvlink")
+OF_A_GPU = (CrashClass.LOST_GPU, CrashClass.CUDA_ERROR)
 WAITED = (CrashClass.COLLECTIVE_TIMEOUT, CrashClass.PEER_LOST)
+
+_STREAM = re.compile(r"(?:std)?(?:out|err)(?:or|put)?|\.(?:log|txt)|[-_.]")  # what the names of a node's two logs differ in
 
 Owner = int | str | None
 Tails = Mapping[Owner, Sequence[str]]
@@ -110,6 +120,8 @@ def classify(report: ExitReport, tails: Tails, first: RankExit | None, *, is_com
         return clue.tier, blames and not is_first, order, not is_first, -1 if clue.rank is None else clue.rank
 
     best = min(clues, key=weight)
+    if best.rank is None:
+        best = min(_of_the_same_death(best, clues), key=weight, default=best)
     if not best.line:  # an exit by itself: what the same rank said of it stands for it
         same = [clue for clue in clues if clue.line and (clue.crash, clue.rank, clue.tier) == (best.crash, best.rank, best.tier)]
         best = min(same, key=weight, default=best)
@@ -117,6 +129,17 @@ def classify(report: ExitReport, tails: Tails, first: RankExit | None, *, is_com
         return None
     is_followed = any(clue.crash in WAITED and clue.rank != best.rank for clue in clues)
     return replace(_death(best, best.crash, report, first, late), is_followed=is_followed)
+
+
+def _of_the_same_death(best: Clue, clues: Sequence[Clue]) -> list[Clue]:
+    """The strongest line names no rank: who printed the same word for word; or, of what a kernel says of a GPU, the one rank
+    whose own GPU failed. A peer's GPU that is gone fails whoever reads its memory, too."""
+    ranked = [clue for clue in clues if clue.rank is not None and clue.tier <= Tier.DEATH]
+    same = [clue for clue in ranked if best.line and (clue.crash, clue.tier, clue.line) == (best.crash, best.tier, best.line)]
+    if same or best.crash not in OF_A_GPU:
+        return same
+    hurt = [clue for clue in ranked if clue.crash in OF_A_GPU and _OF_A_PEER.search(clue.line) is None]
+    return [replace(best, rank=hurt[0].rank)] if len({clue.rank for clue in hurt}) == 1 else []
 
 
 def _stamps(clues: Sequence[Clue], tails: Tails) -> dict[LineAt, float]:
@@ -158,12 +181,14 @@ def _by_owner(report: ExitReport, tails: Tails, is_complete: bool) -> list[list[
     only = report.ranks[0].rank if len(report.ranks) == 1 and is_complete else None
     known = {rank.rank for rank in report.ranks} if is_complete else set()
     logs: list[list[_Line]] = []
-    for owner, raws in sorted(tails.items(), key=_owner_order):  # whatever order they came in
-        labelled = [_labelled(raw) for raw in raws]
+    in_order = sorted(tails.items(), key=_owner_order)  # whatever order they came in
+    read = {owner: [_labelled(raw) for raw in raws] for owner, raws in in_order}
+    is_alone = _roles_are_of_one_node(read)
+    for owner, labelled in read.items():
         if isinstance(owner, int):
             logs.append([_Line(owner, place, owner, (owner, ""), line.text) for place, line in enumerate(labelled)])
             continue
-        writers = Writers(labelled)
+        writers = Writers(labelled, is_alone=is_alone)
         lines: list[_Line] = []
         for place, line in enumerate(labelled):
             rank = writers.rank_of(line)
@@ -178,6 +203,17 @@ def _by_owner(report: ExitReport, tails: Tails, is_complete: bool) -> list[list[
             text = exit_.error.strip().splitlines()[0][:LINE_CHARS]
             logs.append([_Line(exit_.rank, -1, exit_.rank, (exit_.rank, ""), text)])
     return logs
+
+
+def _roles_are_of_one_node(logs: Mapping[Owner, Sequence[Labelled]]) -> bool:
+    """Whether the places on a node that labels name are those of one node. Each node has a log of its own, and standard output
+    and standard error of a node may be two."""
+    nodes = {
+        _STREAM.sub("", owner) if isinstance(owner, str) else ""
+        for owner, lines in logs.items()
+        if not isinstance(owner, int) and any(line.role is not None for line in lines)
+    }
+    return len(nodes) <= 1
 
 
 def _owner_order(tail: tuple[Owner, Sequence[str]]) -> tuple[int, int, str]:
@@ -268,18 +304,18 @@ def _of_signals(report: ExitReport, first: RankExit | None, explained: set[int |
             clues.append(Clue(CrashClass.KILLED, Tier.SYMPTOM, "", rank.rank))
         elif number in _PLAIN_SIGNALS:
             clues.append(Clue(CrashClass.KILLED, Tier.DEATH, "", rank.rank))
-        elif number == SIGTERM and (rank.rank == report.first_failed_rank or failed == {SIGTERM}):
-            clues.append(Clue(CrashClass.PREEMPTION, Tier.TERMINATED, "SIGTERM from outside", rank.rank))
+        elif number in FROM_OUTSIDE and (rank.rank == report.first_failed_rank or failed <= FROM_OUTSIDE.keys()):
+            clues.append(Clue(CrashClass.PREEMPTION, Tier.TERMINATED, f"{FROM_OUTSIDE[number]} from outside", rank.rank))
         elif number is not None:
             clues.append(Clue(CrashClass.KILLED, Tier.TERMINATED, "", rank.rank))
         elif first is rank and not explained & {rank.rank, None}:
             clues.append(Clue(None, Tier.DEATH, "", rank.rank))
     status = report.command_status
     if not report.ranks and status is not None and status < 0:
-        is_term = status == -SIGTERM
-        crash = CrashClass.PREEMPTION if is_term else CrashClass.KILLED
+        name = FROM_OUTSIDE.get(-status)
+        crash = CrashClass.KILLED if name is None else CrashClass.PREEMPTION
         tier = Tier.DEATH if -status in _PLAIN_SIGNALS else Tier.TERMINATED
-        clues.append(Clue(crash, tier, "SIGTERM from outside" if is_term else "", None))
+        clues.append(Clue(crash, tier, "" if name is None else f"{name} from outside", None))
     return clues
 
 
@@ -295,19 +331,32 @@ def _absent(lines: Sequence[_Line]) -> tuple[int, ...]:
 def _behind(lines: Sequence[_Line]) -> tuple[int, ...]:
     """The ranks that had put fewer collectives in line than most: they are those the others waited for."""
     enqueued: dict[int, int] = {}
+    timed_out: dict[str, dict[int, int]] = {}
     for line in lines:
-        if line.rank is not None and (found := ENQUEUED.search(line.text)) is not None:
+        if line.rank is None:
+            continue
+        if (found := ENQUEUED.search(line.text)) is not None:
             enqueued[line.rank] = max(enqueued.get(line.rank, 0), int(found[1]))
-    if len(enqueued) < 2:
+        elif (found := TIMED_OUT.search(line.text)) is not None:
+            timed_out.setdefault(found["group"] or "0", {}).setdefault(line.rank, int(found["number"]))
+    return _fewest(enqueued) or next((few for group in timed_out.values() if (few := _fewest(group))), ())
+
+
+def _fewest(work: Mapping[int, int]) -> tuple[int, ...]:
+    """The ranks with the least work, where they are few."""
+    if len(work) < 2 or len(set(work.values())) < 2:
         return ()
-    least = min(enqueued.values())
-    behind = tuple(sorted(rank for rank, work in enqueued.items() if work == least))
-    return behind if len(behind) == 1 or (len(behind) * 4 <= len(enqueued) and len(behind) <= BLAMED_MAX) else ()
+    least = min(work.values())
+    behind = tuple(sorted(rank for rank, count in work.items() if count == least))
+    return behind if len(behind) == 1 or (len(behind) * 4 <= len(work) and len(behind) <= BLAMED_MAX) else ()
 
 
 def _silent(report: ExitReport, lines: Sequence[_Line]) -> tuple[int, ...]:
     """The one rank that reports nothing where every other known rank says that it waited or was left."""
     known = {rank.rank for rank in report.ranks} | {line.rank for line in lines if line.rank is not None and line.text.strip()}
     waited = {clue.rank for clue in _clues(report, lines) if clue.crash in WAITED and clue.rank is not None}
+    count = max((rank for rank in waited if rank is not None), default=-1) + 1
+    if count > 0 and count % RANKS_OF_NODE == 0:
+        known |= set(range(count))  # one between them is there, though it never wrote a word
     silent = known - waited
     return tuple(silent) if len(silent) == 1 and waited else ()

@@ -76,7 +76,7 @@ _BY_FIRST = {first: tuple((kind, fits) for kind, begins, fits in _KINDS if first
 # … or named in c10d's own brackets "[PG ID 0 PG GUID 0(default_pg) Rank 1]", by srun, whose tasks are the ranks, or by the
 # trainer itself: Megatron-LM's "Rank 126, node n1, device 0, iteration 1: Unexpected result nan", "Rank 3: found NaN"
 SELF_NAMED = re.compile(
-    r"\[(?:PG [^\]]*)?(?:Global )?Rank (\d{1,7})\]|\btask (\d{1,7}): Out Of Memory|(?:^|: )[Rr]ank (\d{1,7})[,:] |"
+    r"\[(?:PG [^\]]*)?(?:Global )?[Rr]ank[ :=]?(\d{1,7})\]|\btask (\d{1,7}): Out Of Memory|(?:^|: )[Rr]ank (\d{1,7})[,:] |"
     r"\brank=?\[?(\d{1,7})\]?\b[^.]{0,40} (?:ran out of memory|hit|raised)|MPI_ABORT was invoked on rank (\d{1,7})|"
     r"\bon rank (\d{1,7}) at iteration\b"
 )
@@ -148,9 +148,10 @@ def _first_label(text: str) -> tuple[LabelKind, re.Match[str]] | None:
 
 
 class Writers:
-    """Who wrote each line of one log, once all of its labels are known: whether a task is a rank, and a place on a node, too."""
+    """Who wrote each line of one log, once all of its labels are known: whether a task is a rank, and a place on a node, too.
+    `is_alone`: no other log holds the lines of another node."""
 
-    def __init__(self, lines: Iterable[Labelled]) -> None:
+    def __init__(self, lines: Iterable[Labelled], *, is_alone: bool = True) -> None:
         self._tasks_are_ranks = True
         self._learned: dict[tuple[str, int | None, int], int | None] = {}
         nodes: set[tuple[str, int | None]] = set()
@@ -165,7 +166,7 @@ class Writers:
                 if line.rank is not None:
                     same = self._learned.setdefault(key, line.rank) == line.rank
                     self._learned[key] = line.rank if same else None
-        self._is_one_node = len({host for host, _ in nodes}) <= 1 and self._same_tasks(nodes)
+        self._is_one_node = is_alone and len({host for host, _ in nodes}) <= 1 and self._same_tasks(nodes)
 
     @staticmethod
     def _same_tasks(nodes: set[tuple[str, int | None]]) -> bool:

@@ -130,6 +130,13 @@ PATTERNS: tuple[Pattern, ...] = (
         r"The loss returned in .training_step. is|Detected nan and/or inf values in `|\bis not finite\. Previous best value was",
         # Hugging Face and DeepSpeed: the loss scale has no further to fall; probability tensors of samplers
         r"Current loss scale already at minimum|probability tensor contains either `inf`, `nan`|Minimum loss scale reached",
+        r"(?i)\b(?:loss|grad(?:ient)?s?(?:[ _]norm)?) ?[=:] ?[-+]?(?:nan|inf)\b.{0,40}\b(?:abort|stop|exit|terminat|halt)"
+        r"|\bloss (?:has )?(?:diverged|exploded|blew up) to (?:NaN|[-+]?inf)",
+        r"(?i)\breached (?:the |its )?(?:minimum|lowest) (?:loss[ _])?scale\b",
+        # what trainers raise in words of their own: "ValueError: loss=nan, terminate", "AssertionError: loss nan"
+        r"(?i)^(?:\w+\.)*(?!(?:Type|Attribute|Key|Name|Import)Error)\w*(?:Error|Exception|Exit)\b: "
+        r"(?=.*\b(?:\w*_)?(?:loss(?:es)?|grad(?:ient)?s?|norm|logits?|param(?:eter)?s?|weights?|activations?|tensor|forward|backward)\b)"
+        r"(?=.*(?:\bNaNs?\b|\b(?:got|exploded to|diverged to|NaN or) ?[-+`]?inf(?:init[ey])?s?\b|\bnon-?finite\b))",
         r"(?i)\bFloatingPointError\b.*(?:nan|inf|loss|grad)|\bNanLossDuringTrainingError\b",
     ),
     *_words(
@@ -349,6 +356,12 @@ WRAPPER = re.compile(
 )
 # torch 2.0-2.8: "last enqueued NCCL work: 811", "last enqueued work: 2855"
 ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (\d{1,18})")
+# torch's watchdog: "[PG ID 0 PG GUID 0(default_pg) Rank 6] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=8122,
+# …". A group of an older torch is named by a number of its rank's own, unless it is the first one
+TIMED_OUT = re.compile(
+    r"\[(?:PG (?:ID \d+ PG GUID (?P<group>\w+)[^\]]{0,60}|0)[ ,]+)?Rank \d+\] Watchdog caught collective operation timeout: "
+    r"WorkNCCL\(SeqNum=(?P<number>\d{1,18}),"
+)
 # torch's monitored barrier names who did not come: "[Rank 0]: Ranks 3, 5 failed to pass monitoredBarrier in 600000 ms"
 ABSENT = re.compile(r"\bRanks? ([\d, ]{1,2000}) failed to pass monitoredBarrier")
 # torchrun's agent and other launchers, as they end the workers that are left: what follows from it is nobody's own death

@@ -20,7 +20,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from sentinel.detectors.contract import CALM_ROWS, Detector, Start, WatchedRun
+from sentinel.detectors.contract import CALM_ROWS, Creep, Detector, Start, WatchedRun
 from sentinel.detectors.settings import setting
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
 from sentinel.streams.baseline import MAD_TO_SIGMA
@@ -74,7 +74,7 @@ class Slope:
         self._swings.begin()
         self._first: int | None = None
         self.firing = False
-        self.since = 0  # the onset of the finding, while it fires
+        self.since = self.found_step = 0  # the onset of the finding, and the step at which it was found, while it fires
         self.z: float | None = None
         self.level = self.lowest = self.sigma = 0.0
         self.onset: tuple[int, float] = (0, 0.0)
@@ -186,10 +186,11 @@ class Drift(Detector):
         first, last = slope.lowest_steps
         return Level(slope.lowest, slope.sigma / MAD_TO_SIGMA, REFERENCE_BLOCKS * BLOCK, first, last)
 
-    def creeping(self) -> tuple[str, int] | None:
+    def creeping(self) -> Creep | None:
         """The norm that has been found creeping for longest, and still is, with the onset it was found with."""
-        found = [(slope.metric, slope.since) for slope in self._slopes.values() if slope.is_norm and slope.firing]
-        return min(found, key=lambda one: one[1], default=None)
+        climbing = (slope for slope in self._slopes.values() if slope.is_norm and slope.firing)
+        found = [Creep(slope.metric, slope.since, slope.found_step) for slope in climbing]
+        return min(found, key=lambda one: one.lowest_step, default=None)
 
     def learn_block(self, metric: str, block: Block) -> None:
         self._slopes[metric].take(block, 0.0)
@@ -203,7 +204,7 @@ class Drift(Detector):
         was_firing = slope.firing
         if not slope.take(block, now_s) or was_firing or self._run.calm_rows < CALM_ROWS:
             return []
-        slope.firing, slope.since = True, slope.onset[0]
+        slope.firing, slope.since, slope.found_step = True, slope.onset[0], block.last_step
         return [self._finding(slope, block.last_step)]
 
     def _finding(self, slope: Slope, step: int) -> Finding:

@@ -20,10 +20,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
+from sentinel.detectors.contract import Creep
 from sentinel.detectors.registry import FINDS
 from sentinel.model.findings import Finding
 from sentinel.model.metrics import METRICS, Onset
-from sentinel.streams.change_point import Rows, find_bend, find_growth, find_hinge, find_jump, find_rise
+from sentinel.streams.change_point import Rows, find_bend, find_departure, find_growth, find_hinge, find_jump, find_rise
 from sentinel.streams.series import Series
 
 # Of signals that began at one step the first is named: the loss scale last, because its halvings follow something else.
@@ -52,13 +53,13 @@ def date_onset(
     finding: Finding,
     lookback_steps: int,
     cut_step: int,
-    creeping: tuple[str, int] | None = None,
+    creeping: Creep | None = None,
     well_until: int = -1,
 ) -> Dated | None:
     """The earliest credible start of what the finding found; None where the finding's own onset stands.
 
-    `creeping`: a norm that climbs slowly now, as `drift` found it, and since when. `well_until`: the first step of the samples in
-    which its metric stood best: it had not left its level before, and no bend of a descent is taken for the beginning."""
+    `creeping`: a norm that climbs slowly now, as `drift` found it. `well_until`: the first step of the samples in which its
+    metric stood best: it had not left its level before, and no bend of a descent is taken for the beginning."""
     lookback_steps = max(lookback_steps, min(lookback_steps, LOOKBACK_ROWS) * series.interval_steps)
     onset = finding.onset_step
     if onset is None or not finding.kind.is_numeric or FINDS[finding.kind].keeps_onset:
@@ -70,8 +71,10 @@ def date_onset(
         at = _start(series, name, sign, first - 1, lookback_steps, cut_step)
         if at is not None and at < began and not _has_own_cause(series, name, at):
             began, signal = at, name
-    if creeping is not None and FINDS[finding.kind].bend and max(onset - lookback_steps, cut_step + 1) <= creeping[1] < began:
-        signal, began = creeping
+    if creeping is not None and FINDS[finding.kind].bend:
+        crept = _departure(series, creeping, cut_step)
+        if max(onset - lookback_steps, cut_step + 1) <= crept < began:
+            signal, began = creeping.metric, crept
     if began == onset:
         return None
     if signal == own:
@@ -93,6 +96,12 @@ def _bend(series: Series, finding: Finding, onset: int, earliest: int, cut_step:
         return jump
     bends = (find_bend(rows, power), find_hinge(rows) if power == 1 else None)  # a climb that bends again begins before its hinge
     return min((bend for bend in bends if bend is not None and bend >= earliest), default=onset)
+
+
+def _departure(series: Series, creep: Creep, cut_step: int) -> int:
+    """Since when a norm climbs, by the rows in which it was found: they end where its climb is seen."""
+    rows = series.entries(creep.metric, cut_step, creep.found_step)
+    return find_departure([(step, math.log(value)) for step, value in rows if 0.0 < value < math.inf], creep.lowest_step)
 
 
 def _start(series: Series, metric: str, sign: Onset, up_to_step: int, lookback_steps: int, cut_step: int) -> int | None:

@@ -22,7 +22,7 @@ In the grace after a resume, where a bump is usual, only a rise of a fifth (a no
 fires when it outlasts the grace. Where the learning rate returned to a height it had (a warm restart), the loss is learned up to
 the level it had there.
 Where hard rows return in a rhythm of at most 10,000 rows (`streams/hard_rows.py`), the fourth and all that follow are no spike
-while they are no longer and no higher by half than those before.
+while they are no longer and no higher by half than those before. So is the ninth within 300 rows, in any order.
 A breach that ends before the hold is a hard batch: one finding of severity info. The onset is dated back to the first
 sample of the contiguous stretch that was above `SOFT_Z`.
 

@@ -30,6 +30,7 @@ LINES_AFTER_MAX = 8
 
 NOTHING = "unknown: no line of it says that the run failed"
 EMPTY = "unknown: it is empty"
+NOBODY = "unknown: no log in it, and the flight recorder's dumps of {} rank{} name nobody who is waited for"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class Autopsy:
     error: str | None = None
     unread: tuple[str, ...] = ()
     is_empty: bool = False
+    dumps: int = 0  # of the flight recorder, where they are all there is
     by_policy: PolicyWord | None = None
 
 
@@ -63,10 +65,13 @@ def examine(path: Path, rules: Sequence[LogRule] = ()) -> Autopsy:
         logs = read_logs(path)
     except OSError as error:
         return Autopsy(path, error=f"{path}: {error.strerror or error}; name a log, or a folder of logs, that can be read")
-    waited_for = judge_collectives(read_dumps(dumps_in(path))) if path.is_dir() else None
+    dumps = read_dumps(dumps_in(path)) if path.is_dir() else {}
+    waited_for = judge_collectives(dumps)
     if not logs.tails:
         if waited_for is not None:
             return _by_flight_recorder(Autopsy(path, crash=CrashClass.COLLECTIVE_TIMEOUT, retryable=True), waited_for)
+        if dumps:
+            return Autopsy(path, dumps=len(dumps), unread=logs.unread)
         if path.is_dir():
             why = "; ".join(logs.unread[:3]) or "no log in it"
             return Autopsy(path, error=f"{path}: {why}; name the folder that holds the logs of the ranks", unread=logs.unread)

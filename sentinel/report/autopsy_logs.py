@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sentinel.detectors.crash_class import Owner
+from sentinel.report.log_owners import owners_of
 from sentinel.telemetry.crash_log import LINES_KEPT, SEARCH_BYTES_MAX, LogEnd, read_log_end
 
 FILES_MAX = 20_000
@@ -27,13 +28,6 @@ _NO_LOG = (
     ".html", ".py", ".pyc", ".so", ".sh", ".yaml", ".yml", ".toml", ".db", ".sqlite", ".tar", ".zip", ".whl", ".json", ".jsonl",
     ".csv", ".md", ".prom", ".lock", ".pid", ".head",
 )  # fmt: skip
-_RANK_NAMES = (
-    re.compile(r"(?:^|[^a-z])rank[-_. =]?(\d{1,7})(?!\d)", re.IGNORECASE),
-    re.compile(r"(?:^|/)(\d{1,7})/std(?:out|err)\.log$"),  # torchrun --log-dir: RUN/attempt_0/3/stderr.log
-    re.compile(
-        r"(?:^|/)(?:std(?:out|err)|log|output|err|out|worker|task|proc(?:ess)?)[-_.](\d{1,7})\.(?:log|txt|out|err)(?:\.\w+)?$"
-    ),
-)
 _FLIGHT_RECORDER = re.compile(r"(?:^|/)(?:_dump_|nccl_trace_rank_|\w*flight_recorder\w*_)\d+$")
 
 
@@ -78,36 +72,28 @@ def _read_folder(folder: Path) -> Logs:
         pass  # the argument itself must be readable; of what is in it, each is reported by itself
     paths = sorted(_log_files(folder, unread), key=_order)[:FILES_MAX]
     lines_kept, limit = (LINES_KEPT, SEARCH_BYTES_MAX) if len(paths) <= MANY_FILES else (LINES_OF_MANY, SEARCH_OF_MANY_BYTES)
-    tails: dict[Owner, tuple[str, ...]] = {}
-    places: dict[Owner, tuple[tuple[Path, int], ...]] = {}
-    is_cut = False
+    ends: dict[Path, LogEnd] = {}
     for path in paths:
         try:
             end = _read_text(path, limit, lines_kept)
         except OSError as error:
             unread.append(f"{path}: {error.strerror or error}")
             continue
-        if not end.lines:
-            continue
-        owner = _owner(folder, path)
+        if end.lines:
+            ends[path] = end
+    owners = owners_of(folder, {path: end.lines for path, end in ends.items()})
+    tails: dict[Owner, tuple[str, ...]] = {}
+    places: dict[Owner, tuple[tuple[Path, int], ...]] = {}
+    for path, end in ends.items():
+        owner = owners[path]
         tails[owner] = (*tails.get(owner, ()), *end.lines)
         places[owner] = (*places.get(owner, ()), *_places(path, end))
-        is_cut = is_cut or end.is_cut
-    return Logs(tails, places, is_cut, tuple(unread))
-
-
-def _owner(folder: Path, path: Path) -> Owner:
-    name = path.relative_to(folder).as_posix()
-    for pattern in _RANK_NAMES:
-        found = pattern.search(name)
-        if found is not None:
-            return int(found[1])
-    return name
+    return Logs(tails, places, any(end.is_cut for end in ends.values()), tuple(unread))
 
 
 def _order(path: Path) -> tuple[str, bool, bool]:
     """Standard output before the standard error beside it: the last word is that of standard error."""
-    is_error = "err" in path.name
+    is_error = "err" in path.name or "stderr" in path.as_posix()
     name = path.as_posix().replace("stderr", "stdout").replace(".err", ".out")
     return name.removesuffix(".tail"), is_error, not name.endswith(".tail")  # what was cut off a log came before the rest
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from sentinel.detectors.crash_patterns import CrashClass
-from sentinel.report.autopsy import EMPTY, NOTHING, Autopsy
+from sentinel.report.autopsy import EMPTY, NOBODY, NOTHING, Autopsy
 
 
 def autopsy_document(found: Autopsy) -> dict[str, Any]:
@@ -40,6 +40,8 @@ def reason(found: Autopsy) -> str:
     """One sentence: what, who, and how it ended."""
     if found.is_empty:
         return EMPTY
+    if found.dumps:
+        return NOBODY.format(found.dumps, "" if found.dumps == 1 else "s")
     if found.crash is None:
         return NOTHING + (", as far as it was searched" if found.is_cut else "")
     parts: list[str] = [found.crash.value]

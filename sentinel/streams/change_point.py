@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from sentinel.streams.baseline import MAD_TO_SIGMA
 from sentinel.streams.blocks import BLOCK
@@ -47,6 +47,8 @@ HINGE_ROWS_MIN = 40
 HINGE_EDGE = 4
 HINGE_SIDE = 8  # rows on either side of a bend
 CALM_SIGMA = 3.0
+DEPARTURE_ROWS = 30
+DEPARTED = 0.25  # of the whole climb: more had risen already before a jump that lies in the middle of a slow one
 GROWTH_ROWS, GROWTH_PAST_ROWS = 40, 60
 GROWTH_RATES = (
     0.02, 0.03, 0.04, 0.05, 0.07, 0.09, 0.11, 0.13, 0.15, 0.17, 0.19, 0.21, 0.24, 0.28, 0.33, 0.4, 0.5,
@@ -159,6 +161,24 @@ def find_jump(rows: Rows) -> int | None:
     return None
 
 
+def find_departure(rows: Rows, lowest_step: int) -> int:
+    """The step at which the rows left the level that they had up to `lowest_step`, where they stood lowest: a jump or a hinge
+    before which they had not risen yet; else `lowest_step` itself. The lowest of many medians of flat noise lies anywhere in it,
+    up to hundreds of rows before anything moves; a jump that is fitted to a slow climb lies in the middle of it."""
+    finite = _finite(rows)
+    resting = [value for step, value in finite if step <= lowest_step][-PAST_ROWS:]
+    if not resting or len(finite) == len(resting):
+        return lowest_step
+    lowest = _median(resting)
+    risen = _median([value for _, value in finite[-DEPARTURE_ROWS:]]) - lowest
+    for began in (find_jump(finite), find_hinge(finite)):
+        if began is not None and began > lowest_step:
+            before = [value for step, value in finite if step < began][-DEPARTURE_ROWS:]
+            if _median(before) - lowest <= DEPARTED * risen:
+                return began
+    return lowest_step
+
+
 def find_growth(rows: Rows) -> int | None:
     """The step at which a rise that feeds itself began: an exponential, fitted to the newest rows above their past, is followed
     back to where it was a third of the noise of one row. None where a jump to another level explains the rows as well, or where
@@ -172,6 +192,7 @@ def find_growth(rows: Rows) -> int | None:
     middle, at, slope = _line(places[:GROWTH_PAST_ROWS], values[:GROWTH_PAST_ROWS])
     above = [value - middle - min(slope, 0.0) * (place - at) for place, value in zip(places, values, strict=True)]
     sigma = MAD_TO_SIGMA * _median([abs(excess) for excess in above[: len(past)]])
+    sigma = min(sigma, _noise_of_neighbours(values[: len(past)]))  # a level that fell once is no noise
     sigma = max(sigma, SIGMA_OF_LEVEL * abs(middle), 1e-12)
     scaled = [excess / sigma for excess in above[len(past) :]]
     left, rate, height = min(_exponential(scaled, rate) for rate in GROWTH_RATES)
@@ -179,6 +200,11 @@ def find_growth(rows: Rows) -> int | None:
         return None
     back = math.ceil(math.log(height / GROWTH_SEEN) / rate)
     return newest[-1 - back][0] if back < len(newest) else None
+
+
+def _noise_of_neighbours(values: Sequence[float]) -> float:
+    """The deviation of one value, by how far it lies from the one before."""
+    return MAD_TO_SIGMA * _median([abs(newer - older) for older, newer in pairwise(values)]) / math.sqrt(2.0)
 
 
 def _exponential(values: Sequence[float], rate: float) -> tuple[float, float, float]:

@@ -25,6 +25,9 @@ _SRUN = re.compile(r"srun: error: [^:]+: tasks? ([\d,\- ]+): (?:Exited with exit
 _SRUN_ENDS = re.compile(r"srun: (?:Terminating|Job step aborted|Force Terminated)|CANCELLED AT|srun: launch/slurm: _step_signal")
 _MPIRUN = re.compile(r"process rank (\d+) with PID \d+ on node \S+ exited on signal (\d+)")
 _LIGHTNING = re.compile(r"\[rank: (\d+)\] Child process with PID \d+ terminated with code (-?\d+)")
+# MPICH and Intel MPI: "=   RANK 6 PID 3211 RUNNING AT node4", then "=   KILLED BY SIGNAL: 9 (Killed)" or "=   EXIT CODE: 1"
+_MPICH_RANK = re.compile(r"^=\s+RANK (\d+) PID \d+ RUNNING AT ")
+_MPICH_END = re.compile(r"^=\s+(?:KILLED BY SIGNAL: (\d+)|EXIT (?:CODE|STATUS): (\d+))")
 _SPAWN = re.compile(r"\bprocess (\d+) terminated with (?:signal (SIG\w+)|exit code (\d+))")
 
 
@@ -83,8 +86,14 @@ def _of_agent(lines: Sequence[str], texts: Sequence[str]) -> PrintedExits | None
 
 
 def _of_others(lines: Sequence[str]) -> PrintedExits | None:
+    named: int | None = None
     for at, line in enumerate(lines):
-        if (match := _MPIRUN.search(line)) is not None:
+        if (match := _MPICH_RANK.match(line)) is not None:
+            named = int(match[1])
+            continue
+        if named is not None and (match := _MPICH_END.match(line)) is not None:
+            rank, value = named, -int(match[1]) if match[1] else int(match[2])
+        elif (match := _MPIRUN.search(line)) is not None:
             rank, value = int(match[1]), -int(match[2])
         elif (match := _LIGHTNING.search(line)) is not None:
             rank, value = int(match[1]), int(match[2])

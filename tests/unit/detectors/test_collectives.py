@@ -126,7 +126,7 @@ def _played(ranks, groups, stopped, at):
     return dumps
 
 
-@pytest.mark.parametrize(("name", "ranks"), [("gpu_error_a", (12,)), ("lock_gil_a", (9, 14))])
+@pytest.mark.parametrize(("name", "ranks"), [("gpu_error_a", (12, 14)), ("lock_gil_a", (9, 14))])
 def test_recorded_dumps_of_sixteen_ranks(name: str, ranks: tuple[int, ...]) -> None:
     folder = RECORDED / name
     if not folder.is_dir():

@@ -222,6 +222,21 @@ def test_the_finding_begins_with_the_class() -> None:
     assert how.finding.blamed_rank == 3
 
 
+@pytest.mark.parametrize(("number", "name"), [(1, "SIGHUP"), (10, "SIGUSR1"), (12, "SIGUSR2"), (15, "SIGTERM")])
+def test_what_a_rank_never_dies_of_by_itself_came_from_outside(number: int, name: str) -> None:
+    """Slurm's `--signal=USR1@300` reaches every task; the first of them was blamed for a crash."""
+    for death in (
+        died({None: "hello"}, *(left(rank, None, number) for rank in range(3)), first=0),
+        died({None: "hello"}, left(0, None, 15), left(1, None, number), first=1),
+        died({None: "hello"}, status=-number),
+    ):
+        assert death is not None
+        assert (death.crash, death.evidence) == (C.PREEMPTION, f"{name} from outside")
+    crash = died({None: CUDA_OOM}, left(0), left(1, None, number), first=0)
+    assert crash is not None
+    assert crash.crash is C.OUT_OF_MEMORY
+
+
 @pytest.mark.parametrize("text", [CUDA_OOM, RESET, "ValueError: The loss returned in `step` is nan.", PREEMPTED, "hello"])
 def test_the_finding_says_that_the_logs_were_searched_in_part(text: str) -> None:
     remark = "only the end of the logs was searched, and what stands further up is unknown"

@@ -8,10 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
+from sentinel.detectors.contract import Creep
 from sentinel.detectors.onset import Dated, date_onset
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.readings import StepReading
-from sentinel.streams.change_point import find_bend, find_growth, find_hinge, find_jump, find_rise
+from sentinel.streams.change_point import find_bend, find_departure, find_growth, find_hinge, find_jump, find_rise
 from sentinel.streams.series import RING_SIZE, Series
 from tests.unit.detectors.bank_kit import feed, make_bank, receipt, row
 
@@ -139,13 +140,38 @@ def test_other_kinds_keep_their_date() -> None:
 )
 def test_a_norm_that_creeps_dates_the_slow_alarm_that_follows(kind: Kind, since: int, cut: int, expected: int | None) -> None:
     series = series_of(loss=lambda step, value: value + 0.005 * max(0, step - 740))  # its own bend is about there
-    without, found = (date_onset(series, alarm(kind=kind), 500, cut, creeping) for creeping in (None, ("grad_norm", since)))
+    creeps = (None, Creep("grad_norm", since, LAST))
+    without, found = (date_onset(series, alarm(kind=kind), 500, cut, creeping) for creeping in creeps)
     if expected is None:
         assert found == without
     else:
         assert found is not None
         assert (found.step, found.signal) == (expected, "grad_norm")
         assert f"onset {expected} by grad_norm, loss followed at" in found.reason
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("ramp", [0, 30, 100])
+def test_a_norm_that_jumped_is_not_dated_by_the_lowest_of_its_flat_past(ramp: int, seed: int) -> None:
+    """It dated a loss that left its level 290 rows later: the lowest of a hundred medians of noise lies anywhere in them."""
+    dice, began = random.Random(f"{seed}/{ramp}"), 640
+    series = Series(METRICS)
+    noise, height = dice.choice((0.1, 0.2)), dice.uniform(0.4, 1.0)
+    for step in range(1, LAST + 1):
+        risen = height * min(1.0, max(0, step - began + 1) / max(1, ramp))
+        loss = 2.5 + 0.4 * (step >= LAST - 30) + dice.gauss(0.0, 0.02)
+        series.add(row(step, loss=loss, grad_norm=0.3 * dice.lognormvariate(0.0, noise) * (1.0 + risen)))
+    creep = Creep("grad_norm", began - 200, began + 60 + ramp)
+    found = date_onset(series, alarm(LAST - 30, Kind.DIVERGENCE), 500, 0, creep)
+    assert found is not None
+    assert -50 <= found.step - began <= 45, found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_norm_that_creeps_for_long_is_dated_where_it_stood_lowest_and_not_in_the_middle_of_its_climb(seed: int) -> None:
+    dice, began, ramp = random.Random(seed), 400, 600
+    rows = [(step, 0.7 * max(0, step - began) / ramp + dice.gauss(0.0, 0.15)) for step in range(LAST)]
+    assert find_departure(rows, began) <= began + 60
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 33])
@@ -264,3 +290,19 @@ def test_growth_needs_its_rows() -> None:
     assert find_growth(rows[-99:]) is None
     assert find_growth([*rows, (273, math.nan)]) is None
     assert find_hinge(rows[:30]) is None
+
+
+def test_a_jump_behind_a_level_that_fell_is_no_growth() -> None:
+    """A line through the fall went on falling, and the rows above it rose: dated 34 rows early where data had become easier."""
+    early = 0
+    for seed in range(60):
+        dice = random.Random(f"g/{seed}")
+        noise, fell = dice.choice((0.01, 0.02, 0.03)), 200 - dice.randint(40, 95)
+        easier, risen = dice.uniform(0.05, 0.3), dice.uniform(0.1, 0.5)
+        rows = [
+            (step, 2.2 * ((1.0 - easier * (step >= fell)) * (1.0 + risen * (step >= 198)) + noise * dice.gauss(0.0, 1.0)))
+            for step in range(201)
+        ]
+        began = find_growth(rows)
+        early += began is not None and began < 188
+    assert early <= 1

@@ -111,7 +111,7 @@ CASES: tuple[Case, ...] = (
     Case("fork", STEPS + TB + "OSError: [Errno 12] Cannot allocate memory", "out of memory", "[Errno 12]"),
     # CUDA
     Case("illegal access by the watchdog", STEPS + by("[rank3]:", "[E1120 06:24:44.9 ProcessGroupNCCL.cpp:1785] [PG ID 0 PG GUID 0 Rank 3] Process group watchdog thread terminated with exception: CUDA error: an illegal memory access was encountered") + "\n" + by("[rank0]: ", TB + LOST), "CUDA error", "illegal memory access", 3),
-    Case("device assert", STEPS + "../aten/src/ATen/native/cuda/IndexKernel.cu:92: operator(): block: [3,0,0], thread: [64,0,0] Assertion `-sizes[i] <= index` failed.\n" + by("[rank1]: ", TB + "RuntimeError: CUDA error: device-side assert triggered"), "CUDA error", "Assertion"),
+    Case("device assert", STEPS + "../aten/src/ATen/native/cuda/IndexKernel.cu:92: operator(): block: [3,0,0], thread: [64,0,0] Assertion `-sizes[i] <= index` failed.\n" + by("[rank1]: ", TB + "RuntimeError: CUDA error: device-side assert triggered"), "CUDA error", "Assertion", 1),
     Case("cublas", STEPS + by("[rank1]: ", TB + "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx`"), "CUDA error", "CUBLAS_STATUS_EXECUTION_FAILED", 1),
     Case("cudnn", STEPS + by("[rank1]: ", TB + "RuntimeError: cuDNN error: CUDNN_STATUS_INTERNAL_ERROR"), "CUDA error", "CUDNN_STATUS", 1),
     Case("ecc", STEPS + by("[rank1]: ", TB + "RuntimeError: CUDA error: uncorrectable ECC error encountered"), "CUDA error", "uncorrectable ECC", 1),
@@ -121,7 +121,7 @@ CASES: tuple[Case, ...] = (
     Case("nccl's cuda failure", STEPS + "n1:41:99 [1] enqueue.cc:1234 NCCL WARN Cuda failure 700 'an illegal memory access was encountered'", "CUDA error", "Cuda failure 700"),
     Case("triton", STEPS + TB + "RuntimeError: Triton Error [CUDA]: an illegal memory access was encountered", "CUDA error", "Triton Error"),
     # GPUs
-    Case("xid 79", STEPS + "[123.4] NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python, GPU has fallen off the bus.\n" + by("[rank1]: ", TB + "RuntimeError: CUDA error: unspecified launch failure"), "lost GPU", "Xid (PCI"),
+    Case("xid 79", STEPS + "[123.4] NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python, GPU has fallen off the bus.\n" + by("[rank1]: ", TB + "RuntimeError: CUDA error: unspecified launch failure"), "lost GPU", "Xid (PCI", 1),
     Case("xid 79 bare", STEPS + "node3: Xid 79: GPU fell off\n" + by("[rank1]: ", TB + LOST), "lost GPU", "Xid 79:"),
     Case("xid 79 bare number", STEPS + "kernel: NVRM: Xid 79:\n" + by("[rank1]: ", TB + LOST), "lost GPU", "Xid 79:"),
     Case("xid 74", STEPS + "Xid 74: NVLink error\n" + by("[rank0]: ", TB + LOST), "CUDA error", "Xid 74"),
@@ -262,7 +262,7 @@ _MORE: tuple[tuple[str, str, str | None, int | None, str | None], ...] = (
     ("peer lost all", STEPS+by("[rank0]: ",TB+LOST)+"\n"+by("[rank1]: ",TB+LOST),"lost its peers",None,"remote process exited"),
     ("peer lost one silent", STEPS.replace("iteration","[rank2]: iteration")+"[rank2]: x\n"+by("[rank0]: ",TB+LOST)+"\n"+by("[rank1]: ",TB+LOST),"lost its peers",2,"remote process exited"),
     ("AttributeError in config", TB+"AttributeError: 'Namespace' object has no attribute 'lr'","error",None,"AttributeError"),
-    ("nvrm two", STEPS+"NVRM: Xid (PCI:0000:3b:00): 48, pid=1, DBE\nNVRM: Xid (PCI:0000:3b:00): 45, pid=1\n"+by("[rank1]: ",TB+"RuntimeError: CUDA error: uncorrectable ECC error encountered"),"CUDA error",None,"48"),
+    ("nvrm two", STEPS+"NVRM: Xid (PCI:0000:3b:00): 48, pid=1, DBE\nNVRM: Xid (PCI:0000:3b:00): 45, pid=1\n"+by("[rank1]: ",TB+"RuntimeError: CUDA error: uncorrectable ECC error encountered"),"CUDA error",1,"48"),
     ("xid13 then error", STEPS+by("[rank1]: ",TB+"RuntimeError: CUDA error: an illegal memory access was encountered"),"CUDA error",1,"illegal"),
     ("timeouts, exception wrapped", STEPS+by("[rank0]: ",TB+"torch.distributed.DistBackendError: [Rank 0] Watchdog caught collective operation timeout: x\n\nDuring handling of the above exception, another exception occurred:\n\n"+TB+"RuntimeError: checkpoint failed"),"collective timeout",None,"Watchdog caught"),
     ("no progress nothing", "hello\nworld\n",None,None,None),

@@ -180,7 +180,9 @@ def test_a_folder_of_dumps_alone_is_answered_and_one_where_nobody_waits_blames_n
         dump(tmp_path / "calm" / f"_dump_{rank}")
     document = autopsy_document(examine(tmp_path / "hang"))
     assert (document["class"], document["rank"], document["blamed_ranks"]) == ("collective timeout", 1, [1])
-    assert autopsy_document(examine(tmp_path / "calm"))["blamed_ranks"] == []
+    calm = autopsy_document(examine(tmp_path / "calm"))
+    assert (calm["class"], calm["blamed_ranks"], calm["error"]) == (None, [], None)
+    assert calm["reason"] == "unknown: no log in it, and the flight recorder's dumps of 3 ranks name nobody who is waited for"
 
 
 def test_the_command_answers_every_argument_and_says_what_could_not_be_read(tmp_path: Path) -> None:

@@ -70,3 +70,31 @@ def test_what_is_worse_than_the_rhythm_is_found(longer: int, higher: float, late
     for seed in range(6):
         steps = [finding.detected_step for finding in found(seed, 1, worse_from=at, longer=longer, higher=higher)]
         assert any(at <= step <= at + late for step in steps), steps
+
+
+def mixture(seed: int, rise_from: int = 10**9) -> list[Finding]:
+    """Every tenth row is of harder data, at no equal distances; from one row on the loss stands higher for good."""
+    draw = random.Random(seed)
+    rows = []
+    for number in range(1, 1_401):
+        hard = 0.15 * (draw.random() < 0.1) + 0.25 * (number >= rise_from)
+        rows.append(row(number * 10, loss=(2.2 + math.exp(-number / 200)) * (1.0 + hard + draw.gauss(0.0, 0.005))))
+    return alarms(feed(make_bank(), rows))
+
+
+def test_hard_rows_that_are_mixed_in_are_told_for_a_while() -> None:
+    """Of a tenth of 1,400 rows 98 to 120 were alarms."""
+    for seed in range(6):
+        assert len(mixture(seed)) <= 16, seed
+
+
+def test_a_rise_among_them_is_found_as_soon_as_it_lasts_longer() -> None:
+    for seed in range(6):
+        assert any(1_000 <= finding.detected_step // 10 <= 1_005 for finding in mixture(seed, rise_from=1_000)), seed
+
+
+def test_eight_seldom_ones_are_no_mixture() -> None:
+    hard = HardRows()
+    for turn in range(8):
+        hard.take(Hump(turn * 50 + 7 * (turn % 2), 1, 0.4))
+    assert not hard.knows(Hump(401, 1, 0.4), 1)
