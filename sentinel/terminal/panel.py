@@ -118,7 +118,7 @@ def _headline(picture: Picture) -> RenderableType:
     word = run_word(state, picture.stall)
     line.append(word.upper(), STATE_STYLES.get(word, "bold"))
     if picture.stall is not None:
-        line.append(f" ({picture.stall.words(picture.now_s)})", "yellow")
+        line.append(f": {picture.stall.words(picture.now_s)}", "yellow")
     if state.stop_by and not state.ended:
         line.append(f" (stopping: {state.stop_by})", "yellow")
     line.append(f"   {clock_words(picture.now_s - state.created_s)}")

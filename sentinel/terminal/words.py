@@ -67,7 +67,7 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
                 return Line(action_words(action), "quiet")
             return None if isinstance(action, a.StartAttempt) else Line(action_words(action), is_part=True)
         case f.ActionAbandoned():
-            return Line(f"given up: {fact.key}: {fact.reason}", "bad", is_part=True)
+            return Line(f"given up: {fact.key}: {without_excerpts(fact.reason)}", "bad", is_part=True)
         case f.PlanDropped():
             return Line(f"plan dropped: {fact.reason}", "warn", is_part=True)
         case f.RequestAnswered() | f.ApprovalAsked() | f.OverridesAnswered():
@@ -267,6 +267,12 @@ def _of_telling(fact: f.PageRaised | f.PageHeld | f.PageResolved | f.LogMatched,
             return Line(f"incident {fact.incident}: its page is resolved: {fact.reason}{by}", "good")
 
 
+def without_excerpts(text: str) -> str:
+    """What `policy check` says of a file, on one line: the lines of the file and the carets below them are left out."""
+    kept = (line.strip() for line in text.splitlines() if line[:1].strip() or line.lstrip().startswith("remedy:"))
+    return "; ".join(line for line in kept if line)
+
+
 def _of_request(fact: f.RequestAnswered | f.ApprovalAsked | f.OverridesAnswered) -> Line | None:
     match fact:
         case f.RequestAnswered(wish=w.Remark(text=text)):
@@ -274,7 +280,8 @@ def _of_request(fact: f.RequestAnswered | f.ApprovalAsked | f.OverridesAnswered)
         case f.RequestAnswered():
             word = "granted" if fact.granted else "refused"
             return Line(
-                f"{fact.by} asked to {request_words(fact.wish)}: {word}: {fact.answer}", "warn" if fact.granted else "quiet"
+                f"{fact.by} asked to {request_words(fact.wish)}: {word}: {without_excerpts(fact.answer)}",
+                "warn" if fact.granted else "quiet",
             )
         case f.ApprovalAsked():
             return Line(f"incident {fact.incident} WAITS for a person: rung {fact.rung + 1} would: {fact.reason}", "bad")
