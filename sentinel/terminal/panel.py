@@ -142,12 +142,11 @@ def _progress(picture: Picture, width: int) -> RenderableType:
     words = f" step {step} of {picture.total}"
     if picture.step_time_s and left and not picture.state.ended and picture.stall is None:
         words += f", {clock_words(left * picture.step_time_s)} left"
-    bar_width = max(10, width - len(words) - 1)
+    bar_width, done = max(10, width - len(words) - 1), min(step, picture.total)
     grid = Table.grid()
-    done = min(step, picture.total)
-    bar: RenderableType = ProgressBar(picture.total, done, width=bar_width, complete_style="cyan", finished_style="green")
+    bar: RenderableType = ProgressBar(picture.total, done, bar_width, complete_style="cyan", finished_style="green")
     if not picture.blocks:
-        full = round(bar_width * min(1.0, step / picture.total))
+        full = round(bar_width * done / picture.total)
         bar = Text("#" * full + "." * (bar_width - full))
     grid.add_row(bar, Text(words, no_wrap=True))
     return grid

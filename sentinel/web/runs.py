@@ -34,7 +34,7 @@ FRESH_S = 1.0  # how long a request waits for a refresh, when the last one is ol
 PAUSE_S, IDLE_PAUSE_S = 0.02, 0.2  # between two pieces of a long stream, beside a supervisor: while somebody waits, and not
 ALONE_PAUSE_S = 0.002
 CLOSE_S = 2.0
-GONE = "no run of that name is shown here: its directory lies elsewhere, was renamed or removed; /api/runs lists those that are"
+GONE = "no run of that name is shown here: its directory is elsewhere, was renamed or removed; /api/runs lists the others"
 
 
 class Runs:

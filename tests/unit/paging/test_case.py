@@ -131,7 +131,7 @@ def test_a_line_that_somebody_asked_to_be_told_of_is_no_cry_for_help(tmp_path: P
     notice = built(tmp_path, raised(spiked(**found, reason="LinkFlap on rank 3: tell the network team: mlx5_0: link down")))
     assert notice.text.startswith("The policy asks that you are told of this line. Sentinel changes nothing because of it.\n")
     assert "must decide" not in notice.text
-    assert re.search(r"^BROKE   LinkFlap on rank 3: tell the network team", notice.text, re.MULTILINE), "its name stands there once"
+    assert re.search(r"^BROKE   LinkFlap on rank 3: tell the network team", notice.text, re.MULTILINE), "its name comes once"
     classed = built(tmp_path, raised(spiked(**found, reason="sick GPU on rank 3: Xid 63")))
     assert "BROKE   LinkFlap: sick GPU on rank 3: Xid 63" in classed.text
 

@@ -48,7 +48,8 @@ def test_a_note_is_told_as_it_was_written() -> None:
 
 
 def test_what_is_wrong_with_a_policy_file_is_told_on_one_line_without_the_lines_of_the_file() -> None:
-    checked = "a.yaml:9:1: spec: 'spec' is written twice\n  spec: {\n  ^\n  remedy: keep one\nThe policy in force stays: mine"
+    checked = "a.yaml:9:1: spec: 'spec' is written twice\n  spec: {\n  ^\n  remedy: keep one\nThat in force stays: mine"
     line = said(f.RequestAnswered("3", "SIGHUP", w.ApplyPolicy("a.yaml"), False, checked))
-    assert line.endswith("refused: a.yaml:9:1: spec: 'spec' is written twice; remedy: keep one; The policy in force stays: mine")
-    assert "given up: policy/1: a.yaml:9:1: spec: 'spec' is written twice; remedy: " in said(f.ActionAbandoned("policy/1", checked))
+    assert line.endswith("refused: a.yaml:9:1: spec: 'spec' is written twice; remedy: keep one; That in force stays: mine")
+    given_up = said(f.ActionAbandoned("policy/1", checked))
+    assert "given up: policy/1: a.yaml:9:1: spec: 'spec' is written twice; remedy: " in given_up
