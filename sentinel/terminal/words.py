@@ -268,9 +268,9 @@ def _of_telling(fact: f.PageRaised | f.PageHeld | f.PageResolved | f.LogMatched,
 
 
 def without_excerpts(text: str) -> str:
-    """What `policy check` says of a file, on one line: the lines of the file and the carets below them are left out."""
-    kept = (line.strip() for line in text.splitlines() if line[:1].strip() or line.lstrip().startswith("remedy:"))
-    return "; ".join(line for line in kept if line)
+    """What `policy check` says of a file, on one line: each line of the file that has a caret below it is left out, with that."""
+    lines = [line.strip() for line in text.splitlines()]
+    return "; ".join(line for line, below in zip(lines, [*lines[1:], ""], strict=True) if line not in ("", "^") and below != "^")
 
 
 def _of_request(fact: f.RequestAnswered | f.ApprovalAsked | f.OverridesAnswered) -> Line | None:

@@ -51,5 +51,8 @@ def test_what_is_wrong_with_a_policy_file_is_told_on_one_line_without_the_lines_
     checked = "a.yaml:9:1: spec: 'spec' is written twice\n  spec: {\n  ^\n  remedy: keep one\nThat in force stays: mine"
     line = said(f.RequestAnswered("3", "SIGHUP", w.ApplyPolicy("a.yaml"), False, checked))
     assert line.endswith("refused: a.yaml:9:1: spec: 'spec' is written twice; remedy: keep one; That in force stays: mine")
+    unpaged = "nobody could be paged so\n  route slack: SLACK_TOKEN is not set\n  route teams: no file"
+    answer = said(f.RequestAnswered("4", "ada", w.ApplyPolicy("a.yaml"), False, unpaged))
+    assert answer.endswith("refused: nobody could be paged so; route slack: SLACK_TOKEN is not set; route teams: no file")
     given_up = said(f.ActionAbandoned("policy/1", checked))
     assert "given up: policy/1: a.yaml:9:1: spec: 'spec' is written twice; remedy: " in given_up
