@@ -136,7 +136,7 @@ bench-kernels: $(STAMP) ## our kernels on this machine's processor beside what t
 gpu:             ## on a machine with a GPU and its own torch: build, measure, test, sanitize, and keep the record (MINUTES=9; STAGES="build values" for some)
 	$(PYTHON) -m cuda_ext.gpu $(STAGES) $(if $(COPY_TO),--copy-to $(COPY_TO)) $(if $(WHEELS),--wheels $(WHEELS)) $(if $(MINUTES),--minutes $(MINUTES))
 
-pictures: $(STAMP) ## every picture of README and docs, made anew from two real runs (ten minutes; needs Chromium; KEEP=DIR keeps the runs, FROM=DIR draws kept ones)
+pictures: $(STAMP) ## every picture of README and docs, made anew from two real runs (three minutes on two quiet cores, ten on busy ones; needs Chromium; KEEP=DIR keeps the runs, FROM=DIR draws kept ones)
 	$(BIN)/python -m tests.pictures $(if $(FROM),--from $(FROM)) $(if $(KEEP),--keep $(KEEP))
 
 clean:           ## remove build products (not runs/)

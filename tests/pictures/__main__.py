@@ -1,6 +1,6 @@
 """Every picture of the documents, made anew from real runs.
 
-    make pictures                                        # six minutes on two quiet cores; writes deploy/pictures/
+    make pictures                                        # three minutes on two quiet cores; writes deploy/pictures/
     python -m tests.pictures [--into DIR] [--keep DIR] [--from DIR]
 
 The demonstration trains, is hurt three times and repaired; meanwhile its terminal view is looked at twice a second (`demo.svg`, a
