@@ -7,7 +7,7 @@ BENCH := $(BIN)/python -m pytest -m bench -s -o timeout=1800 # a busy machine ta
 # The tests start sentinel and the trainer hundreds of times. Without bytecode each start compiles every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install install-locked lock sbom demo test lint types contracts kernels unit accept drills drills-real chaos soak trainers-test bench bench-client bench-detect bench-logs bench-policy bench-replay bench-recovery bench-long-life bench-telemetry bench-sealing bench-verify bench-watching compare bench-web bench-page bench-kernels gpu leave-one-out clean
+.PHONY: help install install-locked lock sbom demo test lint types contracts kernels unit accept drills drills-real chaos soak trainers-test bench bench-client bench-detect bench-logs bench-policy bench-replay bench-recovery bench-long-life bench-telemetry bench-sealing bench-verify bench-watching compare bench-web bench-page bench-kernels gpu leave-one-out pictures clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 14
 
@@ -135,6 +135,9 @@ bench-kernels: $(STAMP) ## our kernels on this machine's processor beside what t
 
 gpu:             ## on a machine with a GPU and its own torch: build, measure, test, sanitize, and keep the record (MINUTES=9; STAGES="build values" for some)
 	$(PYTHON) -m cuda_ext.gpu $(STAGES) $(if $(COPY_TO),--copy-to $(COPY_TO)) $(if $(WHEELS),--wheels $(WHEELS)) $(if $(MINUTES),--minutes $(MINUTES))
+
+pictures: $(STAMP) ## every picture of README and docs, made anew from two real runs (three minutes on two quiet cores, ten on busy ones; needs Chromium; KEEP=DIR keeps the runs, FROM=DIR draws kept ones)
+	$(BIN)/python -m tests.pictures $(if $(FROM),--from $(FROM)) $(if $(KEEP),--keep $(KEEP))
 
 clean:           ## remove build products (not runs/)
 	rm -rf .venv .venv-locked build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -48,7 +48,7 @@ def check_paging(paging: p.Paging, environ: Mapping[str, str] | None = None) -> 
     if paging.dead_man is not None:
         wrong += [f"dead_man: {problem}" for problem in _unreadable(paging.dead_man.url, environ)]
     if wrong:
-        raise UsageError("nobody could be paged so; nothing was started\n" + "\n".join(f"  {words}" for words in wrong))
+        raise UsageError("nobody could be paged so, and nothing was done\n" + "\n".join(f"  {words}" for words in wrong))
 
 
 def problems_of(route: p.Route, environ: Mapping[str, str] | None = None) -> list[str]:

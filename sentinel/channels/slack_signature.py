@@ -48,6 +48,8 @@ def sign(secret: str, timestamp: str, body: bytes) -> str:
 
 def check_age(timestamp: str, now_s: float) -> None:
     """Raises SignatureRefused. `now_s`: Unix seconds."""
+    if not timestamp:
+        raise SignatureRefused("it is not signed: it has no timestamp")
     if not (timestamp.isascii() and timestamp.isdecimal()) or len(timestamp) > TIMESTAMP_CHARS_MAX:
         raise SignatureRefused("its timestamp is no number of seconds")
     if abs(now_s - int(timestamp)) > WINDOW_S:

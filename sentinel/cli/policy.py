@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sentinel.cli.operator import EXITS, Timeout, ask_run
-from sentinel.cli.options import Json, RunDir, RunDirAnywhere
+from sentinel.cli.options import Json, RunDir, RunDirAnywhere, dump
 from sentinel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -96,13 +96,13 @@ def policy_apply(
     note: Annotated[str, typer.Option(help="Why, for the record: one line.", metavar="TEXT")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be different for this run; change nothing.")] = False,
     timeout: Timeout = 30.0,
+    as_json: Json = False,
 ) -> None:
     """Go on with a run by another policy, from the next decision on. It stays in force when the supervisor is started again.
 
     It is checked first, as by `policy check`, and a bad one changes nothing. No action is broken off: it is applied when the one
     under way has ended. Without a supervisor it is in force from the next start on.
     """
-    from sentinel.errors import UsageError
     from sentinel.model.operator_requests import ApplyPolicy, is_remark
     from sentinel.operator.applying import keep, read_checked
     from sentinel.operator.previewing import preview
@@ -110,12 +110,15 @@ def policy_apply(
 
     if note and not is_remark(note):
         raise UsageError("--note: is not one printable line of at most 2000 characters; leave out line breaks")
+    if as_json and not dry_run:
+        raise UsageError("--json needs --dry-run: a policy that is applied is answered by the exit code and a sentence")
     check_run_dir(run_dir)
     read = read_checked(file)
     if warnings := read.print_warnings():
         print(warnings, file=sys.stderr)
     if dry_run:
-        print(preview(run_dir, read))
+        found = preview(run_dir, read)
+        print(dump(found.document) if as_json else found.text)
         return
     keep(run_dir, read)
     ask_run(run_dir, ApplyPolicy(read.path, read.digest, note), timeout)

@@ -110,7 +110,7 @@ def _opening(state: RunState, incident: Incident | None, action: SendPage) -> st
     if incident is not None and incident.awaits_approval:
         return "A remedy waits for your word."
     if incident is not None and incident.state is IncidentState.EXHAUSTED:
-        return "Sentinel can do no more here: a person must decide."
+        return case_words.NOTICE if incident.kind is Kind.LOG_MATCH else "Sentinel can do no more here: a person must decide."
     return "The run has failed." if state.ended == "failed" else "A person is needed."
 
 
@@ -142,7 +142,7 @@ def _broke(run_dir: Path, incident: Incident | None, action: SendPage) -> list[s
     """What broke, and why a person is needed now. The engine's own text where the journal holds it only as sentences: what it
     says of tries and of what follows then stands there twice."""
     if incident is not None:
-        what, raised = f"{incident.alert}: {incident.reason}", incident.page
+        what, raised = case_words.what(incident), incident.page
         if action.stage == "message":
             return [what, f"now: {incident.verdict}"] if incident.verdict else [what]
         if raised is not None and raised.reason:

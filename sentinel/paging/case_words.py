@@ -12,6 +12,8 @@ from sentinel.policy.rung_words import CONDITIONS
 
 TRIES_SHOWN = 8
 
+NOTICE = "The policy asks that you are told of this line. Sentinel changes nothing because of it."
+
 
 def span(seconds: float) -> str:
     """A duration as people say it: 40 s, 4 min 30 s, 2 h 5 min, 3 days 4 h."""
@@ -19,6 +21,11 @@ def span(seconds: float) -> str:
     parts = [(whole // 86400, "days"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "min"), (whole % 60, "s")]
     parts_shown = [f"{count} {'day' if count == 1 and unit == 'days' else unit}" for count, unit in parts if count]
     return " ".join(parts_shown[:2]) or "0 s"
+
+
+def what(incident: Incident) -> str:
+    """The rule, and what was found. An entry of `logs` without a class names itself."""
+    return incident.reason if incident.reason.startswith(f"{incident.alert} ") else f"{incident.alert}: {incident.reason}"
 
 
 def where(incident: Incident) -> str:

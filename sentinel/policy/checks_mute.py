@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import get_args
 
 from sentinel.errors import Problem
 from sentinel.policy.problems import did_you_mean
+from sentinel.policy.quiet_hours import free_at
 from sentinel.policy.schema import PolicySpec, Rule
+from sentinel.policy.schema_fields import Severity
 from sentinel.policy.schema_mute import Inhibit, Mute
+
+SOME_MONDAY_S = 1_767_571_200.0  # 5 January 2026, UTC: windows that return do so in every week alike
 
 
 def check_mute(spec: PolicySpec) -> Iterator[Problem]:
@@ -18,6 +23,23 @@ def check_mute(spec: PolicySpec) -> Iterator[Problem]:
         yield from _unknown(f"{path}.rules", mute.rules, alerts, "no rule has the alert", "alerts here")
         yield from _unknown(f"{path}.routes", mute.routes, routes, "there is no route", "routes here")
         yield from _unasked(path, mute, spec)
+    yield from _endless(spec.paging.mute)
+
+
+def _endless(mutes: Sequence[Mute]) -> Iterator[Problem]:
+    """Windows that return and fill the week together: no page of that severity would ever go out."""
+    for severity in reversed(get_args(Severity)):
+        filling = [mute for mute in mutes if severity in mute.severities and mute.to is None and not _is_about_some(mute)]
+        if filling and free_at(filling, SOME_MONDAY_S) is None:
+            names = " and ".join(mute.name for mute in filling)
+            message = f"{names} never end together: nobody would ever be paged with severity {severity}"
+            remedy = f"leave a gap between them, or take {severity} out of the severities of one"
+            yield Problem(f"spec.paging.mute[{mutes.index(filling[-1])}]", message, remedy)
+            return
+
+
+def _is_about_some(mute: Mute) -> bool:
+    return bool(mute.kinds or mute.rules or mute.routes)
 
 
 def _unasked(path: str, mute: Mute, spec: PolicySpec) -> Iterator[Problem]:

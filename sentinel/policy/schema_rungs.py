@@ -295,7 +295,7 @@ class Rung(_WithSettings):
         Approval | None,
         BeforeValidator(_required),
         WithJsonSchema(_APPROVAL_SCHEMA),
-        Word("says when", OWN_CODE, phrase="approval"),
+        Word("says when", OWN_CODE),
     ] = Field(default=None, validate_default=False)
     """The rung waits for a person: `sentinel approve N RUN_DIR`, or deny."""
     until_steps: Annotated[Steps | None, Word("says when", OWN_CODE)] = Field(default=None, alias="until")

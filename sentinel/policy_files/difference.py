@@ -15,7 +15,9 @@ from sentinel.policy_files.loading import PolicyFile
 from sentinel.policy_files.schema_json import policy_json_schema_text
 
 VALUE_CHARS_MAX = 160
-SECTIONS = ("mode", "detectors", "rules", "playbooks", "budget", "probation", "checkpoints", "acts", "run", "paging")
+SECTIONS = (
+    "mode", "detectors", "record", "rules", "logs", "playbooks", "budget", "probation", "checkpoints", "acts", "run", "paging",
+)  # fmt: skip
 
 Document = Mapping[str, Any]
 
@@ -41,6 +43,8 @@ def _section(name: str, old: Any, new: Any) -> Iterator[str]:
         return _rules(old or [], new or [])
     if name == "playbooks":
         return _playbooks(old or {}, new or {})
+    if name == "record":
+        return _recorded(old or {}, new or {})
     return _changes("", old, new, _shape_of(_spec_shape(), name))
 
 
@@ -82,6 +86,12 @@ def _playbooks(old: Mapping[str, Sequence[Any]], new: Mapping[str, Sequence[Any]
             yield f"{name} is new ({_count(rungs)})"
 
 
+def _recorded(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    for name in dict.fromkeys((*old, *new)):
+        if old.get(name) != new.get(name):
+            yield f"{name}: {_shown(old.get(name))}, now {_shown(new.get(name))}"
+
+
 def _count(rungs: Sequence[Any]) -> str:
     return "1 rung" if len(rungs) == 1 else f"{len(rungs)} rungs"
 
@@ -98,7 +108,38 @@ def _changes(name: str, old: Any, new: Any, shape: Document) -> Iterator[str]:
             default = inner.get("default")
             yield from _changes(f"{name}.{key}" if name else key, was.get(key, default), now.get(key, default), inner)
         return
+    was_named, now_named = _by_name(old), _by_name(new)
+    if was_named is not None and now_named is not None:
+        yield from _entries(name, was_named, now_named, _resolved(_resolved(shape).get("items", {})))
+        return
     yield f"{name + ': ' if name else ''}{_shown(old)}, now {_shown(new)}"
+
+
+def _by_name(value: Any) -> Mapping[str, Any] | None:
+    """The entries of a list that are known by their name; None where they are not."""
+    entries = value if isinstance(value, list) else [] if value is None else None
+    if entries is None or not all(isinstance(entry, Mapping) and "name" in entry for entry in entries):
+        return None
+    return {str(entry["name"]): entry for entry in entries}
+
+
+def _entries(name: str, old: Mapping[str, Any], new: Mapping[str, Any], shape: Document) -> Iterator[str]:
+    prefix = f"{name}: " if name else ""
+    for one, entry in old.items():
+        if one not in new:
+            yield f"{prefix}{one} is gone: {_shown(_without_name(entry))}"
+        else:
+            yield from _changes(f"{prefix}{one}", entry, new[one], shape)
+    for one, entry in new.items():
+        if one not in old:
+            yield f"{prefix}{one} is new: {_shown(_without_name(entry))}"
+    kept_then, kept_now = [one for one in old if one in new], [one for one in new if one in old]
+    if kept_then != kept_now:
+        yield f"{prefix}their order is another: {', '.join(kept_now)}"
+
+
+def _without_name(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if key != "name"}
 
 
 def _shown(value: Any) -> str:

@@ -9,6 +9,7 @@ from sentinel.model.state import RunState
 from sentinel.run_files.detector_standings import OLD_AFTER_S, DetectorStandings
 
 STALLED = "stalled"
+SILENT_S = 10.0  # no heartbeat for so long is worth a colour
 TRAINS = ("training", "probation", "observing")
 
 
@@ -39,6 +40,12 @@ def stall_of(state: RunState, now_s: float, standings: DetectorStandings) -> Sta
     if written_s is None or now_s - written_s > OLD_AFTER_S or attempt is None or standings.attempt != attempt.attempt:
         return None
     return find_stall(state, standings.step_times, written_s)
+
+
+def is_silent(silent_s: float, stall: Stall | None, now_s: float) -> bool:
+    """Whether a rank's silence is worth a colour; whether it is a hang others judge. While one is suspected, it is as soon as the
+    rank has been silent for half of that time."""
+    return silent_s > (min(SILENT_S, (now_s - stall.since_s) / 2) if stall is not None else SILENT_S)
 
 
 def run_word(state: RunState, stall: Stall | None) -> str:

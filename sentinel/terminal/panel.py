@@ -118,7 +118,7 @@ def _headline(picture: Picture) -> RenderableType:
     word = run_word(state, picture.stall)
     line.append(word.upper(), STATE_STYLES.get(word, "bold"))
     if picture.stall is not None:
-        line.append(f" ({picture.stall.words(picture.now_s)})", "yellow")
+        line.append(f": {picture.stall.words(picture.now_s)}", "yellow")
     if state.stop_by and not state.ended:
         line.append(f" (stopping: {state.stop_by})", "yellow")
     line.append(f"   {clock_words(picture.now_s - state.created_s)}")
@@ -140,14 +140,14 @@ def _progress(picture: Picture, width: int) -> RenderableType:
         return Text(f"step {step}")
     left = max(0, picture.total - step)
     words = f" step {step} of {picture.total}"
-    if picture.step_time_s and left and not picture.state.ended:
+    if picture.step_time_s and left and not picture.state.ended and picture.stall is None:
         words += f", {clock_words(left * picture.step_time_s)} left"
-    bar_width = max(10, width - len(words) - 1)
+    bar_width, done = max(10, width - len(words) - 1), min(step, picture.total)
     grid = Table.grid()
-    bar: RenderableType = ProgressBar(total=picture.total, completed=min(step, picture.total), width=bar_width)
+    bar: RenderableType = ProgressBar(picture.total, done, bar_width, complete_style="cyan", finished_style="green")
     if not picture.blocks:
-        done = round(bar_width * min(1.0, step / picture.total))
-        bar = Text("#" * done + "." * (bar_width - done))
+        full = round(bar_width * done / picture.total)
+        bar = Text("#" * full + "." * (bar_width - full))
     grid.add_row(bar, Text(words, no_wrap=True))
     return grid
 

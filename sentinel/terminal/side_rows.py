@@ -12,12 +12,12 @@ from sentinel.model.actions import SendPage
 from sentinel.policy.quiet_hours import hold_words
 from sentinel.run_files.gpu_standing import GpuSeen
 from sentinel.run_files.heartbeats import RankSeen
+from sentinel.run_files.stall import is_silent
 from sentinel.terminal.clean import clean
 from sentinel.terminal.picture import Picture, shown_incident
 from sentinel.terminal.words import clock_words
 
 LABEL_WIDTH = 10
-SILENT_S = 10.0  # no heartbeat for so long is worth a colour; whether it is a hang others judge
 GIB = 1 << 30
 
 
@@ -28,7 +28,7 @@ def rank_rows(picture: Picture, rows: int) -> list[RenderableType]:
     if not ranks:
         return [_row("ranks", "no heartbeat yet" if not is_over else "none", "dim")]
     if len(ranks) > 1 and rows >= len(ranks):
-        return [_row(f"rank {seen.rank}", _one_rank(seen, is_over), _style(seen, is_over)) for seen in ranks]
+        return [_row(f"rank {seen.rank}", _one_rank(seen, is_over), _style(seen, picture, is_over)) for seen in ranks]
     steps = (min(seen.step for seen in ranks), max(seen.step for seen in ranks))
     at = f"step {steps[0]}" if steps[0] == steps[1] else f"steps {steps[0]}..{steps[1]}"
     if is_over:
@@ -36,7 +36,7 @@ def rank_rows(picture: Picture, rows: int) -> list[RenderableType]:
     phases = ", ".join(f"{count} {clean(phase)}" for phase, count in Counter(seen.phase for seen in ranks).most_common(4))
     slowest = max(ranks, key=lambda seen: seen.silent_s)
     silent = f"rank {slowest.rank} silent {_seconds(slowest.silent_s)}"
-    return [_row("ranks", f"{len(ranks)}: {phases}; {at}; {silent}", _style(slowest, is_over))]
+    return [_row("ranks", f"{len(ranks)}: {phases}; {at}; {silent}", _style(slowest, picture, is_over))]
 
 
 def gpu_rows(picture: Picture, rows: int) -> list[RenderableType]:
@@ -119,8 +119,8 @@ def _one_gpu(gpu: GpuSeen) -> str:
     return ", ".join(words)
 
 
-def _style(seen: RankSeen, is_over: bool) -> str:
-    return "yellow" if seen.silent_s > SILENT_S and not is_over else ""
+def _style(seen: RankSeen, picture: Picture, is_over: bool) -> str:
+    return "yellow" if not is_over and is_silent(seen.silent_s, picture.stall, picture.now_s) else ""
 
 
 def _seconds(seconds: float) -> str:

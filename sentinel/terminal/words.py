@@ -67,7 +67,7 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
                 return Line(action_words(action), "quiet")
             return None if isinstance(action, a.StartAttempt) else Line(action_words(action), is_part=True)
         case f.ActionAbandoned():
-            return Line(f"given up: {fact.key}: {fact.reason}", "bad", is_part=True)
+            return Line(f"given up: {fact.key}: {without_excerpts(fact.reason)}", "bad", is_part=True)
         case f.PlanDropped():
             return Line(f"plan dropped: {fact.reason}", "warn", is_part=True)
         case f.RequestAnswered() | f.ApprovalAsked() | f.OverridesAnswered():
@@ -267,6 +267,12 @@ def _of_telling(fact: f.PageRaised | f.PageHeld | f.PageResolved | f.LogMatched,
             return Line(f"incident {fact.incident}: its page is resolved: {fact.reason}{by}", "good")
 
 
+def without_excerpts(text: str) -> str:
+    """What `policy check` says of a file, on one line: each line of the file that has a caret below it is left out, with that."""
+    lines = [line.strip() for line in text.splitlines()]
+    return "; ".join(line for line, below in zip(lines, [*lines[1:], ""], strict=True) if line not in ("", "^") and below != "^")
+
+
 def _of_request(fact: f.RequestAnswered | f.ApprovalAsked | f.OverridesAnswered) -> Line | None:
     match fact:
         case f.RequestAnswered(wish=w.Remark(text=text)):
@@ -274,7 +280,8 @@ def _of_request(fact: f.RequestAnswered | f.ApprovalAsked | f.OverridesAnswered)
         case f.RequestAnswered():
             word = "granted" if fact.granted else "refused"
             return Line(
-                f"{fact.by} asked to {request_words(fact.wish)}: {word}: {fact.answer}", "warn" if fact.granted else "quiet"
+                f"{fact.by} asked to {request_words(fact.wish)}: {word}: {without_excerpts(fact.answer)}",
+                "warn" if fact.granted else "quiet",
             )
         case f.ApprovalAsked():
             return Line(f"incident {fact.incident} WAITS for a person: rung {fact.rung + 1} would: {fact.reason}", "bad")

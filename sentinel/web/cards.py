@@ -18,8 +18,7 @@ from sentinel.report.following import RunSnapshot
 from sentinel.report.log_tails import tails_document
 from sentinel.run_files.heartbeats import RankSeen
 from sentinel.run_files.mirror_standing import read_mirror_standing
-from sentinel.run_files.stall import stall_of
-from sentinel.terminal.side_rows import SILENT_S
+from sentinel.run_files.stall import Stall, is_silent, stall_of
 
 RANKS_SHOWN = 64
 HANG = "hang"
@@ -38,7 +37,11 @@ def _ranks_document(snapshot: RunSnapshot, ranks: Sequence[RankSeen]) -> dict[st
     hangs = [incident for incident in state.open_incidents if str(incident.kind) == HANG]
     blamed = {incident.blamed_rank for incident in state.open_incidents if incident.blamed_rank is not None}
     suspected = stall.words(snapshot.now_s) if stall else hangs[-1].reason if hangs and not is_over else ""
-    rows = [asdict(seen) | {"blamed": seen.rank in blamed, "tone": _tone(seen, blamed, suspected, bool(hangs))} for seen in ranks]
+
+    def tone(seen: RankSeen) -> str:
+        return _tone(seen, blamed, stall, snapshot.now_s, bool(hangs)) if suspected else ""
+
+    rows = [asdict(seen) | {"blamed": seen.rank in blamed, "tone": tone(seen)} for seen in ranks]
     order = {"bad": 0, "warn": 1, "": 2}
     first = sorted(rows, key=lambda row: (order[row["tone"]], -row["silent_s"] if row["tone"] else 0, row["rank"]))[:RANKS_SHOWN]
     return {
@@ -52,13 +55,11 @@ def _ranks_document(snapshot: RunSnapshot, ranks: Sequence[RankSeen]) -> dict[st
     }
 
 
-def _tone(seen: RankSeen, blamed: set[int], suspected: str, is_hang: bool) -> str:
-    if not suspected:
-        return ""
-    is_silent = seen.silent_s > SILENT_S
-    if seen.rank in blamed or (is_hang and is_silent):
+def _tone(seen: RankSeen, blamed: set[int], stall: Stall | None, now_s: float, is_hang: bool) -> str:
+    silent = is_silent(seen.silent_s, stall, now_s)
+    if seen.rank in blamed or (is_hang and silent):
         return "bad"
-    return "warn" if is_silent else ""
+    return "warn" if silent else ""
 
 
 def _gpus_document(snapshot: RunSnapshot) -> dict[str, Any]:

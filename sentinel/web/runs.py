@@ -34,6 +34,7 @@ FRESH_S = 1.0  # how long a request waits for a refresh, when the last one is ol
 PAUSE_S, IDLE_PAUSE_S = 0.02, 0.2  # between two pieces of a long stream, beside a supervisor: while somebody waits, and not
 ALONE_PAUSE_S = 0.002
 CLOSE_S = 2.0
+GONE = "no run of that name is shown here: its directory is elsewhere, was renamed or removed; /api/runs lists the others"
 
 
 class Runs:
@@ -68,7 +69,7 @@ class Runs:
         """The run, looked at a moment ago. Raises RefusedRequest for a name that is not shown."""
         run = self._runs.get(name)
         if run is None:
-            raise RefusedRequest(404, "there is no run of that name; /api/runs lists them")
+            raise RefusedRequest(404, GONE)
         run.asked_s = self._clock.now_s()
         self._await_refreshes([run])
         return run

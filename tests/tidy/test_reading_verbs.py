@@ -23,7 +23,6 @@ OTHERS = {
     "run": SERVES, "demo": SERVES, "web": SERVES, "checkpoints remember": SERVES,
     "stop": ASKS, "pause": ASKS, "resume": ASKS, "hold": ASKS, "rollback": ASKS, "skip": ASKS, "set": ASKS, "uncordon": ASKS,
     "readmit": ASKS, "ack": ASKS, "resolve": ASKS, "approve": ASKS, "deny": ASKS, "note": ASKS, "page test": ASKS,
-    "policy apply": ASKS,
     "init": WRITES, "tensorboard": WRITES, "track": WRITES, "restore": WRITES, "journal salvage": WRITES, "mirror push": WRITES,
     "policy schema": IS_JSON, "trainers schema": IS_JSON,
 }  # fmt: skip

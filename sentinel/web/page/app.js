@@ -150,7 +150,7 @@ function drawAll() {
   const { run, status, canAct } = known;
   drawRuns(known.runs, run);
   corner.draw(canAct);
-  const isFleet = !run && (known.runs.length > 0 || known.missing !== "");
+  const isFleet = !run && Number.isFinite(known.runsMs);
   document.body.dataset.view = isFleet ? "fleet" : "run";
   byId("fleet").hidden = !isFleet;
   if (isFleet) {
@@ -158,7 +158,6 @@ function drawAll() {
     document.title = `${known.runs.some((one) => one.urgency === 0) ? "● " : ""}runs · Sentinel`;
     return;
   }
-  if (!run && Number.isFinite(known.runsMs)) byId("figures").textContent = "This server knows no run yet.";
   if (!status) return;
   /** @param {string} verb @param {number | null} [incident] */
   const isBusy = (verb, incident = null) => actions.isBusy(run, verb, incident);

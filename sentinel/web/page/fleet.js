@@ -15,6 +15,7 @@ export function drawFleet(runs, missing) {
     missing && make("p", { class: "card warn", role: "alert" },
       `There is no run “${missing}” here. It may lie in another place, or its directory was renamed or removed.`),
     make("h1", {}, runs.length ? countWords(runs.length, "run") : "No run is known here yet"),
+    runs.length === 0 && make("p", {}, "A run appears here as soon as it begins."),
     make("ol", { class: "fleet" }, ...runs.map(row)),
   ]);
 }

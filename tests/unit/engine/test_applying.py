@@ -159,6 +159,12 @@ def test_what_has_failed_already_is_passed_over_in_a_playbook_that_begins_anew()
     assert outcomes[2:] == [(0, Outcome.PASSED_OVER), (1, Outcome.PENDING)]
 
 
+def test_who_is_asked_reads_what_would_be_done_and_no_word_of_the_policy_behind_it() -> None:
+    bench = broken(training(playbook(ASKING, CALL)))
+    (asked,) = bench.of(f.ApprovalAsked)
+    assert asked.reason == "resume from the checkpoint of step 40, the newest before the open onset at step 60"
+
+
 def test_an_approval_whose_rung_is_gone_is_void_and_the_playbook_begins() -> None:
     bench = broken(training(playbook(ASKING, CALL)))
     assert bench.incident.awaits_approval

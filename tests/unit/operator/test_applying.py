@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -85,6 +86,26 @@ def test_a_dry_run_says_what_would_be_different_for_this_run_and_changes_nothing
     same = apply(run_dir, policy(tmp_path, "same", "# a remark\nspec: {}\n"), "--dry-run")
     assert same.output.rstrip().endswith("nothing would be different")
     assert apply(run_dir, tmp_path / "unit.yaml", "--dry-run").output.rstrip().endswith("is in force already")
+
+
+def test_a_program_reads_the_same_of_a_dry_run(run_dir: Path, tmp_path: Path) -> None:
+    call = "playbooks: {restart: [{page: {severity: info}}]}"
+    fix = policy(tmp_path, "fix", f"spec: {{mode: observe, budget: {{interventions: 1 per 24h}}, {call}}}\n")
+    done = apply(run_dir, fix, "--dry-run", "--json")
+    assert done.exit_code == 0, done.output
+    document = json.loads(done.stdout)
+    assert document["run"] == state(run_dir).run_id
+    assert (document["in_force"]["name"], document["policy"]["name"], document["is_in_force"]) == ("unit", "fix", False)
+    assert (document["in_force"]["mode"], document["policy"]["mode"], document["refused"]) == ("act", "observe", None)
+    assert document["differences"]["budget"] == ["interventions: 12 per 288m, now 1 per 24h"]
+    assert [one["id"] for one in document["incidents"]] == [one.id for one in state(run_dir).open_incidents]
+    assert all((one["playbook"], one["rung"]) == ("restart", 0) for one in document["incidents"] if one["kind"] == "crash")
+    assert state(run_dir).policy_name == "unit"
+    same = json.loads(apply(run_dir, tmp_path / "unit.yaml", "--dry-run", "--json").stdout)
+    assert (same["is_in_force"], same["differences"]) == (True, {})
+    refused = apply(run_dir, fix, "--json")
+    assert refused.exit_code != 0
+    assert state(run_dir).policy_name == "unit", "and nothing was asked"
 
 
 def test_where_the_text_in_force_is_gone_it_says_so_and_compares_with_nothing_else(run_dir: Path, tmp_path: Path) -> None:

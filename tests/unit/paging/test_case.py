@@ -126,6 +126,16 @@ def test_the_metric_is_plotted_around_the_onset(tmp_path: Path) -> None:
     assert set(lower[:place]) <= set("▁▂")
 
 
+def test_a_line_that_somebody_asked_to_be_told_of_is_no_cry_for_help(tmp_path: Path) -> None:
+    found: dict[str, Any] = {"kind": Kind.LOG_MATCH, "alert": "LinkFlap", "state": IncidentState.EXHAUSTED, "tries": ()}
+    notice = built(tmp_path, raised(spiked(**found, reason="LinkFlap on rank 3: tell the network team: mlx5_0: link down")))
+    assert notice.text.startswith("The policy asks that you are told of this line. Sentinel changes nothing because of it.\n")
+    assert "must decide" not in notice.text
+    assert re.search(r"^BROKE   LinkFlap on rank 3: tell the network team", notice.text, re.MULTILINE), "its name comes once"
+    classed = built(tmp_path, raised(spiked(**found, reason="sick GPU on rank 3: Xid 63")))
+    assert "BROKE   LinkFlap: sick GPU on rank 3: Xid 63" in classed.text
+
+
 def test_every_stage_has_its_own_title_and_opening(tmp_path: Path) -> None:
     state = state_of(told(130))
     titles, openings = set(), set()

@@ -25,6 +25,7 @@ MISTAKES = {
     "unknown_metric": ("13:20", "warning", "spec.rules[1].expr", "'grad_nrom' is no metric", "did you mean 'grad_norm'?"),
     "unknown_zone": ("9:24", "error", "spec.paging.mute[0].timezone", "'Europe/Berlim' is no timezone", "'Europe/Berlin'"),
     "unreachable_rung": ("17:9", "error", "spec.playbooks.numeric[2]", "never reached", "move this rung before the page"),
+    "windows_without_end": ("10:9", "error", "spec.paging.mute[1]", "nights and days never end together", "leave a gap"),
     "window_too_long": ("15:19", "error", "spec.rules[1].expr", "longer than is kept", "write at most '10000 steps'"),
 }
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sentinel.policy_files.difference import VALUE_CHARS_MAX, differences, differences_text
+from sentinel.policy.schema import PolicySpec
+from sentinel.policy_files.difference import SECTIONS, VALUE_CHARS_MAX, differences, differences_text
 from sentinel.policy_files.loading import PolicyFile, read_policy_file, shipped_policies, shipped_policy_path
 
 HEAD = "apiVersion: sentinel/v1\nkind: RemediationPolicy\nmetadata: {name: mine}\nextends: default\n"
@@ -77,3 +78,38 @@ def test_all_shipped_policies_can_be_compared_and_every_line_is_short() -> None:
             found = differences(before, after)
             assert (not found) == (before.policy.spec == after.policy.spec)
             assert all(len(line) < 3 * VALUE_CHARS_MAX for _, lines in found for line in lines)
+
+
+def test_every_section_of_a_policy_is_compared() -> None:
+    """A dry run that leaves one out says "nothing would be different" of a policy that pages, or not."""
+    assert set(SECTIONS) == set(PolicySpec.model_fields)
+
+
+def test_patterns_records_and_windows_stand_there_by_their_names(tmp_path: Path) -> None:
+    spec = """\
+spec:
+  record: {level: "median(loss, 50 steps)"}
+  logs:
+    - {name: Licence, match: '^licence expired', class: licence, retry: false}
+  paging:
+    mute:
+      - {name: nights, timezone: UTC, times: [22:00-07:00]}
+"""
+    (tmp_path / "base").mkdir()
+    before = written(tmp_path / "base", spec)
+    assert differences_text(differences(shipped("default"), before)).splitlines() == [
+        "record:",
+        "  level: not set, now median(loss, 50 steps)",
+        "logs:",
+        '  Licence is new: {"match": "^licence expired", "class": "licence", "retry": false}',
+        "paging:",
+        '  mute: nights is new: {"timezone": "UTC", "times": ["22:00-07:00"]}',
+    ]
+    after = written(tmp_path, spec.replace("expired", "expires").replace("07:00", "06:00"))
+    assert differences_text(differences(before, after)).splitlines() == [
+        "logs:",
+        "  Licence.match: ^licence expired, now ^licence expires",
+        "paging:",
+        '  mute: nights.times: ["22:00-07:00"], now ["22:00-06:00"]',
+    ]
+    assert "mute: nights is gone: " in differences_text(differences(after, shipped("default")))

@@ -12,6 +12,7 @@ from sentinel.curves.blocks import Point
 from sentinel.model.actions import SendPage
 from sentinel.model.state import Checkpoint
 from sentinel.run_files.heartbeats import RankSeen
+from sentinel.run_files.stall import Stall
 from sentinel.telemetry.gpu_sample import GpuSample
 from sentinel.terminal.panel import draw, draw_plain
 from sentinel.terminal.picture import Picture
@@ -79,6 +80,23 @@ def test_many_ranks_are_one_row_that_names_the_most_silent() -> None:
     assert "64: 64 backward; step 40; rank 17 silent 31 s" in text
     over = "\n".join(frame(picture(until=150, ranks=ranks(64, slow=17)), 100, 60))
     assert "64, ended, step 40" in over
+
+
+def test_while_a_hang_is_suspected_a_silent_rank_has_a_colour_and_nobody_says_when_the_run_ends() -> None:
+    quiet = (RankSeen(0, 40, "forward", 0.3, "a"), RankSeen(1, 40, "backward", 5.9, "a"))
+    calm, asking = picture(ranks=quiet), picture(ranks=quiet, stall=Stall(picture().now_s - 6.0, 0.2))
+    assert [coloured(calm, f"rank {n}") for n in (0, 1)] == [False, False]
+    assert [coloured(asking, f"rank {n}") for n in (0, 1)] == [False, True]
+    assert " left" in "\n".join(frame(calm))
+    assert " left" not in "\n".join(frame(asking))
+
+
+def coloured(shown: Picture, label: str) -> bool:
+    """Whether the row of that label is amber."""
+    console = Console(width=80, height=60, force_terminal=True, color_system="standard", file=io.StringIO())
+    rows = console.render_lines(draw(shown), console.options)
+    (row,) = [row for row in rows if any(piece.text.startswith(label) for piece in row)]
+    return any(piece.style is not None and piece.style.color is not None and piece.style.color.name == "yellow" for piece in row)
 
 
 def test_what_the_driver_does_not_tell_is_not_shown_as_nothing() -> None:

@@ -45,3 +45,14 @@ def test_a_page_is_told_when_it_is_raised_changed_and_resolved() -> None:
 def test_a_note_is_told_as_it_was_written() -> None:
     assert said(f.RequestAnswered("1", "ada@desk", w.Remark("we go on"), True, "noted")) == "note by ada@desk: we go on"
     assert said(f.RequestAnswered("2", "ada", w.Resolve(4), True, "ok")) == "ada asked to resolve incident 4: granted: ok"
+
+
+def test_what_is_wrong_with_a_policy_file_is_told_on_one_line_without_the_lines_of_the_file() -> None:
+    checked = "a.yaml:9:1: spec: 'spec' is written twice\n  spec: {\n  ^\n  remedy: keep one\nThat in force stays: mine"
+    line = said(f.RequestAnswered("3", "SIGHUP", w.ApplyPolicy("a.yaml"), False, checked))
+    assert line.endswith("refused: a.yaml:9:1: spec: 'spec' is written twice; remedy: keep one; That in force stays: mine")
+    unpaged = "nobody could be paged so\n  route slack: SLACK_TOKEN is not set\n  route teams: no file"
+    answer = said(f.RequestAnswered("4", "ada", w.ApplyPolicy("a.yaml"), False, unpaged))
+    assert answer.endswith("refused: nobody could be paged so; route slack: SLACK_TOKEN is not set; route teams: no file")
+    given_up = said(f.ActionAbandoned("policy/1", checked))
+    assert "given up: policy/1: a.yaml:9:1: spec: 'spec' is written twice; remedy: " in given_up

@@ -13,6 +13,7 @@ from sentinel.report.following import FollowedRun, RunSnapshot
 from sentinel.run_files.detector_standings import DetectorStandings, read_standings
 from sentinel.run_files.gpu_standing import GpuStanding, gpu_documents, read_gpus
 from sentinel.run_files.heartbeats import RankSeen
+from sentinel.run_files.stall import Stall
 from sentinel.telemetry.gpu_sample import read_sample
 from sentinel.web import cards
 from sentinel.web.cards import blamed_rank, checkpoints_document, log_document, machines_document, rule_document
@@ -32,12 +33,8 @@ def snapshot(tmp_path: Path) -> RunSnapshot:
     return FollowedRun(write_told(tmp_path, until=100)).refresh()
 
 
-def stalled(snapshot: RunSnapshot, monkeypatch: pytest.MonkeyPatch) -> RunSnapshot:
-    class Suspected:
-        def words(self, now_s: float) -> str:
-            return "no step for 40 s (a step takes 0.2 s)"
-
-    monkeypatch.setattr(cards, "stall_of", lambda *_: Suspected())
+def stalled(snapshot: RunSnapshot, monkeypatch: pytest.MonkeyPatch, for_s: float = 40.0) -> RunSnapshot:
+    monkeypatch.setattr(cards, "stall_of", lambda *_: Stall(snapshot.now_s - for_s, 0.2))
     return snapshot
 
 
@@ -50,6 +47,13 @@ def test_a_silence_has_a_tone_only_while_a_hang_is_suspected(snapshot: RunSnapsh
     told = machines_document(stalled(snapshot, monkeypatch), ranks)["ranks"]
     assert [(row["rank"], row["tone"]) for row in told["ranks"]] == [(1, "warn"), (0, ""), (2, "")]
     assert told["suspected"].startswith("no step for 40 s")
+
+
+def test_a_young_suspicion_colours_the_ranks_that_were_silent_for_most_of_it(
+    snapshot: RunSnapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = machines_document(stalled(snapshot, monkeypatch, 6.0), [seen(0, 0.4), seen(1, 5.9)])["ranks"]
+    assert [(row["rank"], row["tone"]) for row in told["ranks"]] == [(1, "warn"), (0, "")]
 
 
 def test_the_blamed_rank_is_red_and_first(snapshot: RunSnapshot, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,8 @@ def test_what_slack_has_not_signed_is_refused_and_tells_nothing(run_dir: Path, b
         wrong = press(site, body, secret="x" * 32)
         assert press(site, body, age_s=301.0).status == 401
         assert press(site, body, age_s=-302.0).status == 401
-        assert site.post("/slack/actions", {}, body).status == 401
+        unsigned = site.post("/slack/actions", {}, body)
+    assert (unsigned.status, "it is not signed" in unsigned.json["error"]) == (401, True)
     assert wrong.status == 401
     assert wrong.json["error"].endswith("its signature is that of no route of the run it names"), "whichever run it names"
     assert not heard

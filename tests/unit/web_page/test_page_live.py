@@ -102,7 +102,8 @@ def test_one_answer_that_fails_leaves_the_others_alone(page: Page, server: PageS
 def test_a_server_without_runs_says_so(page: Page, server: PageServer) -> None:
     server.runs = {}
     page.open(server.address)
-    page.wait_for_text("#figures", "This server knows no run yet.")
+    page.wait_for_text("#fleet", "No run is known here yet\n\nA run appears here as soon as it begins.")
+    assert page.script("return document.querySelector('.columns').checkVisibility()") is False, "no empty sections about none"
 
 
 def test_one_of_several_runs_is_chosen_and_stands_in_the_address(page: Page, server: PageServer) -> None:
