@@ -5,8 +5,10 @@ not what lies below or beside them: a checkpoint's gigabytes and the logs would 
 heartbeats wake: each rank writes four a step, and what they tell is judged in seconds. Names are picked too, so that the
 supervisor's own journal and lease never wake it. Any number of writes between two looks are one wake.
 
-A trainer of twenty steps a second wakes the loop for its step lines alone. `take` tells these from everything else, so that
-such a turn reads the stream, after new checkpoints, and leaves the rest to the next whole look.
+A trainer of twenty steps a second would wake the loop for its step lines alone. Steps with finite numbers wake it no more than
+`CALM_EVERY_S` allows (`stream_glance.py` tells); what they show is judged so much later, and a NaN at once. `take` tells
+step lines from everything else, so that such a turn reads the stream, after new checkpoints, and leaves the rest to the next
+whole look.
 
     wake = Wake(run_dir)
     wake.follow(attempt)
@@ -22,18 +24,22 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentinel.client.run_layout import CHECKPOINTS, INBOX, STREAM_NAME, attempt_folder
+from sentinel.clock import boot_s
 from sentinel.filesystem import filesystem_of
 from sentinel.remarks import Remarks
 from sentinel.telemetry.source import SourceHealth, describe_os_error
+from sentinel.telemetry.stream_glance import StreamGlance
 from sentinel.telemetry.timed_reads import HURRY_S, TimedReads
 
 if TYPE_CHECKING:
     from sentinel.telemetry.inotify import DirectoryWatch
 
+CALM_EVERY_S = 0.2  # the whole look, twice a second, reads what no word was passed on of
 NETWORK_FILESYSTEMS = re.compile(
     "9p|afs|beegfs|ceph|cifs|coda|fhgfs|fuse.*|gfs2|glusterfs|gpfs|lustre|ncpfs|nfs4?|ocfs2|orangefs|panfs|pvfs2|smb3|smbfs|"
     "vboxsf|virtiofs|wekafs"
@@ -46,9 +52,9 @@ _IN_CHECKPOINTS = re.compile(r"step-\d+")
 
 class Wake(Remarks):
     """`event` is set when a trainer may have said something. `trouble` says why it never will be, None when all is well; as a
-    `Source` it remarks it, once."""
+    `Source` it remarks it, once. `now_s`: seconds on any clock that never runs backwards; asked in the thread that listens."""
 
-    def __init__(self, run_dir: Path, mounts: Path = Path("/proc/mounts")) -> None:
+    def __init__(self, run_dir: Path, mounts: Path = Path("/proc/mounts"), now_s: Callable[[], float] = boot_s) -> None:
         super().__init__()
         self.event = threading.Event()
         self.trouble: str | None = None
@@ -58,6 +64,8 @@ class Wake(Remarks):
         self._other_writes = threading.Event()
         self._watch: DirectoryWatch | None = None
         self._reads = TimedReads(SourceHealth("inotify"))
+        self._glance = StreamGlance(self._run_dir)
+        self._now_s, self._rang_s = now_s, -CALM_EVERY_S
         kind = filesystem_of(self._run_dir, mounts)
         if NETWORK_FILESYSTEMS.fullmatch(kind):
             self._note_trouble(f"{self._run_dir} is on {kind}, where a write from another machine wakes nobody")
@@ -115,8 +123,12 @@ class Wake(Remarks):
 
     def _ring(self, name: str) -> None:
         """Called in the thread that listens. The other word first: whoever sees the event must see it, too."""
+        now_s, attempt = self._now_s(), self._attempt
         if name != STREAM_NAME:
             self._other_writes.set()
+        elif attempt is not None and self._glance.is_calm(attempt) and now_s - self._rang_s < CALM_EVERY_S:
+            return
+        self._rang_s = now_s
         self.event.set()
 
     def close(self) -> None:
@@ -127,4 +139,5 @@ class Wake(Remarks):
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.close()
+            self._glance.close()
 

@@ -4,6 +4,7 @@ import threading
 import pytest
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.strict_json import dumps
 from sentinel.telemetry import inotify
 from sentinel.telemetry.wake import Wake
 
@@ -95,8 +96,68 @@ def test_any_number_of_writes_are_one_wake_and_the_next_is_another(world, wake) 
     world.steps(1, 1, 50)
     assert wake.event.wait(DEADLINE_S)
     wake.rearm()
-    world.write(1, {"step": 51})
+    world.write(1, {"kind": "event", "step": 51})
     assert wake.event.wait(DEADLINE_S)
+
+
+class Rings:
+    """A wake whose clock stands where it is put, and whose words of the stream are passed by hand."""
+
+    def __init__(self, world) -> None:
+        self.at_s = 100.0
+        self.world = world
+        world.attempt(1)
+        self.wake = Wake(world.run_dir, now_s=lambda: self.at_s)
+        self.wake.follow(1)
+
+    def rings(self, *lines: dict[str, object], name: str = "metrics.jsonl") -> bool:
+        self.wake.take()
+        for line in lines:
+            self.world.write(1, dumps(line).encode() + b"\n")
+        self.wake._ring(name)
+        return self.wake.event.is_set()
+
+
+def test_steps_with_finite_numbers_ring_five_times_a_second_and_all_else_at_once(world) -> None:
+    rung = Rings(world)
+    step = {"kind": "step", "step": 1, "time_s": 1.0, "loss": 2.0}
+    assert rung.rings({"kind": "start", "v": 1})
+    assert not rung.rings(step), "a moment after the last word"
+    assert not rung.rings(step, step)
+    rung.at_s += 0.21
+    assert rung.rings(step)
+    assert not rung.rings(step)
+    assert rung.rings(step, step | {"loss": float("nan")}), "it is no number"
+    assert rung.rings(step), "begun anew behind it"
+    assert not rung.rings(step)
+    assert rung.rings(step | {"grad_norm": float("-inf")})
+    assert rung.rings(step)
+    for kind in ("event", "end", "start"):
+        assert rung.rings(step, {"kind": kind, "step": 1}), kind
+    assert rung.rings(name="exit.json")
+    assert not rung.rings(step)
+    rung.wake.close()
+
+
+def test_half_a_line_a_file_cut_off_and_one_that_is_not_there_ring(world) -> None:
+    rung = Rings(world)
+    step = {"kind": "step", "step": 1, "time_s": 1.0, "loss": 2.0}
+    assert rung.rings(), "no stream yet"
+    assert rung.rings(step), "the first glance"
+    assert not rung.rings(step)
+    stream = world.attempt(1) / "metrics.jsonl"
+    with stream.open("ab") as file:
+        file.write(b'{"kind":"step","st')
+    assert rung.rings()
+    with stream.open("ab") as file:
+        file.write(b'ep":2,"time_s":1.0,"loss":2.0}\n')
+    assert rung.rings(), "the rest of a line is no step"
+    assert not rung.rings(step)
+    stream.write_bytes(b"")
+    assert rung.rings()
+    rung.wake.follow(2)
+    assert rung.rings(step), "another attempt"
+    rung.wake.close()
 
 
 def test_directories_that_appear_later_are_watched_from_the_next_look_on(world) -> None:
