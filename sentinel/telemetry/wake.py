@@ -5,10 +5,10 @@ not what lies below or beside them: a checkpoint's gigabytes and the logs would 
 heartbeats wake: each rank writes four a step, and what they tell is judged in seconds. Names are picked too, so that the
 supervisor's own journal and lease never wake it. Any number of writes between two looks are one wake.
 
-A trainer of twenty steps a second would wake the loop for its step lines alone. Steps with finite numbers wake it no more than
-`CALM_EVERY_S` allows (`stream_glance.py` tells); what they show is judged so much later, and a NaN at once. `take` tells
-step lines from everything else, so that such a turn reads the stream, after new checkpoints, and leaves the rest to the next
-whole look.
+A trainer of twenty steps a second would wake the loop for its step lines alone. Steps with finite numbers (`stream_glance.py` tells)
+wait for one another: for `CALM_STEPS` of them or `CALM_S` since the last turn, whichever comes first. What they show is judged so
+much later; a NaN, and every other word, at once. `take` tells step lines from everything else, so that such a turn reads the
+stream, after new checkpoints, and leaves the rest to the next whole look.
 
     wake = Wake(run_dir)
     wake.follow(attempt)
@@ -39,7 +39,8 @@ from sentinel.telemetry.timed_reads import HURRY_S, TimedReads
 if TYPE_CHECKING:
     from sentinel.telemetry.inotify import DirectoryWatch
 
-CALM_EVERY_S = 0.2  # the whole look, twice a second, reads what no word was passed on of
+CALM_STEPS = 6  # a trainer that makes them in a hundredth of the time is judged as few steps late
+CALM_S = 0.3  # a trainer of less than three steps a second is heard at every step
 NETWORK_FILESYSTEMS = re.compile(
     "9p|afs|beegfs|ceph|cifs|coda|fhgfs|fuse.*|gfs2|glusterfs|gpfs|lustre|ncpfs|nfs4?|ocfs2|orangefs|panfs|pvfs2|smb3|smbfs|"
     "vboxsf|virtiofs|wekafs"
@@ -65,7 +66,9 @@ class Wake(Remarks):
         self._watch: DirectoryWatch | None = None
         self._reads = TimedReads(SourceHealth("inotify"))
         self._glance = StreamGlance(self._run_dir)
-        self._now_s, self._rang_s = now_s, -CALM_EVERY_S
+        self._now_s = now_s
+        self._taken_s = -CALM_S  # when the last turn began
+        self._waiting = 0  # steps that were written since
         kind = filesystem_of(self._run_dir, mounts)
         if NETWORK_FILESYSTEMS.fullmatch(kind):
             self._note_trouble(f"{self._run_dir} is on {kind}, where a write from another machine wakes nobody")
@@ -92,6 +95,7 @@ class Wake(Remarks):
             has his own way to say why.
         """
         self.event.clear()
+        self._taken_s, self._waiting = self._now_s(), 0
         has_other_writes = self._other_writes.is_set()
         if has_other_writes:
             self._other_writes.clear()
@@ -123,13 +127,18 @@ class Wake(Remarks):
 
     def _ring(self, name: str) -> None:
         """Called in the thread that listens. The other word first: whoever sees the event must see it, too."""
-        now_s, attempt = self._now_s(), self._attempt
         if name != STREAM_NAME:
             self._other_writes.set()
-        elif attempt is not None and self._glance.is_calm(attempt) and now_s - self._rang_s < CALM_EVERY_S:
+        elif self._can_wait():
             return
-        self._rang_s = now_s
         self.event.set()
+
+    def _can_wait(self) -> bool:
+        """Whether nothing but a few steps with finite numbers came since the last turn, a moment ago. Asked at every word of the
+        stream: a glance goes on where the one before it ended."""
+        steps = 0 if self._attempt is None else self._glance.count_finite_steps(self._attempt)
+        self._waiting += steps
+        return steps > 0 and self._waiting < CALM_STEPS and self._now_s() - self._taken_s < CALM_S
 
     def close(self) -> None:
         """Stop listening."""

@@ -1,12 +1,13 @@
 import errno
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.strict_json import dumps
 from sentinel.telemetry import inotify
-from sentinel.telemetry.wake import Wake
+from sentinel.telemetry.wake import CALM_S, CALM_STEPS, Wake
 
 DEADLINE_S = 10.0  # a wake takes a millisecond; this is only how long a failing test waits
 
@@ -109,42 +110,63 @@ class Rings:
         world.attempt(1)
         self.wake = Wake(world.run_dir, now_s=lambda: self.at_s)
         self.wake.follow(1)
+        self.wake.take()
 
     def rings(self, *lines: dict[str, object], name: str = "metrics.jsonl") -> bool:
-        self.wake.take()
+        """Whether the loop is woken by them; if so it takes a turn."""
         for line in lines:
             self.world.write(1, dumps(line).encode() + b"\n")
         self.wake._ring(name)
-        return self.wake.event.is_set()
+        is_rung = self.wake.event.is_set()
+        if is_rung:
+            self.wake.take()
+        return is_rung
 
 
-def test_steps_with_finite_numbers_ring_five_times_a_second_and_all_else_at_once(world) -> None:
+STEP = {"kind": "step", "step": 1, "time_s": 1.0, "loss": 2.0}
+
+
+@pytest.fixture
+def rung(world) -> Iterator[Rings]:
     rung = Rings(world)
-    step = {"kind": "step", "step": 1, "time_s": 1.0, "loss": 2.0}
     assert rung.rings({"kind": "start", "v": 1})
-    assert not rung.rings(step), "a moment after the last word"
-    assert not rung.rings(step, step)
-    rung.at_s += 0.21
-    assert rung.rings(step)
-    assert not rung.rings(step)
-    assert rung.rings(step, step | {"loss": float("nan")}), "it is no number"
-    assert rung.rings(step), "begun anew behind it"
-    assert not rung.rings(step)
-    assert rung.rings(step | {"grad_norm": float("-inf")})
-    assert rung.rings(step)
-    for kind in ("event", "end", "start"):
-        assert rung.rings(step, {"kind": kind, "step": 1}), kind
-    assert rung.rings(name="exit.json")
-    assert not rung.rings(step)
+    yield rung
     rung.wake.close()
 
 
-def test_half_a_line_a_file_cut_off_and_one_that_is_not_there_ring(world) -> None:
+def test_steps_with_finite_numbers_wait_for_a_few_others(rung) -> None:
+    assert [rung.rings(STEP) for _ in range(2 * CALM_STEPS)] == 2 * ([False] * (CALM_STEPS - 1) + [True])
+    assert not rung.rings(*[STEP] * (CALM_STEPS - 1))
+    assert rung.rings(STEP)
+
+
+def test_or_for_a_fraction_of_a_second_since_the_last_turn(rung) -> None:
+    assert not rung.rings(STEP)
+    rung.at_s += 1.1 * CALM_S
+    assert rung.rings(STEP)
+    rung.at_s += 0.9 * CALM_S
+    assert not rung.rings(STEP)
+    rung.at_s += 0.2 * CALM_S
+    rung.wake.take()
+    assert not rung.rings(STEP), "a turn was taken for another reason"
+
+
+def test_what_is_no_number_and_every_other_word_wakes_at_once(rung) -> None:
+    for value in (float("nan"), float("inf"), float("-inf")):
+        assert rung.rings(STEP, STEP | {"grad_norm": value}, STEP), value
+        assert rung.rings(STEP), "begun anew behind it"
+        assert not rung.rings(STEP)
+    for kind in ("event", "end", "start"):
+        assert rung.rings(STEP, {"kind": kind, "step": 1}), kind
+    assert rung.rings({"step": 1, "kind": "step"}), "not as our client writes it: nothing is known of it"
+    assert rung.rings(name="exit.json")
+
+
+def test_half_a_line_a_file_cut_off_and_one_that_is_not_there_wake_at_once(world) -> None:
     rung = Rings(world)
-    step = {"kind": "step", "step": 1, "time_s": 1.0, "loss": 2.0}
     assert rung.rings(), "no stream yet"
-    assert rung.rings(step), "the first glance"
-    assert not rung.rings(step)
+    assert rung.rings(STEP), "the first glance"
+    assert not rung.rings(STEP)
     stream = world.attempt(1) / "metrics.jsonl"
     with stream.open("ab") as file:
         file.write(b'{"kind":"step","st')
@@ -152,11 +174,11 @@ def test_half_a_line_a_file_cut_off_and_one_that_is_not_there_ring(world) -> Non
     with stream.open("ab") as file:
         file.write(b'ep":2,"time_s":1.0,"loss":2.0}\n')
     assert rung.rings(), "the rest of a line is no step"
-    assert not rung.rings(step)
+    assert not rung.rings(STEP)
     stream.write_bytes(b"")
     assert rung.rings()
     rung.wake.follow(2)
-    assert rung.rings(step), "another attempt"
+    assert rung.rings(STEP), "another attempt"
     rung.wake.close()
 
 
