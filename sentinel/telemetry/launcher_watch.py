@@ -1,7 +1,8 @@
 """Asks the launcher about the attempt and reports its view when it changed. Not being able to look is blindness, not death.
 
-A look may cost a walk through every process of the machine, so it is taken every LOOK_EVERY_S, and at once when the keeper's
-files changed. An attempt that has exited stays exited and is looked at no more.
+A look is taken every LOOK_EVERY_S, and at once when the keeper's files changed. Which processes live is not asked: a walk through
+every process of the machine would be a fifth of what a supervisor costs, and nobody reads the answer (whoever captures evidence
+or kills looks for himself). An attempt that has exited stays exited and is looked at no more.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class LauncherWatch:
         if not is_due or isinstance(self._view, Exited):
             return []
         self._observed_s, self._signatures = now_s, signatures
-        view = self._launcher.observe(self.attempt)
+        view = self._launcher.observe(self.attempt, with_processes=False)
         if isinstance(view, Unseen):
             self._view = None  # whatever is seen next is news
             return [*self._health.lost(view.reason)]
