@@ -97,5 +97,32 @@ def test_step_lines_alone_are_read_alone_between_whole_looks() -> None:
     assert rounds(LOOK_EVERY_S, 5) == [False] * 5, "a slow trainer's lines find a whole look due"
 
 
+class WrittenOnce(Written):
+    """And nothing afterwards."""
+
+    def wait(self, event: threading.Event, timeout_s: float) -> bool:
+        if not self.waited:
+            return super().wait(event, timeout_s)
+        self.waited.append(timeout_s)
+        self.advance(timeout_s)
+        return False
+
+
+def test_a_turn_for_step_lines_does_not_put_off_the_whole_look() -> None:
+    loop, wake = Loop().launched(), GivenWake()
+    clock = WrittenOnce(loop.clock.now_s(), wake, pace_s=0.8 * LOOK_EVERY_S)
+    turns: list[tuple[float, bool]] = []
+
+    def each_turn(now_s: float, only_steps: bool) -> None:
+        turns.append((now_s - loop.clock.now_s(), only_steps))
+        if len(turns) == 3:
+            raise Fenced("enough")
+
+    with pytest.raises(Fenced):
+        run_until_over(loop.daemon, clock, wake, each_turn)
+    assert [only_steps for _, only_steps in turns] == [False, True, False]
+    assert turns[2][0] == pytest.approx(LOOK_EVERY_S)
+
+
 def test_any_other_word_is_a_whole_look_at_once() -> None:
     assert rounds(0.05, 6, other=frozenset({2, 4})) == [False, True, False, True, False, True]
