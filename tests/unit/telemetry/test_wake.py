@@ -1,4 +1,6 @@
+import ctypes
 import errno
+import struct
 import threading
 from collections.abc import Iterator
 
@@ -231,18 +233,17 @@ def test_step_lines_are_told_from_everything_else(world, wake) -> None:
 
 
 def test_events_that_the_kernel_left_out_may_have_been_anything(wake) -> None:
-    number = next(iter(wake._watch._watches.values()))[1]
-    lost = inotify.InotifyEvent(number, inotify.Mask(inotify.InotifyConstants.IN_Q_OVERFLOW), 0, b"")
-    wake._watch._reader.handle_event(lost)
+    wake._watch._hear(struct.pack("iIII", -1, inotify.InotifyConstants.IN_Q_OVERFLOW, 0, 0))
     assert wake.event.is_set()
     assert wake.take()
 
 
 def test_without_inotify_the_poll_goes_on_and_the_reason_is_known(world, monkeypatch) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "inotify watch limit reached")
+    def refuse(*_: object) -> int:
+        ctypes.set_errno(errno.ENOSPC)
+        return -1
 
-    monkeypatch.setattr(inotify.InotifyFD, "add_callback", refuse)
+    monkeypatch.setattr(inotify, "inotify_add_watch", refuse)
     wake = Wake(world.run_dir)
     wake.follow(1)
     wake.rearm()
