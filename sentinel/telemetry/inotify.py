@@ -34,6 +34,7 @@ logging.getLogger("watchdog").addHandler(logging.NullHandler())  # what it says 
 _ARRIVALS = Mask(
     InotifyConstants.IN_MODIFY | InotifyConstants.IN_CREATE | InotifyConstants.IN_MOVED_TO | InotifyConstants.IN_DELETE_SELF
 )
+_LEFT_OUT, _IGNORED = int(InotifyConstants.IN_Q_OVERFLOW), int(InotifyConstants.IN_IGNORED)
 _EVENT = struct.Struct("iIII")  # descriptor, mask, cookie, bytes of the name behind it, which is filled up with zeros
 _READ_BYTES = 64 * 1024
 _NOT_NOW = (errno.ENOENT, errno.ENOTDIR, errno.EACCES)  # gone between the look and the watch, or not ours to read; perhaps later
@@ -99,14 +100,14 @@ class DirectoryWatch:
         while at < len(events):
             number, mask, _, length = _EVENT.unpack_from(events, at)
             at += _EVENT.size + length
-            if mask & InotifyConstants.IN_Q_OVERFLOW:
+            if mask & _LEFT_OUT:
                 self._ring("")
-            elif mask & InotifyConstants.IN_IGNORED:
+            elif mask & _IGNORED:
                 self._gone.put(number)
             else:
                 with self._lock:
                     names = self._names.get(number)
-                name = os.fsdecode(events[at - length : at].rstrip(b"\0"))
+                name = events[at - length : at].rstrip(b"\0").decode("utf-8", "replace")
                 if names is not None and names.fullmatch(name):
                     self._ring(name)
 
