@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 
 import pytest
 
@@ -10,7 +12,7 @@ from sentinel.errors import Fenced
 from sentinel.model.attempts import Exited
 from sentinel.model.readings import EndReading, LauncherReading, Receipt
 from sentinel.supervisor.daemon import TICK_S, Daemon
-from sentinel.supervisor.loop import LOOK_EVERY_S, WasAway, run_until_over
+from sentinel.supervisor.loop import LOOK_EVERY_S, WasAway, run_until_over, spare_collector
 from tests.builders import read_step, report_of
 from tests.fakes import GivenWake, ManualClock
 from tests.unit.supervisor.daemon_kit import Loop, Story
@@ -126,3 +128,24 @@ def test_a_turn_for_step_lines_does_not_put_off_the_whole_look() -> None:
 
 def test_any_other_word_is_a_whole_look_at_once() -> None:
     assert rounds(0.05, 6, other=frozenset({2, 4})) == [False, True, False, True, False, True]
+
+
+class Cycle:
+    """It refers to itself, as a watch that was given up may."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_what_was_loaded_is_not_collected_through_again_and_what_an_earlier_watch_left_goes() -> None:
+    try:
+        left = weakref.ref(Cycle())
+        spare_collector()
+        assert left() is None
+        assert len(gc.get_objects()) < gc.get_freeze_count() / 10
+        left = weakref.ref(Cycle())
+        gc.freeze()
+        spare_collector()
+        assert left() is None
+    finally:
+        gc.unfreeze()
