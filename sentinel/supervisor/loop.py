@@ -1,8 +1,8 @@
 """The loop over the real world: turn, then sleep until something is written, done, or it is time to ask every source.
 
-Between two whole looks a turn that step lines asked for reads these, and the checkpoints before them. Steps with finite numbers ask
-for one only every few steps (`telemetry/wake.py`); what a NaN asks for is decided within milliseconds. `make bench-watching` says
-what it costs.
+Between two whole looks a turn that step lines asked for reads these, and the checkpoints before them. Steps with finite numbers
+ask for one only every few steps (`telemetry/wake.py`); what a NaN asks for is decided within milliseconds. `make bench-watching`
+says what it costs.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class EachTurn(Protocol):
 
 
 def spare_collector() -> None:
-    """What was loaded and restored until now stays: full collections of garbage leave it out from here on. Each walked through all
-    of it, 30 to 70 ms in which no other thread runs, and a NaN waits. What an earlier watch of this process left goes first."""
+    """What was loaded and restored until now stays: full collections of garbage leave it out from here on. Each walked through
+    all of it, 60 ms in which no other thread runs, and a NaN waits. What an earlier watch of this process left goes first."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()

@@ -5,10 +5,10 @@ not what lies below or beside them: a checkpoint's gigabytes and the logs would 
 heartbeats wake: each rank writes four a step, and what they tell is judged in seconds. Names are picked too, so that the
 supervisor's own journal and lease never wake it. Any number of writes between two looks are one wake.
 
-A trainer of twenty steps a second would wake the loop for its step lines alone. Steps with finite numbers (`stream_glance.py` tells)
-wait for one another: for `CALM_STEPS` of them or `CALM_S` since the last turn, whichever comes first. What they show is judged so
-much later; a NaN, and every other word, at once. `take` tells step lines from everything else, so that such a turn reads the
-stream, after new checkpoints, and leaves the rest to the next whole look.
+A trainer of twenty steps a second would wake the loop for its step lines alone. Steps with finite numbers (`stream_glance.py`
+tells) wait for one another: for `CALM_STEPS` of them or `CALM_S` since the last turn, whichever comes first. What they show is
+judged so much later; a NaN, and every other word, at once. `take` tells step lines from everything else, so that such a turn reads
+the stream, after new checkpoints, and leaves the rest to the next whole look.
 
     wake = Wake(run_dir)
     wake.follow(attempt)
