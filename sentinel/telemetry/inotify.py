@@ -24,7 +24,14 @@ from queue import SimpleQueue
 from watchdog.utils import UnsupportedLibcError
 
 try:
-    from watchdog.observers.inotify_c import InotifyConstants, Mask, inotify_add_watch, inotify_init, inotify_rm_watch
+    from watchdog.observers.inotify_c import (
+        InotifyConstants,
+        Mask,
+        WatchDescriptor,
+        inotify_add_watch,
+        inotify_init,
+        inotify_rm_watch,
+    )
 except UnsupportedLibcError as error:
     raise ImportError(f"no inotify on this system ({error})") from None
 
@@ -68,7 +75,7 @@ class DirectoryWatch:
             self._names.pop(number, None)
         for path in [path for path, (inode, _) in self._watches.items() if path not in wanted or inode != _inode(path)]:
             _, number = self._watches.pop(path)
-            inotify_rm_watch(self._inotify, number)  # refused where the directory is gone: then so is the watch
+            inotify_rm_watch(self._inotify, WatchDescriptor(number))  # refused where the directory is gone: then so is the watch
             self._names.pop(number, None)
         for path, names in wanted.items():
             if path in self._watches or (inode := _inode(path)) is None:

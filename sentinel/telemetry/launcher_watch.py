@@ -28,7 +28,8 @@ class LauncherWatch:
     def __init__(self, launcher: Launcher, run_dir: Path, attempt: int, health: SourceHealth | None = None) -> None:
         self.attempt = attempt
         self._launcher = launcher
-        self._folder = attempt_folder(run_dir, attempt)
+        folder = attempt_folder(run_dir, attempt)
+        self._keeper_files = tuple(folder / name for name in _KEEPER_FILES)
         self._health = health if health is not None else SourceHealth("launcher")
         self._view: AttemptView | None = None
         self._observed_s: float | None = None
@@ -40,7 +41,7 @@ class LauncherWatch:
 
     def poll(self, now_s: float) -> list[Reading]:
         """The view if it is due and new: at most one of each, a word on sight and a view."""
-        signatures = tuple(_signature(self._folder / name) for name in _KEEPER_FILES)
+        signatures = tuple(_signature(path) for path in self._keeper_files)
         is_due = self._observed_s is None or now_s - self._observed_s >= LOOK_EVERY_S or signatures != self._signatures
         if not is_due or isinstance(self._view, Exited):
             return []

@@ -6,9 +6,9 @@ heartbeats wake: each rank writes four a step, and what they tell is judged in s
 supervisor's own journal and lease never wake it. Any number of writes between two looks are one wake.
 
 A trainer of twenty steps a second would wake the loop for its step lines alone. Steps with finite numbers (`stream_glance.py`
-tells) wait for one another: for `CALM_STEPS` of them or `CALM_S` since the last turn, whichever comes first. What they show is
-judged so much later; a NaN, and every other word, at once. `take` tells step lines from everything else, so that such a turn reads
-the stream, after new checkpoints, and leaves the rest to the next whole look.
+tells) wait for the next whole look, half a second at most, or until there are `STEPS_WAIT_MAX` of them. What they show is judged
+so much later; a NaN, and every other word, at once. `take` tells step lines from everything else, so that such a turn reads the
+stream, after new checkpoints, and leaves the rest to the next whole look.
 
     wake = Wake(run_dir)
     wake.follow(attempt)
@@ -24,12 +24,10 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentinel.client.run_layout import CHECKPOINTS, INBOX, STREAM_NAME, attempt_folder
-from sentinel.clock import boot_s
 from sentinel.filesystem import filesystem_of
 from sentinel.remarks import Remarks
 from sentinel.telemetry.source import SourceHealth, describe_os_error
@@ -39,8 +37,7 @@ from sentinel.telemetry.timed_reads import HURRY_S, TimedReads
 if TYPE_CHECKING:
     from sentinel.telemetry.inotify import DirectoryWatch
 
-CALM_STEPS = 6  # a trainer that makes them in a hundredth of the time is judged as few steps late
-CALM_S = 0.3  # a trainer of less than three steps a second is heard at every step
+STEPS_WAIT_MAX = 12  # above what twenty steps a second make in half of one; a faster trainer is judged no more steps late
 NETWORK_FILESYSTEMS = re.compile(
     "9p|afs|beegfs|ceph|cifs|coda|fhgfs|fuse.*|gfs2|glusterfs|gpfs|lustre|ncpfs|nfs4?|ocfs2|orangefs|panfs|pvfs2|smb3|smbfs|"
     "vboxsf|virtiofs|wekafs"
@@ -53,9 +50,9 @@ _IN_CHECKPOINTS = re.compile(r"step-\d+")
 
 class Wake(Remarks):
     """`event` is set when a trainer may have said something. `trouble` says why it never will be, None when all is well; as a
-    `Source` it remarks it, once. `now_s`: seconds on any clock that never runs backwards; asked in the thread that listens."""
+    `Source` it remarks it, once."""
 
-    def __init__(self, run_dir: Path, mounts: Path = Path("/proc/mounts"), now_s: Callable[[], float] = boot_s) -> None:
+    def __init__(self, run_dir: Path, mounts: Path = Path("/proc/mounts")) -> None:
         super().__init__()
         self.event = threading.Event()
         self.trouble: str | None = None
@@ -66,9 +63,7 @@ class Wake(Remarks):
         self._watch: DirectoryWatch | None = None
         self._reads = TimedReads(SourceHealth("inotify"))
         self._glance = StreamGlance(self._run_dir)
-        self._now_s = now_s
-        self._taken_s = -CALM_S  # when the last turn began
-        self._waiting = 0  # steps that were written since
+        self._steps_waiting = 0  # written since the last turn began
         kind = filesystem_of(self._run_dir, mounts)
         if NETWORK_FILESYSTEMS.fullmatch(kind):
             self._note_trouble(f"{self._run_dir} is on {kind}, where a write from another machine wakes nobody")
@@ -95,7 +90,7 @@ class Wake(Remarks):
             has his own way to say why.
         """
         self.event.clear()
-        self._taken_s, self._waiting = self._now_s(), 0
+        self._steps_waiting = 0
         has_other_writes = self._other_writes.is_set()
         if has_other_writes:
             self._other_writes.clear()
@@ -134,11 +129,11 @@ class Wake(Remarks):
         self.event.set()
 
     def _can_wait(self) -> bool:
-        """Whether nothing but a few steps with finite numbers came since the last turn, a moment ago. Asked at every word of the
-        stream: a glance goes on where the one before it ended."""
+        """Whether nothing but a few steps with finite numbers came since the last turn. Asked at every word of the stream: a
+        glance goes on where the one before it ended."""
         steps = 0 if self._attempt is None else self._glance.count_finite_steps(self._attempt)
-        self._waiting += steps
-        return steps > 0 and self._waiting < CALM_STEPS and self._now_s() - self._taken_s < CALM_S
+        self._steps_waiting += steps
+        return steps > 0 and self._steps_waiting < STEPS_WAIT_MAX
 
     def close(self) -> None:
         """Stop listening."""
