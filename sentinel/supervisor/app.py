@@ -110,12 +110,7 @@ def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignal
 
 
 def _watch(
-    request: RunRequest,
-    ruled: Ruled,
-    engine: Engine,
-    narrator: Narrator | None,
-    show: Callable[[], None],
-    outage: JournalOutage,
+    request: RunRequest, ruled: Ruled, engine: Engine, narrator: Narrator | None, show: Callable[[], None], outage: JournalOutage
 ) -> int:
     """Take the run and stay with it to its end. Raises JournalError when nothing can be written down any more, WasAway and
     NewPolicy when it has to begin anew. `show`: called when the run is ours and there is something to show."""

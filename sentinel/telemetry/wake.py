@@ -144,4 +144,3 @@ class Wake(Remarks):
         if watch is not None:
             watch.close()
             self._glance.close()
-

@@ -99,20 +99,23 @@ def test_step_lines_alone_are_read_alone_between_whole_looks() -> None:
     assert rounds(LOOK_EVERY_S, 5) == [False] * 5, "a slow trainer's lines find a whole look due"
 
 
-class WrittenOnce(Written):
-    """And nothing afterwards."""
+class WrittenOnce(ManualClock):
+    """Somebody has written `after_s` after the wait began, and nobody afterwards."""
+
+    def __init__(self, now_s: float, after_s: float) -> None:
+        super().__init__(now_s)
+        self._after_s = after_s
 
     def wait(self, event: threading.Event, timeout_s: float) -> bool:
-        if not self.waited:
-            return super().wait(event, timeout_s)
+        is_first = not self.waited
         self.waited.append(timeout_s)
-        self.advance(timeout_s)
-        return False
+        self.advance(self._after_s if is_first else timeout_s)
+        return is_first
 
 
 def test_a_turn_for_step_lines_does_not_put_off_the_whole_look() -> None:
     loop, wake = Loop().launched(), GivenWake()
-    clock = WrittenOnce(loop.clock.now_s(), wake, pace_s=0.8 * LOOK_EVERY_S)
+    clock = WrittenOnce(loop.clock.now_s(), after_s=0.8 * LOOK_EVERY_S)
     turns: list[tuple[float, bool]] = []
 
     def each_turn(now_s: float, only_steps: bool) -> None:
