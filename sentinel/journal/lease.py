@@ -20,6 +20,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
@@ -215,6 +216,7 @@ def read_lease(run_dir: Path) -> LeaseRecord | None:
         return None
 
 
+@lru_cache(maxsize=1)  # the same text is read twice a second
 def _parse(text: bytes) -> LeaseRecord | None:
     try:
         plain = loads(text)

@@ -72,21 +72,22 @@ def is_lock_held(files: AttemptFiles) -> bool:
     return False
 
 
-def read_view(files: AttemptFiles) -> AttemptView:
-    """The attempt now. Never raises; costs one look through /proc while the keeper lives (a few ms)."""
+def read_view(files: AttemptFiles, with_processes: bool = True) -> AttemptView:
+    """The attempt now. Never raises; costs one look through /proc while the keeper lives (a few ms, more on a machine with
+    thousands of processes). `with_processes` False: of a living keeper no processes are looked for."""
     try:
-        return _observe(files)
+        return _observe(files, with_processes)
     except (OSError, ValueError) as error:
         return Unseen(files.attempt, f"attempt {files.attempt} cannot be looked at: {error}")
 
 
-def _observe(files: AttemptFiles) -> AttemptView:
+def _observe(files: AttemptFiles, with_processes: bool) -> AttemptView:
     view = _exited(files)
     if view is not None:
         return view
     keeper = read_keeper(files)
     if keeper is not None and keeper.is_living_here:
-        return Alive(files.attempt, keeper.pid, _pids(find_living(roots=(keeper.pid,))))
+        return Alive(files.attempt, keeper.pid, _pids(find_living(roots=(keeper.pid,))) if with_processes else ())
     if is_lock_held(files):
         return Alive(files.attempt, 0 if keeper is None else keeper.pid, ())
     view = _exited(files)  # it may have been written, and the keeper gone, since the first look

@@ -133,8 +133,9 @@ class CommandLauncher:
         self._asked_s = -float("inf")
         self._attempt = -1
 
-    def observe(self, attempt: int) -> AttemptView:
+    def observe(self, attempt: int, with_processes: bool = True) -> AttemptView:
         """As the contract says. The status command runs beside the caller: what comes back is the last answer there was."""
+        del with_processes  # it sees none
         files = AttemptFiles(self._run_dir, attempt)
         try:
             settled = _settled(files)

@@ -33,6 +33,10 @@ class Launcher(Protocol):
         """Send a signal to the ranks (not to the launching command); returns how many were sent to."""
         ...
 
-    def observe(self, attempt: int) -> AttemptView:
-        """What can be seen of the attempt now. It never blocks and never raises: what cannot be seen is `Unseen`."""
+    def observe(self, attempt: int, with_processes: bool = True) -> AttemptView:
+        """What can be seen of the attempt now. It never blocks and never raises: what cannot be seen is `Unseen`.
+
+        `with_processes` False: the caller asks only whether it lives. `Alive.pids` may then be empty, and nobody walks through
+        every process of the machine for it, twice a second.
+        """
         ...

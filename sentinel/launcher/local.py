@@ -93,8 +93,8 @@ class LocalLauncher:
         self._grace_s = grace_s
         self._withheld = withheld
 
-    def observe(self, attempt: int) -> AttemptView:
-        return read_view(self._files(attempt))
+    def observe(self, attempt: int, with_processes: bool = True) -> AttemptView:
+        return read_view(self._files(attempt), with_processes)
 
     def ensure_started(self, spec: AttemptSpec) -> AttemptView:
         """As the contract says. A keeper's own trouble (no memory, full disk) is RetryLater; nothing ran then.

@@ -37,7 +37,7 @@ from sentinel.supervisor.disk_check import refuse_full_disk
 from sentinel.supervisor.each_turn import keep_up
 from sentinel.supervisor.handlers import build_handlers
 from sentinel.supervisor.journal_outage import JournalOutage, last_act, say
-from sentinel.supervisor.loop import NewPolicy, WasAway, run_until_over
+from sentinel.supervisor.loop import NewPolicy, WasAway, run_until_over, spare_collector
 from sentinel.supervisor.loop_watch import LoopWatch
 from sentinel.supervisor.open_desk import open_desk
 from sentinel.supervisor.ruled import (
@@ -116,12 +116,7 @@ def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignal
 
 
 def _watch(
-    request: RunRequest,
-    ruled: Ruled,
-    engine: Engine,
-    narrator: Narrator | None,
-    show: Callable[[], None],
-    outage: JournalOutage,
+    request: RunRequest, ruled: Ruled, engine: Engine, narrator: Narrator | None, show: Callable[[], None], outage: JournalOutage
 ) -> int:
     """Take the run and stay with it to its end. Raises JournalError when nothing can be written down any more, WasAway and
     NewPolicy when it has to begin anew. `show`: called when the run is ours and there is something to show."""
@@ -163,6 +158,7 @@ def _watch(
             closing(wake), closing(telemetry), closing(hardware), closing(disks), closing(boards), closing(reports),
             closing(behind), closing(trackers), closing(mirror), closing(desk), closing(reserve), last_act(runner.close),
         ):  # fmt: skip
+            spare_collector()
             daemon.start(clock.now_s(), _started(session, ruled, request, deadline, outage, trained))
             outage.begin(clock.wall_s())
             show()

@@ -1,12 +1,13 @@
 """The loop over the real world: turn, then sleep until something is written, done, or it is time to ask every source.
 
-A trainer of twenty steps a second wakes it twenty times a second. Between two whole looks such a turn reads the step lines and
-the checkpoints before them: what a NaN asks for is decided within milliseconds all the same, and watching takes an eighth of the
-processor time (`make bench-watching`).
+Between two whole looks a turn that step lines asked for reads these, and the checkpoints before them. Steps with finite numbers
+ask for one only every few steps (`telemetry/wake.py`); what a NaN asks for is decided within milliseconds. `make bench-watching`
+says what it costs.
 """
 
 from __future__ import annotations
 
+import gc
 import threading
 from typing import Protocol
 
@@ -41,6 +42,14 @@ class EachTurn(Protocol):
     def __call__(self, now_s: float, only_steps: bool) -> None: ...
 
 
+def spare_collector() -> None:
+    """What was loaded and restored until now stays: full collections of garbage leave it out from here on. Each walked through
+    all of it, 60 ms in which no other thread runs, and a NaN waits. What an earlier watch of this process left goes first."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+
+
 def run_until_over(daemon: Daemon, clock: Clock, wake: LoopWake, each_turn: EachTurn) -> None:
     """Turn until the run is over, sleeping between turns until something is written, done, or it is time for a whole look.
 
@@ -56,7 +65,7 @@ def run_until_over(daemon: Daemon, clock: Clock, wake: LoopWake, each_turn: Each
         only_steps = is_woken and not has_other_events and now_s - looked_s < LOOK_EVERY_S
         each_turn(now_s, only_steps)
         looked_s = looked_s if only_steps else now_s
-        timeout_s = min(daemon.turn(now_s, only_steps), LOOK_EVERY_S)
+        timeout_s = min(daemon.turn(now_s, only_steps), max(0.0, looked_s + LOOK_EVERY_S - now_s))
         if daemon.is_outdated:
             raise NewPolicy
         if daemon.is_over(clock.now_s()):

@@ -5,8 +5,10 @@ not what lies below or beside them: a checkpoint's gigabytes and the logs would 
 heartbeats wake: each rank writes four a step, and what they tell is judged in seconds. Names are picked too, so that the
 supervisor's own journal and lease never wake it. Any number of writes between two looks are one wake.
 
-A trainer of twenty steps a second wakes the loop for its step lines alone. `take` tells these from everything else, so that
-such a turn reads the stream, after new checkpoints, and leaves the rest to the next whole look.
+A trainer of twenty steps a second would wake the loop for its step lines alone. Steps with finite numbers (`stream_glance.py`
+tells) wait for the next whole look, half a second at most, or until there are `STEPS_WAIT_MAX` of them. What they show is judged
+so much later; a NaN, and every other word, at once. `take` tells step lines from everything else, so that such a turn reads the
+stream, after new checkpoints, and leaves the rest to the next whole look.
 
     wake = Wake(run_dir)
     wake.follow(attempt)
@@ -29,11 +31,13 @@ from sentinel.client.run_layout import CHECKPOINTS, INBOX, STREAM_NAME, attempt_
 from sentinel.filesystem import filesystem_of
 from sentinel.remarks import Remarks
 from sentinel.telemetry.source import SourceHealth, describe_os_error
+from sentinel.telemetry.stream_glance import StreamGlance
 from sentinel.telemetry.timed_reads import HURRY_S, TimedReads
 
 if TYPE_CHECKING:
     from sentinel.telemetry.inotify import DirectoryWatch
 
+STEPS_WAIT_MAX = 12  # above what twenty steps a second make in half of one; a faster trainer is judged no more steps late
 NETWORK_FILESYSTEMS = re.compile(
     "9p|afs|beegfs|ceph|cifs|coda|fhgfs|fuse.*|gfs2|glusterfs|gpfs|lustre|ncpfs|nfs4?|ocfs2|orangefs|panfs|pvfs2|smb3|smbfs|"
     "vboxsf|virtiofs|wekafs"
@@ -58,6 +62,8 @@ class Wake(Remarks):
         self._other_writes = threading.Event()
         self._watch: DirectoryWatch | None = None
         self._reads = TimedReads(SourceHealth("inotify"))
+        self._glance = StreamGlance(self._run_dir)
+        self._steps_waiting = 0  # written since the last turn began
         kind = filesystem_of(self._run_dir, mounts)
         if NETWORK_FILESYSTEMS.fullmatch(kind):
             self._note_trouble(f"{self._run_dir} is on {kind}, where a write from another machine wakes nobody")
@@ -84,6 +90,7 @@ class Wake(Remarks):
             has his own way to say why.
         """
         self.event.clear()
+        self._steps_waiting = 0
         has_other_writes = self._other_writes.is_set()
         if has_other_writes:
             self._other_writes.clear()
@@ -117,7 +124,16 @@ class Wake(Remarks):
         """Called in the thread that listens. The other word first: whoever sees the event must see it, too."""
         if name != STREAM_NAME:
             self._other_writes.set()
+        elif self._can_wait():
+            return
         self.event.set()
+
+    def _can_wait(self) -> bool:
+        """Whether nothing but a few steps with finite numbers came since the last turn. Asked at every word of the stream: a
+        glance goes on where the one before it ended."""
+        steps = 0 if self._attempt is None else self._glance.count_finite_steps(self._attempt)
+        self._steps_waiting += steps
+        return steps > 0 and self._steps_waiting < STEPS_WAIT_MAX
 
     def close(self) -> None:
         """Stop listening."""
@@ -127,4 +143,4 @@ class Wake(Remarks):
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.close()
-
+            self._glance.close()

@@ -23,7 +23,7 @@ NAMES += ["mfu", "loss_scale", "overflow", "clip_coef"]
 class Nobody:
     """A launcher that costs nothing."""
 
-    def observe(self, attempt: int) -> AttemptView:
+    def observe(self, attempt: int, with_processes: bool = True) -> AttemptView:
         return NotStarted(attempt)
 
     def ensure_started(self, spec: AttemptSpec) -> AttemptView:

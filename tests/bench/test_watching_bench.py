@@ -24,7 +24,7 @@ PACE_S = 0.05
 SETTLED = 200  # steps before it is measured: the launch is no watching
 STEPS = 800
 PAIRS = 3
-# `sentinel` with every turn a whole look, and every heartbeat a turn.
+# `sentinel` with every turn a whole look, and every step line and every heartbeat a turn.
 NAIVE = """
 import re
 from sentinel.cli import main
@@ -37,7 +37,7 @@ def follow_beats(self, attempt):
 def take_all(self):
     take(self)
     return True
-wake.Wake.follow, wake.Wake.take = follow_beats, take_all
+wake.Wake.follow, wake.Wake.take, wake.Wake._can_wait = follow_beats, take_all, lambda self: False
 main()
 """
 

@@ -49,7 +49,7 @@ class Launched:
     def signal_ranks(self, attempt: int, signal_number: int) -> int:
         return 0
 
-    def observe(self, attempt: int) -> AttemptView:
+    def observe(self, attempt: int, with_processes: bool = True) -> AttemptView:
         return self.view
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from sentinel.launcher import attempt_view
 from sentinel.launcher.attempt_view import read_view
 from sentinel.launcher.process_tree import read_boot_id, read_process
 from sentinel.model.attempts import Alive, NotStarted, Orphaned, Unseen
@@ -39,6 +40,12 @@ def test_the_process_named_in_keeper_json_is_the_keeper(files: AttemptFiles) -> 
     assert isinstance(view, Alive)
     assert view.keeper_pid == os.getpid()
     assert os.getpid() not in view.pids
+
+
+def test_whoever_asks_only_whether_it_lives_causes_no_walk_through_all_processes(files: AttemptFiles, monkeypatch) -> None:
+    keep(files)
+    monkeypatch.setattr(attempt_view, "find_living", None)
+    assert read_view(files, with_processes=False) == Alive(files.attempt, os.getpid(), ())
 
 
 def test_a_pid_used_again_is_not_the_keeper(files: AttemptFiles) -> None:

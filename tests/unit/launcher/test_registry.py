@@ -64,7 +64,7 @@ class PretendSettings:
 class PretendLauncher:
     settings: PretendSettings
 
-    def observe(self, attempt: int) -> AttemptView:
+    def observe(self, attempt: int, with_processes: bool = True) -> AttemptView:
         return Alive(attempt, 0, ())
 
     def ensure_started(self, spec: AttemptSpec) -> AttemptView:

@@ -129,7 +129,7 @@ def test_what_salvage_refuses(run_dir: Path, tmp_path: Path, monkeypatch: pytest
 class Seen:
     """A launcher whose attempt 2 lives."""
 
-    def observe(self, attempt: int) -> AttemptView:
+    def observe(self, attempt: int, with_processes: bool = True) -> AttemptView:
         return Alive(2, 1, (os.getpid(),)) if attempt == 2 else NotStarted(attempt)
 
 

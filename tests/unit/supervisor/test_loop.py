@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 
 import pytest
 
@@ -10,7 +12,7 @@ from sentinel.errors import Fenced
 from sentinel.model.attempts import Exited
 from sentinel.model.readings import EndReading, LauncherReading, Receipt
 from sentinel.supervisor.daemon import TICK_S, Daemon
-from sentinel.supervisor.loop import LOOK_EVERY_S, WasAway, run_until_over
+from sentinel.supervisor.loop import LOOK_EVERY_S, WasAway, run_until_over, spare_collector
 from tests.builders import read_step, report_of
 from tests.fakes import GivenWake, ManualClock
 from tests.unit.supervisor.daemon_kit import Loop, Story
@@ -97,5 +99,56 @@ def test_step_lines_alone_are_read_alone_between_whole_looks() -> None:
     assert rounds(LOOK_EVERY_S, 5) == [False] * 5, "a slow trainer's lines find a whole look due"
 
 
+class WrittenOnce(ManualClock):
+    """Somebody has written `after_s` after the wait began, and nobody afterwards."""
+
+    def __init__(self, now_s: float, after_s: float) -> None:
+        super().__init__(now_s)
+        self._after_s = after_s
+
+    def wait(self, event: threading.Event, timeout_s: float) -> bool:
+        is_first = not self.waited
+        self.waited.append(timeout_s)
+        self.advance(self._after_s if is_first else timeout_s)
+        return is_first
+
+
+def test_a_turn_for_step_lines_does_not_put_off_the_whole_look() -> None:
+    loop, wake = Loop().launched(), GivenWake()
+    clock = WrittenOnce(loop.clock.now_s(), after_s=0.8 * LOOK_EVERY_S)
+    turns: list[tuple[float, bool]] = []
+
+    def each_turn(now_s: float, only_steps: bool) -> None:
+        turns.append((now_s - loop.clock.now_s(), only_steps))
+        if len(turns) == 3:
+            raise Fenced("enough")
+
+    with pytest.raises(Fenced):
+        run_until_over(loop.daemon, clock, wake, each_turn)
+    assert [only_steps for _, only_steps in turns] == [False, True, False]
+    assert turns[2][0] == pytest.approx(LOOK_EVERY_S)
+
+
 def test_any_other_word_is_a_whole_look_at_once() -> None:
     assert rounds(0.05, 6, other=frozenset({2, 4})) == [False, True, False, True, False, True]
+
+
+class Cycle:
+    """It refers to itself, as a watch that was given up may."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_what_was_loaded_is_not_collected_through_again_and_what_an_earlier_watch_left_goes() -> None:
+    try:
+        left = weakref.ref(Cycle())
+        spare_collector()
+        assert left() is None
+        assert len(gc.get_objects()) < gc.get_freeze_count() / 10
+        left = weakref.ref(Cycle())
+        gc.freeze()
+        spare_collector()
+        assert left() is None
+    finally:
+        gc.unfreeze()

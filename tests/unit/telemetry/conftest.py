@@ -58,7 +58,7 @@ class FakeLauncher:
     view: AttemptView = field(default_factory=lambda: NotStarted(1))
     looks: int = 0
 
-    def observe(self, attempt: int) -> AttemptView:
+    def observe(self, attempt: int, with_processes: bool = True) -> AttemptView:
         self.looks += 1
         return self.view
 

@@ -1,11 +1,15 @@
+import ctypes
 import errno
+import struct
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.strict_json import dumps
 from sentinel.telemetry import inotify
-from sentinel.telemetry.wake import Wake
+from sentinel.telemetry.wake import STEPS_WAIT_MAX, Wake
 
 DEADLINE_S = 10.0  # a wake takes a millisecond; this is only how long a failing test waits
 
@@ -95,8 +99,84 @@ def test_any_number_of_writes_are_one_wake_and_the_next_is_another(world, wake) 
     world.steps(1, 1, 50)
     assert wake.event.wait(DEADLINE_S)
     wake.rearm()
-    world.write(1, {"step": 51})
+    world.write(1, {"kind": "event", "step": 51})
     assert wake.event.wait(DEADLINE_S)
+
+
+class Rings:
+    """A wake whose words of the stream are passed by hand."""
+
+    def __init__(self, world) -> None:
+        self.world = world
+        world.attempt(1)
+        self.wake = Wake(world.run_dir)
+        self.wake.follow(1)
+        self.wake.take()
+
+    def rings(self, *lines: dict[str, object], name: str = "metrics.jsonl") -> bool:
+        """Whether the loop is woken by them; if so it takes a turn."""
+        for line in lines:
+            self.world.write(1, dumps(line).encode() + b"\n")
+        self.wake._ring(name)
+        is_rung = self.wake.event.is_set()
+        if is_rung:
+            self.wake.take()
+        return is_rung
+
+
+STEP = {"kind": "step", "step": 1, "time_s": 1.0, "loss": 2.0}
+
+
+@pytest.fixture
+def rung(world) -> Iterator[Rings]:
+    rung = Rings(world)
+    assert rung.rings({"kind": "start", "v": 1})
+    yield rung
+    rung.wake.close()
+
+
+def test_steps_with_finite_numbers_wait_for_one_another(rung) -> None:
+    most = STEPS_WAIT_MAX - 1
+    assert [rung.rings(STEP) for _ in range(2 * STEPS_WAIT_MAX)] == 2 * ([False] * most + [True])
+    assert not rung.rings(*[STEP] * most)
+    assert rung.rings(STEP)
+
+
+def test_a_turn_for_another_reason_reads_those_that_wait(rung) -> None:
+    assert not rung.rings(*[STEP] * (STEPS_WAIT_MAX - 1))
+    rung.wake.take()
+    assert not rung.rings(STEP)
+
+
+def test_what_is_no_number_and_every_other_word_wakes_at_once(rung) -> None:
+    for value in (float("nan"), float("inf"), float("-inf")):
+        assert rung.rings(STEP, STEP | {"grad_norm": value}, STEP), value
+        assert rung.rings(STEP), "begun anew behind it"
+        assert not rung.rings(STEP)
+    for kind in ("event", "end", "start"):
+        assert rung.rings(STEP, {"kind": kind, "step": 1}), kind
+    assert rung.rings({"step": 1, "kind": "step"}), "not as our client writes it: nothing is known of it"
+    assert rung.rings(name="exit.json")
+
+
+def test_half_a_line_a_file_cut_off_and_one_that_is_not_there_wake_at_once(world) -> None:
+    rung = Rings(world)
+    assert rung.rings(), "no stream yet"
+    assert rung.rings(STEP), "the first glance"
+    assert not rung.rings(STEP)
+    stream = world.attempt(1) / "metrics.jsonl"
+    with stream.open("ab") as file:
+        file.write(b'{"kind":"step","st')
+    assert rung.rings()
+    with stream.open("ab") as file:
+        file.write(b'ep":2,"time_s":1.0,"loss":2.0}\n')
+    assert rung.rings(), "the rest of a line is no step"
+    assert not rung.rings(STEP)
+    stream.write_bytes(b"")
+    assert rung.rings()
+    rung.wake.follow(2)
+    assert rung.rings(STEP), "another attempt"
+    rung.wake.close()
 
 
 def test_directories_that_appear_later_are_watched_from_the_next_look_on(world) -> None:
@@ -148,18 +228,17 @@ def test_step_lines_are_told_from_everything_else(world, wake) -> None:
 
 
 def test_events_that_the_kernel_left_out_may_have_been_anything(wake) -> None:
-    number = next(iter(wake._watch._watches.values()))[1]
-    lost = inotify.InotifyEvent(number, inotify.Mask(inotify.InotifyConstants.IN_Q_OVERFLOW), 0, b"")
-    wake._watch._reader.handle_event(lost)
+    wake._watch._hear(struct.pack("iIII", -1, inotify.InotifyConstants.IN_Q_OVERFLOW, 0, 0))
     assert wake.event.is_set()
     assert wake.take()
 
 
 def test_without_inotify_the_poll_goes_on_and_the_reason_is_known(world, monkeypatch) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "inotify watch limit reached")
+    def refuse(*_: object) -> int:
+        ctypes.set_errno(errno.ENOSPC)
+        return -1
 
-    monkeypatch.setattr(inotify.InotifyFD, "add_callback", refuse)
+    monkeypatch.setattr(inotify, "inotify_add_watch", refuse)
     wake = Wake(world.run_dir)
     wake.follow(1)
     wake.rearm()
