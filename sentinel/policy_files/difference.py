@@ -58,9 +58,8 @@ def _rules(old: Sequence[Document], new: Sequence[Document]) -> Iterator[str]:
     for alert, rule in now.items():
         if alert not in was:
             yield f"{alert} is new: {_about(rule)}, playbook {rule.get('playbook') or 'none: it is only recorded'}"
-    kept_then, kept_now = [alert for alert in was if alert in now], [alert for alert in now if alert in was]
-    if kept_then != kept_now:
-        yield f"their order is another, and the first that matches is taken: {', '.join(kept_now)}"
+    if order := _new_order(was, now):
+        yield f"their order is another, and the first that matches is taken: {order}"
 
 
 def _about(rule: Document) -> str:
@@ -133,9 +132,14 @@ def _entries(name: str, old: Mapping[str, Any], new: Mapping[str, Any], shape: D
     for one, entry in new.items():
         if one not in old:
             yield f"{prefix}{one} is new: {_shown(_without_name(entry))}"
+    if order := _new_order(old, new):
+        yield f"{prefix}their order is another: {order}"
+
+
+def _new_order(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """Of the entries that both have, as they stand in the new one; empty where they stood so before."""
     kept_then, kept_now = [one for one in old if one in new], [one for one in new if one in old]
-    if kept_then != kept_now:
-        yield f"{prefix}their order is another: {', '.join(kept_now)}"
+    return "" if kept_then == kept_now else ", ".join(kept_now)
 
 
 def _without_name(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignal
             except AlreadySupervised as error:
                 if not outage.has_begun and takeover.waits_for(error):
                     continue
-                if takeover.is_broken_off:
+                if not outage.has_begun and takeover.is_broken_off:
                     return EXIT_STOPPED
                 outage.let_answer(error, is_being_answered(run_dir))
             except (JournalBlocked, RetryLater, UsageError) as error:  # UsageError: the run directory itself is out of reach
