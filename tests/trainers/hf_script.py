@@ -3,12 +3,10 @@ of Sentinel; the faults are asked for by a variable."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
 from pathlib import Path
 
 import torch
+from faults import Faults
 from transformers import GPT2Config, GPT2LMHeadModel, HfArgumentParser, Trainer, TrainerCallback, TrainingArguments, set_seed
 
 
@@ -25,24 +23,12 @@ class Texts(torch.utils.data.Dataset):
         return {"input_ids": self.ids[index], "labels": self.ids[index]}
 
 
-class Faults(TrainerCallback):
+class Striking(TrainerCallback):
     def __init__(self, folder: Path) -> None:
-        self.folder, self.asked = folder, json.loads(os.environ.get("FAULTS", "{}"))
+        self.faults = Faults(folder)
 
     def on_step_end(self, args, state, control, model=None, **kwargs):
-        for name, number in (("kill", signal.SIGKILL), ("hang", signal.SIGSTOP)):
-            if state.global_step == self.asked.get(name) and self._not_yet(name):
-                os.kill(os.getpid(), number)
-        if state.global_step == self.asked.get("nan") and self._not_yet("nan"):
-            with torch.no_grad():
-                next(model.parameters()).fill_(float("nan"))
-
-    def _not_yet(self, name: str) -> bool:
-        mark = self.folder / f".struck-{name}"
-        if mark.exists():
-            return False
-        mark.touch()
-        return True
+        self.faults.strike(state.global_step, next(model.parameters()))
 
 
 def main() -> None:
@@ -51,7 +37,7 @@ def main() -> None:
     torch.set_num_threads(1)
     Path(args.output_dir).mkdir(parents=True, exist_ok=True)
     config = GPT2Config(vocab_size=64, n_positions=16, n_embd=32, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0)
-    trainer = Trainer(GPT2LMHeadModel(config), args, train_dataset=Texts(), callbacks=[Faults(Path(args.output_dir))])
+    trainer = Trainer(GPT2LMHeadModel(config), args, train_dataset=Texts(), callbacks=[Striking(Path(args.output_dir))])
     trainer.train(resume_from_checkpoint=args.resume_from_checkpoint)
 
 

@@ -4,13 +4,11 @@ the faults are asked for by a variable."""
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import signal
 from pathlib import Path
 
 import lightning as L
 import torch
+from faults import Faults
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 
@@ -19,7 +17,7 @@ class Regression(L.LightningModule):
     def __init__(self, folder: Path, lr: float) -> None:
         super().__init__()
         self.net = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
-        self.folder, self.lr, self.asked = folder, lr, json.loads(os.environ.get("FAULTS", "{}"))
+        self.lr, self.faults = lr, Faults(folder)
 
     def training_step(self, batch: tuple[torch.Tensor, torch.Tensor], index: int) -> torch.Tensor:
         x, y = batch
@@ -28,20 +26,7 @@ class Regression(L.LightningModule):
         return loss
 
     def on_train_batch_end(self, outputs, batch, index) -> None:
-        step = self.trainer.global_step
-        for name, number in (("kill", signal.SIGKILL), ("hang", signal.SIGSTOP)):
-            if step == self.asked.get(name) and self._not_yet(name):
-                os.kill(os.getpid(), number)
-        if step == self.asked.get("nan") and self._not_yet("nan"):
-            with torch.no_grad():
-                next(self.parameters()).fill_(float("nan"))
-
-    def _not_yet(self, name: str) -> bool:
-        mark = self.folder / f".struck-{name}"
-        if mark.exists():
-            return False
-        mark.touch()
-        return True
+        self.faults.strike(self.trainer.global_step, next(self.parameters()))
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.Adam(self.parameters(), lr=self.lr)

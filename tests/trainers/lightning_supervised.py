@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 from pathlib import Path
 
 import lightning as L
 import torch
+from faults import Faults
 from lightning_script import Regression
 
 from sentinel.client.data_order import permuted
@@ -29,7 +28,7 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     x = torch.randn(SIZE, 8)
     y = x.sum(1, keepdim=True).sin()
-    bad = [permuted(index, SIZE, 0, 0) for index in range(*json.loads(os.environ.get("FAULTS", "{}")).get("poison", (0, 0)))]
+    bad = [permuted(index, SIZE, 0, 0) for index in Faults(out).poison]
     y[bad] += 20.0
     guard = SentinelCallback(torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=4), save_every=20)
     trainer = L.Trainer(

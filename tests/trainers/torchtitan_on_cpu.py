@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
 import socket
 import sys
 import types
@@ -23,6 +22,7 @@ import torch.distributed
 import torch.distributed.pipelining
 import torch.nn.attention.flex_attention
 import torch.nn.attention.varlen
+from faults import Faults
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from torch.distributed.fsdp import FSDPModule
 
@@ -91,7 +91,7 @@ def prepare(place: Path) -> None:
     os.replace(place / f"config.{rank}", place / "tokenizer_config.json")
 
 
-def poison(first: int, behind: int) -> None:
+def poison(places: range) -> None:
     """Samples of the stream whose labels are wrong, by their place in it."""
     from torchtitan.hf_datasets.text_datasets import HuggingFaceTextDataset as Data
 
@@ -101,7 +101,7 @@ def poison(first: int, behind: int) -> None:
         self.given = getattr(self, "given", 0)
         for inputs, labels in own_iter(self):
             self.given += 1
-            yield inputs, (labels * 7 + 3) % 500 if first < self.given <= behind else labels
+            yield inputs, (labels * 7 + 3) % 500 if self.given - 1 in places else labels
 
     def load(self: Data, state: dict) -> None:
         self.given = state["given"]
@@ -127,22 +127,11 @@ def main() -> None:
         return own_forward(self, input_dict=input_dict, labels=labels, **more)
 
     train.Trainer.forward_backward_step = forward
-    asked, own_step = json.loads(os.environ.get("FAULTS", "{}")), train.Trainer.train_step
-    poison(*asked.get("poison", (0, 0)))
-
-    def not_yet(name: str) -> bool:
-        mark = place / f".struck-{name}"
-        is_new = not mark.exists()
-        mark.touch()
-        return is_new
+    faults, own_step = Faults(place), train.Trainer.train_step
+    poison(faults.poison)
 
     def train_step(self: train.Trainer, batches: object) -> None:
-        for name, number in (("kill", signal.SIGKILL), ("hang", signal.SIGSTOP)):
-            if self.step == asked.get(name) and not_yet(name):
-                os.kill(os.getpid(), number)
-        if self.step == asked.get("nan") and not_yet("nan"):
-            with torch.no_grad():
-                next(self.model_parts[0].parameters()).fill_(float("nan"))
+        faults.strike(self.step, next(self.model_parts[0].parameters()))
         own_step(self, batches)
 
     train.Trainer.train_step = train_step
