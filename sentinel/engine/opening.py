@@ -16,7 +16,7 @@ from sentinel.plan.verdict import ROWS_MIN, measure_fall
 from sentinel.streams.level import measure_level, measure_noise, since_newest_interval
 
 LEVEL_ROWS = 20  # before the onset, where no detector knows the level
-NOISE_ROWS = 100
+NOISE_ROWS = 300
 FOUND_AGAIN_S = 3600.0  # after a supervisor began
 
 
@@ -118,8 +118,8 @@ def _band_before(decision: Decision, finding: Finding, onset_step: int | None, s
     if level is None or level.count < ROWS_MIN or not isfinite(level.median):
         return None
     mad = min(level.mad, measure_noise(rows)) if len(rows) >= ROWS_MIN else level.mad
-    fall, fall_steps = measure_fall(rows)
-    return Band(metric, level.median, mad, level.count, level.last_step, fall, fall_steps)
+    fall = measure_fall(rows, measure_noise(rows))
+    return Band(metric, level.median, mad, level.count, level.last_step, fall.size, fall.steps, fall.lasting)
 
 
 def _anchor(decision: Decision, onset_step: int | None, detected_step: int) -> SampleAnchor | None:

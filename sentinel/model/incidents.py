@@ -52,7 +52,9 @@ class Outcome(StrEnum):
 class Band:
     """Where a metric stood before the incident: median and MAD (robust spread) over `count` readings, the newest at `step`.
 
-    fall: by how much it had fallen over the `fall_steps` steps before; 0.0 where it had not, or that is not known."""
+    fall: by how much it had fallen over the `fall_steps` steps before; 0.0 where it had not, or that is not known.
+    lasting: the later half of that fall over the earlier one, at least; 0.0 where the noise hides it. A fall goes on so, each
+    half over the one before."""
 
     metric: str
     median: float
@@ -61,6 +63,7 @@ class Band:
     step: int = 0
     fall: float = 0.0
     fall_steps: int = 0
+    lasting: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ Fewer than `ROWS_MIN` rows, before or since, decide nothing: with two or three t
 level has passed for healed (traced in a recorded run: a band of two rows, MAD 0.09, tolerance 0.46). That is *unknown*.
 The noisier a metric is, the more rows are asked of it (`rows_to_tell`).
 
-Where the metric was falling, it must have come back, and not only have gone on falling from where it stood.
+Where the metric was falling, it must have come back, and not only have gone on falling from where it stood: a loss that stays 8 %
+too high is at its old level, too, a few hundred steps later.
 """
 
 from __future__ import annotations
@@ -36,6 +37,14 @@ class Peak(NamedTuple):
 
     step: int
     value: float
+
+
+class Fall(NamedTuple):
+    """As in `Band`: fall, fall_steps and lasting."""
+
+    size: float = 0.0
+    steps: int = 0
+    lasting: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +82,21 @@ def judge_band(
     if not math.isfinite(now.median):
         return BandVerdict("above", f"{now.metric} has no finite value to judge by")
     error = MEDIAN_ERROR * before.mad * math.sqrt(1.0 / now.count + 1.0 / before.count)
-    limit = before.median + max(abs(before.median) * ratio, SIGMAS * error)
+    tolerance = max(abs(before.median) * ratio, SIGMAS * error)
+    limit = before.median + tolerance
     stands: Stands = "within" if now.median <= limit else "above"
     reason = (
         f"{now.metric} median {now.median:.4g} of {now.count} steps is {stands} {limit:.4g} "
-        f"(before the incident {before.median:.4g}, tolerance {limit - before.median:.2g})"
+        f"(before the incident {before.median:.4g}, tolerance {tolerance:.2g})"
     )
     if now.count < (rows_min if stands == "within" else min(rows_min, rows_above)):
         return BandVerdict("unknown", f"{reason}, and {now.count} rows are too few to tell")
     if stands == "within" and peak is not None and not _has_returned(now, before, peak):
         return BandVerdict("above", f"{reason}, but it has only gone on falling from {peak.value:.4g}, and has not come back")
+    if stands == "within" and peak is not None:
+        expected = before.median - _falls_at_least(before, peak, now)
+        if now.median > expected + tolerance:
+            return BandVerdict("above", f"{reason}, but its own descent would have brought it to {expected:.4g} since")
     return BandVerdict(stands, reason)
 
 
@@ -104,8 +118,23 @@ def _has_returned(now: Band, before: Band, peak: Peak) -> bool:
     rise = peak.value - before.median
     if not 0.0 < rise < math.inf or not before.fall:
         return True
-    own = before.fall * min((now.step - peak.step) / before.fall_steps, FALLS_MAX, _falls_by_logarithm(before, peak, now))
+    own = before.fall * _falls_at_most(before, peak, now)
     return peak.value - now.median - own >= RETURNED * rise
+
+
+def _falls_at_least(before: Band, peak: Peak, now: Band) -> float:
+    """How far the curve has fallen since, if each half of `fall_steps` brings `lasting` times what the half before it brought: so
+    an exponential falls, and whatever flattens later falls further."""
+    share = before.lasting
+    if share <= 0.0 or now.step <= before.step:
+        return 0.0
+    halves = 2.0 * (now.step - before.step) / before.fall_steps
+    brought = halves if share == 1.0 else share * (1.0 - share**halves) / (1.0 - share)
+    return before.fall * min(share / (1.0 + share) * brought, _falls_at_most(before, peak, now))
+
+
+def _falls_at_most(before: Band, peak: Peak, now: Band) -> float:
+    return min((now.step - peak.step) / before.fall_steps, FALLS_MAX, _falls_by_logarithm(before, peak, now))
 
 
 def _falls_by_logarithm(before: Band, peak: Peak, now: Band) -> float:
@@ -117,15 +146,19 @@ def _falls_by_logarithm(before: Band, peak: Peak, now: Band) -> float:
     return math.log(now.step / peak.step) / math.log(peak.step / began)
 
 
-def measure_fall(rows: Sequence[tuple[int, float]]) -> tuple[float, int]:
-    """`Band.fall` and `Band.fall_steps` of (step, value) rows, oldest first: from the medians of their first and last third;
-    nothing where they do not fall, or are too few."""
+def measure_fall(rows: Sequence[tuple[int, float]], noise: float = 0.0) -> Fall:
+    """How (step, value) rows, oldest first, had been falling: from the medians of their thirds; nothing where they do not fall,
+    or are too few. noise: MAD of single rows around wherever they are going."""
     third = len(rows) // 3
     if third < ROWS_MIN:
-        return 0.0, 0
-    (older, old), (newer, new) = (_middle(part) for part in (rows[:third], rows[-third:]))
+        return Fall()
+    (older, old), (_, middle), (newer, new) = (_middle(part) for part in (rows[:third], rows[third:-third], rows[-third:]))
     fall = old - new
-    return (fall, newer - older) if 0.0 < fall < math.inf and newer > older else (0.0, 0)
+    if not 0.0 < fall < math.inf or newer <= older:
+        return Fall()
+    error = 0.5 * MEDIAN_ERROR * noise * math.sqrt(2.0 / third)
+    earlier, later = old - middle + error, middle - new - error
+    return Fall(fall, newer - older, max(0.0, min(1.0, later / earlier)) if earlier > 0.0 else 0.0)
 
 
 def _middle(rows: Sequence[tuple[int, float]]) -> tuple[int, float]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from math import inf, nan
+from dataclasses import replace
+from math import exp, inf, nan
 
 import pytest
 
 from sentinel.model.attempts import ResumePoint, SettingsInForce
 from sentinel.model.incidents import Band
 from sentinel.plan.build import build_live_change, build_relaunch
-from sentinel.plan.verdict import Peak, judge_band, measure_fall, rows_to_tell
+from sentinel.plan.verdict import Fall, Peak, judge_band, measure_fall, rows_to_tell
 
 POINT = ResumePoint(50, "p50")
 
@@ -102,8 +103,29 @@ def test_what_only_went_on_falling_has_not_come_back() -> None:
 
 def test_the_fall_of_rows_is_that_between_their_outer_thirds() -> None:
     rows = [(step, 4.0 - 0.01 * step) for step in range(0, 900, 10)]
-    fall, steps = measure_fall(rows)
-    assert fall / steps == pytest.approx(0.01)
-    assert measure_fall(rows[:29]) == (0.0, 0), "too few"
-    assert measure_fall([(step, -value) for step, value in rows]) == (0.0, 0)
-    assert measure_fall([(step, nan) for step, _ in rows]) == (0.0, 0)
+    fall = measure_fall(rows)
+    assert fall.size / fall.steps == pytest.approx(0.01)
+    assert fall.lasting == pytest.approx(1.0)
+    assert measure_fall(rows[:29]) == Fall(), "too few"
+    assert measure_fall([(step, -value) for step, value in rows]) == Fall()
+    assert measure_fall([(step, nan) for step, _ in rows]) == Fall()
+
+
+def test_a_fall_that_flattens_lasts_by_as_much_as_an_exponential_does() -> None:
+    """Thirds of 100 rows of exp(-n / 100)."""
+    rows = [(step, exp(-step / 100.0)) for step in range(300)]
+    assert measure_fall(rows).lasting == pytest.approx(exp(-1.0), abs=0.01)
+    assert 0.0 < measure_fall(rows, noise=0.3).lasting < exp(-1.0), "no more than the noise allows"
+    assert measure_fall(rows, noise=3.0).lasting == 0.0, "the noise hides it"
+
+
+def test_what_stays_above_its_own_descent_has_not_healed() -> None:
+    """It fell by 0.2 in 200 steps, half as much in each hundred, rose from 2.6 to 3.4 and fell back to 8 % above where it would
+    be: 300 steps later that is the level before the incident."""
+    before, peak = Band("loss", 2.6, 0.005, 55, 300, 0.2, 200, 0.5), Peak(301, 3.4)
+    stays = Band("loss", 2.62, 0.005, 40, 600)
+    verdict = judge_band(stays, before, 0.02, peak)
+    assert verdict.stands == "above"
+    assert "its own descent would have brought it to 2.542 since" in verdict.reason
+    assert judge_band(Band("loss", 2.55, 0.005, 40, 600), before, 0.02, peak).is_within
+    assert judge_band(stays, replace(before, lasting=0.0), 0.02, peak).is_within, "of a journal that did not write it"
