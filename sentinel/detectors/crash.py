@@ -33,6 +33,7 @@ SIGNAL_NAMES = {
     1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 10: "SIGUSR1",
     11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU", 25: "SIGXFSZ", 31: "SIGSYS",
 }  # fmt: skip
+SIGTERM = 15
 ERROR_CHARS = 300
 
 
@@ -220,19 +221,25 @@ def is_failure(rank: RankExit) -> bool:
 
 
 def choose_first(report: ExitReport) -> RankExit | None:
-    """The rank that failed first: as the keeper saw it, else by what its own record says, else the lowest. None: none failed."""
+    """The rank that failed first: as the keeper saw it, else by what its own record says, else the lowest. None: none failed, or
+    those that did only lost their peers, and which of the others went first is not known."""
     failed = [rank for rank in report.ranks if is_failure(rank)]
-    if not failed:
-        return None
     for rank in failed:
         if rank.rank == report.first_failed_rank:
             return rank
+    if not failed or (any(rank.lost_peers for rank in failed) and all(map(_is_no_cause, failed))):
+        return None
 
-    def weight(rank: RankExit) -> tuple[bool, bool, bool, int]:
+    def weight(rank: RankExit) -> tuple[bool, bool, bool, bool, int]:
         is_own_code = rank.code in (EXIT_BAD_CONFIG, EXIT_BAD_DATA, EXIT_NON_FINITE)
-        return not is_own_code, rank.source == "unknown", rank.signal == 15, rank.rank
+        return not is_own_code, rank.lost_peers, rank.source == "unknown", rank.signal == SIGTERM, rank.rank
 
     return min(failed, key=weight)
+
+
+def _is_no_cause(rank: RankExit) -> bool:
+    """Where some lost their peers: it is one of them, or was terminated for it, or nothing is known of it."""
+    return rank.lost_peers or rank.signal == SIGTERM or rank.source == "unknown"
 
 
 def signal_name(number: int) -> str:
@@ -243,6 +250,9 @@ def describe(first: RankExit | None, report: ExitReport) -> str:
     """One clause: who ended how."""
     if first is None:
         status = report.command_status
+        lost = next((rank for rank in report.ranks if rank.lost_peers), None)
+        if lost is not None:
+            return f"which rank went first is unknown; {describe(lost, report)} because it lost its peers"
         if report.ranks:
             return "ranks exited " + ", ".join(str(code) for code in sorted({rank.code or 0 for rank in report.ranks}))
         if status is None:

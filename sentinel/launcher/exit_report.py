@@ -12,7 +12,7 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from sentinel.client.atomic_file import write_atomically
@@ -72,7 +72,7 @@ def _rank_exit(rank: int, is_only_rank: bool, evidence: Evidence) -> RankExit:
     error = printable(text) if isinstance(text, str) and text else None
     code = read_code(record)
     if code is not None:
-        return _from_value(rank, code, "record", error)
+        return replace(_from_value(rank, code, "record", error), lost_peers=not is_only_rank and _has_lost_peers(record))
     if rank in evidence.reaped:
         return _from_value(rank, evidence.reaped[rank], "reaped", error)
     if rank in evidence.table.exits:
@@ -84,6 +84,10 @@ def _rank_exit(rank: int, is_only_rank: bool, evidence: Evidence) -> RankExit:
         is_shells_word = _SHELL_SIGNAL_BASE < status <= _SHELL_SIGNAL_BASE + signal.NSIG
         return _from_value(rank, _SHELL_SIGNAL_BASE - status if is_shells_word else status, "launcher", error)
     return RankExit(rank, None, None, "unknown", error)
+
+
+def _has_lost_peers(record: Mapping[str, Any]) -> bool:
+    return record.get("peer_lost") is True
 
 
 def _from_value(rank: int, value: int, source: ExitSource, error: str | None) -> RankExit:
@@ -101,16 +105,24 @@ def describe_exit(value: int) -> str:
 
 
 def _first_failed(exits: Sequence[RankExit], evidence: Evidence) -> int | None:
-    """torchrun's root cause wins only where the keeper never saw that rank: then what it did see came after."""
-    root = evidence.table.root
-    if root is not None and root not in evidence.failed_order and evidence.table.exits[root] not in ORDERLY_EXITS:
+    """torchrun's root cause wins only where the keeper never saw that rank: then what it did see came after. A rank that says
+    that it lost its peers is no cause: then it is the one rank of which nothing is known, or nobody."""
+    root, lost_peers = evidence.table.root, {rank.rank for rank in exits if rank.lost_peers}
+    is_cause = root is not None and root not in lost_peers and evidence.table.exits[root] not in ORDERLY_EXITS
+    if is_cause and root not in evidence.failed_order:
         return root
-    if evidence.failed_order:
-        return evidence.failed_order[0]
+    follows = False
+    for rank in evidence.failed_order:
+        if rank not in lost_peers and not (follows and evidence.reaped.get(rank) == -signal.SIGTERM):
+            return rank
+        follows = True  # whoever is terminated behind that was terminated for it
+    silent = [rank.rank for rank in exits if rank.source == "unknown"]
+    if lost_peers & set(evidence.failed_order):
+        return silent[0] if len(silent) == 1 else None
     if evidence.was_killed:
         return None
-    failed = [rank.rank for rank in exits if rank.signal is not None or rank.code not in (*ORDERLY_EXITS, None)]
-    return failed[0] if failed else None
+    failed = [rank for rank in exits if rank.signal is not None or rank.code not in (*ORDERLY_EXITS, None)]
+    return next((rank.rank for rank in failed if not rank.lost_peers), None)
 
 
 def read_records(files: AttemptFiles) -> dict[int, Mapping[str, Any]]:
@@ -153,6 +165,7 @@ def encode_report(files: AttemptFiles, report: ExitReport, start_failure: StartF
     ranks = [
         {"rank": rank.rank, "code": rank.code, "signal": rank.signal, "source": rank.source}
         | ({} if rank.error is None else {"error": masking.text(rank.error)})
+        | ({"peer_lost": True} if rank.lost_peers else {})
         for rank in report.ranks
     ]
     value: dict[str, Any] = {"v": 1, "attempt": files.attempt, "command_status": report.command_status, "ranks": ranks}
@@ -224,7 +237,8 @@ def _read_rank(value: Mapping[str, Any]) -> RankExit:
     if rank is None or value["source"] not in get_args(ExitSource):
         raise ValueError(f"rank {rank!r}, source {value['source']!r}")
     message = None if error is None else printable(str(error))
-    return RankExit(rank, _number(value["code"]), _number(value["signal"]), value["source"], message)
+    code, number = _number(value["code"]), _number(value["signal"])
+    return RankExit(rank, code, number, value["source"], message, _has_lost_peers(value))
 
 
 def _number(value: object) -> int | None:

@@ -130,13 +130,15 @@ class AttemptSpec:
 
 @dataclass(frozen=True, slots=True)
 class RankExit:
-    """How one rank ended. Exactly one of `code` and `signal` is known for a source other than 'unknown'."""
+    """How one rank ended. Exactly one of `code` and `signal` is known for a source other than 'unknown'. `lost_peers`: its own
+    record says that it ended because other ranks were gone, so that it tells of another rank's end and not of a cause."""
 
     rank: int
     code: int | None
     signal: int | None
     source: ExitSource
     error: str | None = None
+    lost_peers: bool = False
 
 
 @dataclass(frozen=True, slots=True)

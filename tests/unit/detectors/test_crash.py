@@ -125,6 +125,15 @@ def test_without_a_first_rank_the_one_that_was_not_merely_terminated_is_blamed()
     assert failure(ended(left(0, None, 15), left(1, 1, error="RuntimeError: boom"), left(2, None, 15))).blamed_rank == 1
 
 
+def test_nobody_is_blamed_where_every_rank_that_failed_lost_its_peers() -> None:
+    lost = replace(left(0, 1, error="Connection closed by peer"), lost_peers=True)
+    found = failure(ended(lost, RankExit(1, None, None, "unknown"), RankExit(2, None, None, "unknown")))
+    assert found.blamed_rank is None
+    assert "which rank went first is unknown; rank 0 exited 1 (Connection closed by peer) because it lost its" in found.reason
+    assert failure(ended(lost, left(1, 1, error="ValueError: x"))).blamed_rank == 1, "an error of its own is a cause"
+    assert failure(ended(lost, RankExit(1, None, None, "unknown"), first=1)).blamed_rank == 1, "the one that is silent"
+
+
 @pytest.mark.parametrize(("code", "word"), [(3, "configuration"), (4, "data")])
 def test_configuration_and_data_errors_are_not_retried(code: int, word: str) -> None:
     finding = failure(ended(left(0, code, error="KeyError: 'lr'"), left(1, None, 15)))

@@ -25,6 +25,8 @@ from sentinel.model.readings import Heartbeat
 from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.telemetry.heartbeats import Heartbeats
 
+LOST = {"code": 1, "error": "Connection closed by peer", "peer_lost": True}
+
 
 def one(evidence: Evidence, rank: int = 0) -> RankExit:
     return next(ended for ended in build_report(evidence, "because").ranks if ended.rank == rank)
@@ -77,11 +79,37 @@ def test_a_command_without_ranks_is_rank_zero_and_one_that_never_ran_has_none() 
         (Evidence(1, {0, 1}, {0: {"code": 0}, 1: {"code": 5}}), 1),
         (Evidence(0), None),
         (Evidence(1), 0),
+        (Evidence(1, {0, 1}, {0: LOST}, {1: -9}, failed_order=(0, 1)), 1),
+        (Evidence(1, {0, 1, 2}, {0: LOST, 1: {"code": 1}}, failed_order=(0, 1)), 1),
+        (Evidence(1, {0, 1, 2}, {0: LOST}, {}, FailureTable({0: 1, 2: -9}, {}, 2), failed_order=(0,)), 2),
+        (Evidence(1, {0, 1, 2}, {0: LOST, 1: LOST}, failed_order=(0, 1)), 2),
+        (Evidence(1, {0, 1, 2}, {0: LOST, 1: LOST}, failed_order=(0, 1), was_killed=True), 2),
+        (Evidence(1, {0, 1, 2}, {0: LOST}, failed_order=(0,)), None),
+        (Evidence(1, {0, 1}, {0: LOST, 1: LOST}, {}, FailureTable({0: 1, 1: 1}, {}, 0), failed_order=(0, 1)), None),
+        (Evidence(-9, {0, 1}, {0: {"code": 0}}, was_killed=True), None),
+        (Evidence(1, {0, 1}, {0: LOST}, {1: -15}, failed_order=(0, 1)), None),
+        (Evidence(1, {0, 1}, {0: LOST}, {1: -15}, failed_order=(1, 0)), 1),
+        (Evidence(1, {0}, {0: LOST}, failed_order=(0,)), 0),
     ],
-    ids=["seen first", "only the table saw it", "seen beats the table", "all orderly", "killed", "records", "done", "plain"],
+    ids=[
+        "seen first", "only the table saw it", "seen beats the table", "all orderly", "killed", "records", "done", "plain",
+        "a lost peer is no cause", "beside an error of its own", "nor what torchrun's table knows", "the one silent rank",
+        "also where the rest was killed then", "of two silent ones nobody", "nobody where all lost their peers",
+        "killed, one silent", "who was terminated for it did not fail", "who was terminated before it did",
+        "one rank has no peers",
+    ],
 )
 def test_the_first_failed_rank(evidence: Evidence, first: int | None) -> None:
     assert build_report(evidence, "").first_failed_rank == first
+
+
+def test_that_a_rank_lost_its_peers_comes_back_from_the_file(tmp_path: Path) -> None:
+    files = AttemptFiles.of(tmp_path, 3)
+    files.make_folders()
+    write_report(files, build_report(Evidence(1, {0, 1}, {0: LOST, 1: {"code": 1, "peer_lost": "yes"}}), ""))
+    report = read_report(files)
+    assert report is not None
+    assert [rank.lost_peers for rank in report.ranks] == [True, False]
 
 
 def test_a_report_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:
