@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from selenium.webdriver.common.keys import Keys
 
 from tests.unit.web_page.browser import Page
@@ -79,6 +80,36 @@ def test_pausing_remedies_is_asked_about_again_and_resuming_is_not(page: Page, s
     page.click("resume remedies")
     page.wait_for_text("#figures .chip", "training")
     assert [verb for verb, _ in server.asked] == ["pause", "resume"]
+
+
+@pytest.mark.parametrize(
+    ("press", "fold", "names", "answer", "asked"),
+    [
+        ("[data-key=hold]", "more", "Sentinel stays; nothing trains until somebody resumes it.", "Hold", ("hold", {})),
+        ("[data-key=stop]", "more", "trains it until somebody starts sentinel run again.", "Stop", ("stop", {})),
+        ("[data-key=rollback-350]", "checkpoints-fold", "at or below step 350. What", "Roll back", ("rollback", {"to_step": 350})),
+    ],
+    ids=["hold", "stop", "roll back"],
+)
+def test_what_changes_the_run_says_what_will_happen_and_is_sent_once_it_is_confirmed(
+    page: Page, server: PageServer, press: str, fold: str, names: str, answer: str, asked: tuple[str, dict[str, int]]
+) -> None:
+    page.open(server.address, (360, 800))
+    page.script(f"sessionStorage.setItem('sentinel-token', '{TOKEN}')")
+    unfold = "(document.getElementById(arguments[0]) ?? document.querySelector(`[data-key=${arguments[0]}]`)).open = true"
+    page.wait_for_text("#figures", "more")
+    page.script(unfold, fold)
+    page.click_on(press)
+    page.wait_for_text("#ask-words", names)
+    page.click("Cancel")
+    page.until(lambda: not page.find("#ask[open]"), "the dialog closed")
+    assert server.asked == [], "nothing was asked for"
+    page.script(unfold, fold)
+    page.click_on(press)
+    page.click(answer)
+    page.wait_for_text("#answer", "granted")
+    assert [verb for verb, _ in server.asked] == [asked[0]]
+    assert server.fields[-1].items() >= asked[1].items()
 
 
 def test_a_server_without_a_token_shows_the_command_instead_of_buttons(page: Page, server: PageServer, run: SimulatedRun) -> None:
