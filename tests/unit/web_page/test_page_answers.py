@@ -87,7 +87,7 @@ def test_pausing_remedies_is_asked_about_again_and_resuming_is_not(page: Page, s
     [
         ("[data-key=hold]", "more", "Sentinel stays; nothing trains until somebody resumes it.", "Hold", ("hold", {})),
         ("[data-key=stop]", "more", "trains it until somebody starts sentinel run again.", "Stop", ("stop", {})),
-        ("[data-key=rollback-350]", "checkpoints-fold", "at or below step 350. What", "Roll back", ("rollback", {"to_step": 350})),
+        ("[data-key=rollback-350]", "checkpoints-fold", "at or below step 350", "Roll back", ("rollback", {"to_step": 350})),
     ],
     ids=["hold", "stop", "roll back"],
 )
