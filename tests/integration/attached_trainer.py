@@ -1,9 +1,10 @@
 """docs/examples/own_loop.py with faults: a rank that is killed, that stands still, NaN in the weights, and poisoned rows.
 
-    python attached_trainer.py DATA.pt STEPS [--kill N] [--hang N] [--nan N]
+    python attached_trainer.py DATA.pt STEPS [--kill N] [--hang N] [--nan N[@ATTEMPT]]
 
-Each strikes once per run, recorded durably, at the beginning of that step; the loop itself is run as it stands. `write_data`
-makes the file.
+Each strikes once per run, recorded durably, at the beginning of that step; the loop itself is run as it stands. With @ATTEMPT it
+waits for that attempt: the loop is so fast that it passes many steps while an earlier fault is being repaired, and what
+strikes there is rolled back unseen. `write_data` makes the file.
 """
 
 from __future__ import annotations
@@ -37,9 +38,10 @@ def write_data(path: Path, poisoned: tuple[int, int] = (0, 0)) -> None:
     torch.save(rows, path)
 
 
-def strikes(run_dir: Path, name: str) -> bool:
+def strikes(run_dir: Path, name: str, due: str | None, step: int) -> bool:
+    at, _, attempt = (due or "").partition("@")
     path = run_dir / f"struck-{name}"
-    if path.exists():
+    if str(step) != at or int(os.environ["SENTINEL_ATTEMPT"]) < int(attempt or 1) or path.exists():
         return False
     path.write_bytes(b"1")
     return True
@@ -50,7 +52,7 @@ def main() -> None:
     parser.add_argument("data")
     parser.add_argument("steps")
     for name in ("kill", "hang", "nan"):
-        parser.add_argument(f"--{name}", type=int)
+        parser.add_argument(f"--{name}")
     options = parser.parse_args()
     torch.set_num_threads(1)
     from sentinel.client.torch import Run
@@ -61,11 +63,11 @@ def main() -> None:
         begin(run, step)
         assert run._session is not None
         place = run._session.run_dir
-        if step == options.kill and strikes(place, "kill"):
+        if strikes(place, "kill", options.kill, step):
             os.kill(os.getpid(), signal.SIGKILL)
-        if step == options.hang and strikes(place, "hang"):
+        if strikes(place, "hang", options.hang, step):
             os.kill(os.getpid(), signal.SIGSTOP)
-        if step == options.nan and strikes(place, "nan"):
+        if strikes(place, "nan", options.nan, step):
             with torch.no_grad():
                 next(run._model.parameters())[0, 0] = float("nan")
 

@@ -18,7 +18,7 @@ OWN = HERE.parents[1] / "docs/examples/own_loop.py"
 POISON = (1120, 1360)  # from step 71 on
 
 
-def attached(data: Path, steps: int, **faults: int) -> list[str]:
+def attached(data: Path, steps: int, **faults: int | str) -> list[str]:
     words = [sys.executable, str(HERE / "attached_trainer.py"), str(data), str(steps)]
     return [*words, *(word for name, step in faults.items() for word in (f"--{name}", str(step)))]
 
@@ -97,7 +97,7 @@ def test_killed_hung_poisoned_and_damaged_it_still_trains_every_step(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    run = Supervised(tmp_path / "run", attached(data, 500, kill=30, nan=260, hang=400)).start()
+    run = Supervised(tmp_path / "run", attached(data, 500, kill=30, nan="260@3", hang="400@4")).start()
     assert run.wait(240) == 0, run.log
     incidents = run.incidents()
     assert [(one["kind"], one["state"]) for one in incidents] == [
