@@ -26,6 +26,7 @@ SIGMAS = 3.0
 ROWS_MIN = 10
 RETURNED = 1 / 3
 FALLS_MAX = 3.0  # descents flatten
+STEEP = 0.2  # of the level: a loss that had fallen by more was in its beginning
 TOO_HIGH = 0.05  # of the level before: what stays so much above it has not healed, and must not pass by chance
 ROWS_TO_TELL_MAX = 40
 
@@ -124,9 +125,9 @@ def _has_returned(now: Band, before: Band, peak: Peak) -> bool:
 
 def _falls_at_least(before: Band, peak: Peak, now: Band) -> float:
     """How far the curve has fallen since, if each half of `fall_steps` brings `lasting` times what the half before it brought: so
-    an exponential falls, and whatever flattens later falls further."""
+    an exponential falls, and whatever flattens later falls further. A steep beginning goes on like nothing."""
     share = before.lasting
-    if share <= 0.0 or now.step <= before.step:
+    if share <= 0.0 or now.step <= before.step or before.fall > STEEP * abs(before.median):
         return 0.0
     halves = 2.0 * (now.step - before.step) / before.fall_steps
     brought = halves if share == 1.0 else share * (1.0 - share**halves) / (1.0 - share)
