@@ -369,7 +369,8 @@ WRAPPER = re.compile(
 )
 # torch 2.0-2.8: "last enqueued NCCL work: 811", "last enqueued work: 2855". Each group of ranks counts for itself
 ENQUEUED = re.compile(
-    r"(?:\[PG (?:ID \d+ PG GUID (?P<group>\w+)|(?P<own>[1-9]\d*))[^\]]{0,120}\].*?)?last enqueued (?:NCCL )?work: (?P<number>\d{1,18})"
+    r"(?:\[PG (?:ID \d+ PG GUID (?P<group>\w+)|(?P<own>[1-9]\d*))[^\]]{0,120}\].*?)?"
+    r"last enqueued (?:NCCL )?work: (?P<number>\d{1,18})"
 )
 # torch's watchdog: "[PG ID 0 PG GUID 0(default_pg) Rank 6] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=8122,
 # …". A group of an older torch is named by a number of its rank's own, unless it is the first one

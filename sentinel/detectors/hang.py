@@ -158,7 +158,7 @@ def _blame(now_s: float, progress: Progress) -> HangBlame:
 
 
 def _mute(progress: Progress, settings: HangSettings) -> frozenset[int]:
-    """Ranks whose heartbeat is two steps behind and was not heard long before the newest step, which was not made without them: it
+    """Ranks whose heartbeat is two steps behind and was silent long before the newest step, which was not made without them: it
     no longer arrives, and says nothing of where they stand now."""
     newest = max((beat.step for beat in progress.beats.values()), default=0)
     limit_s, _ = choose_limit(progress, settings, (), 1)

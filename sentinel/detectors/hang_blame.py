@@ -6,10 +6,10 @@
 4. its Python stack stands in work of its own, while every other stack that is known waits in a collective;
 5. its heartbeat: where it stands, against where the others stand (`rank_places`).
 
-Where every rank is stopped, nobody is blamed: where they stood then says nothing. Evidence of one kind that names several ranks
-is narrowed by their heartbeats alone, and names nobody where those are even. A heartbeat that broke long before the last step says
-nothing of where its rank stands, and that rank is judged by the other kinds only. A rank that runs is not thereby innocent, and a rank
-on a machine that cannot be seen is judged by 3 and 5 only.
+Where every rank is stopped, nobody is blamed: where they stood then says nothing. Evidence of one kind that names several
+ranks is narrowed by their heartbeats alone, and names nobody where those are even. A heartbeat that broke long before the last
+step says nothing of where its rank stands, and that rank is judged by the other kinds only. A rank that runs is not thereby
+innocent, and a rank on a machine that cannot be seen is judged by 3 and 5 only.
 """
 
 from __future__ import annotations
