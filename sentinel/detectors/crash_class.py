@@ -150,8 +150,8 @@ def _of_nobody_alone(best: Clue, clues: Sequence[Clue]) -> Clue:
     ended = [clue for clue in clues if clue.tier is Tier.TERMINATED]
     if len({clue.rank for clue in ended if clue.rank is not None}) < 2:
         return best
-    said = [clue for clue in ended if clue.crash is best.crash and clue.place >= 0]
-    return replace(min(said, key=lambda clue: clue.order, default=best), rank=None)
+    lines = [clue for clue in ended if clue.crash is best.crash and clue.place >= 0]
+    return replace(min(lines, key=lambda clue: clue.order, default=best), rank=None)
 
 
 def _stamps(clues: Sequence[Clue], tails: Tails) -> dict[LineAt, float]:

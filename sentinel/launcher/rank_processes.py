@@ -24,7 +24,7 @@ _FRAME = re.compile(r'^  File "([^"]{1,400})", line (\d{1,9}) in (\S{1,200})')
 ENTRY = ("<module>", "_run_module_as_main")  # outermost in the main thread
 _TORCH = re.compile(r"/torch/[^/]+|/torch/.+/")
 # In native code a rank that waits for its GPU, or for the others in a gradient's all-reduce, looks like one that works
-_UNTOLD = (("/torch/cuda/", "synchronize"), ("/torch/autograd/graph.py", "_engine_run_backward"))
+_UNTOLD = (("/torch/cuda/", "synchronize"), ("/torch/autograd/", "_engine_run_backward"))
 _MEETING = ("/torch/distributed/", "/deepspeed/comm/", "/horovod/")
 
 
