@@ -265,10 +265,11 @@ class _Look:
         as in a jump."""
         count = len(self.steps)
         places = range(HINGE_SIDE, count - HINGE_SIDE + 1, self._stride)
-        return max(
-            self._best(places, lambda at, pace=pace: [1.0 - math.exp(min(0, at - 1 - index) / pace) for index in range(count)])
-            for pace in SETTLING_ROWS
-        )
+
+        def shape_of(pace: float) -> Callable[[int], Sequence[float]]:
+            return lambda at: [1.0 - math.exp(min(0, at - 1 - index) / pace) for index in range(count)]
+
+        return max(self._best(places, shape_of(pace)) for pace in SETTLING_ROWS)
 
     @property
     def squares(self) -> float:
