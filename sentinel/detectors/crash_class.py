@@ -122,6 +122,9 @@ def classify(report: ExitReport, tails: Tails, first: RankExit | None, *, is_com
     best = min(clues, key=weight)
     if best.rank is None:
         best = min(_of_the_same_death(best, clues), key=weight, default=best)
+    if best.tier is Tier.TERMINATED and report.first_failed_rank is None:
+        best = _of_nobody_alone(best, clues)
+        first = first if best.rank is not None else None
     if not best.line:  # an exit by itself: what the same rank said of it stands for it
         same = [clue for clue in clues if clue.line and (clue.crash, clue.rank, clue.tier) == (best.crash, best.rank, best.tier)]
         best = min(same, key=weight, default=best)
@@ -140,6 +143,15 @@ def _of_the_same_death(best: Clue, clues: Sequence[Clue]) -> list[Clue]:
         return same
     hurt = [clue for clue in ranked if clue.crash in OF_A_GPU and _OF_A_PEER.search(clue.line) is None]
     return [replace(best, rank=hurt[0].rank)] if len({clue.rank for clue in hurt}) == 1 else []
+
+
+def _of_nobody_alone(best: Clue, clues: Sequence[Clue]) -> Clue:
+    """Where several ranks were told to end, and nobody knows who was first, none of them caused it: a cancelled job."""
+    ended = [clue for clue in clues if clue.tier is Tier.TERMINATED]
+    if len({clue.rank for clue in ended if clue.rank is not None}) < 2:
+        return best
+    lines = [clue for clue in ended if clue.crash is best.crash and clue.place >= 0]
+    return replace(min(lines, key=lambda clue: clue.order, default=best), rank=None)
 
 
 def _stamps(clues: Sequence[Clue], tails: Tails) -> dict[LineAt, float]:
@@ -329,17 +341,27 @@ def _absent(lines: Sequence[_Line]) -> tuple[int, ...]:
 
 
 def _behind(lines: Sequence[_Line]) -> tuple[int, ...]:
-    """The ranks that had put fewer collectives in line than most: they are those the others waited for."""
-    enqueued: dict[int, int] = {}
+    """The ranks that had put fewer collectives in line than most of their group: they are those the others waited for."""
+    enqueued: dict[str, dict[int, int]] = {}
     timed_out: dict[str, dict[int, int]] = {}
     for line in lines:
         if line.rank is None:
             continue
         if (found := ENQUEUED.search(line.text)) is not None:
-            enqueued[line.rank] = max(enqueued.get(line.rank, 0), int(found[1]))
+            if found["own"] is None:  # a number of the rank's own does not say which group it is
+                group = enqueued.setdefault(found["group"] or "0", {})
+                group[line.rank] = max(group.get(line.rank, 0), int(found["number"]))
         elif (found := TIMED_OUT.search(line.text)) is not None:
             timed_out.setdefault(found["group"] or "0", {}).setdefault(line.rank, int(found["number"]))
-    return _fewest(enqueued) or next((few for group in timed_out.values() if (few := _fewest(group))), ())
+    return _behind_in(enqueued.values()) or _behind_in(timed_out.values())
+
+
+def _behind_in(groups: Iterable[Mapping[int, int]]) -> tuple[int, ...]:
+    """Who is behind in one group and waits in none. Where two groups show two, which one came first is not known: nobody."""
+    behind = {few: group.keys() for group in groups if (few := _fewest(group))}
+    waiting = {rank for few, ranks in behind.items() for rank in ranks if rank not in few}
+    left = {few for few in behind if waiting.isdisjoint(few)}
+    return next(iter(left)) if len(left) == 1 else ()
 
 
 def _fewest(work: Mapping[int, int]) -> tuple[int, ...]:

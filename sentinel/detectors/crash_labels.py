@@ -28,9 +28,11 @@ class LabelKind(Enum):
 
 
 _STAMP = r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d| UTC)?"
-# A file, a program, a step and an exception may stand before a colon as well; none of them is a machine.
+# A file, a program, a step and an exception may stand before a colon as well; none of them is a machine. A machine may be called
+# "gpu-a1", "gpu012" or "cuda-node-7", and no machine's name has an underscore: "gpu3:", "cuda:", "gpu_mem_0:" are none
 _NO_HOST = (
-    r"(?!(?:step|iter|iteration|epoch|gpu|cuda|xid|python|torch|rank|loss|lib)[\w.\-]*:|"
+    r"(?!(?:step|iter|iteration|epoch|xid|rank|loss|lib)[\w.\-]*:|"
+    r"(?:gpu|cuda|python|torch)(?:[\-.]?\d{0,2}(?:\.\d+)*|\w*_[\w.\-]*):|"
     r"[\w.\-]+\.(?:py|sh|cc|cpp|cu|h|hpp|so|json|ya?ml)\b|[\w.]*(?:Error|Exception|Failure|Warning|Interrupt|Exit)\b)"
 )
 _NO_LEVEL = r"(?!(?i:trace|debug|info|warn|warning|error|critical|fatal|success|epoch|step|iteration|iter|batch|gpu)\d*\b)"

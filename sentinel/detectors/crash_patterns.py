@@ -95,6 +95,8 @@ PATTERNS: tuple[Pattern, ...] = (
         r"srun: error: Node failure on |slurm.*\bJOB NODE FAILURE\b|Node \S+ was terminated",
         # Kubernetes: a node that is drained, a pod evicted; AWS and GCP: the notice of a reclaimed machine
         r"(?i)\bspot instance interruption\b|\binstance was preempted\b|\bPreemptionByScheduler\b|\bDisruptionTarget\b",
+        # LSF and PBS: the time that the job was given is over, or its place went to another
+        r"\bTERM_(?:RUNLIMIT|CPULIMIT|PREEMPT|DEADLINE|WINDOW)\b|PBS: job killed: walltime \S+ exceeded limit",
         r"\bTaintManagerEviction\b|\bPreempted by \S|The node was low on resource|\breason: ?Evicted\b",
     ),
     *_words(
@@ -150,7 +152,8 @@ PATTERNS: tuple[Pattern, ...] = (
         CrashClass.OUT_OF_MEMORY, Tier.CAUSE,
         # torch 2.x c10/cuda/CUDACachingAllocator.cpp; older: RuntimeError; the runtime's own cudaErrorMemoryAllocation
         r"CUDA out of memory\b|CUDA error: out of memory|OutOfMemoryError\b|CUDA_ERROR_OUT_OF_MEMORY|CUBLAS_STATUS_ALLOC_FAILED",
-        r"\bHIP out of memory\b|cudaErrorMemoryAllocation\b|CUDNN_STATUS_ALLOC_FAILED|\bRESOURCE_EXHAUSTED: Out of memory",
+        r"\bHIP out of memory\b|cudaErrorMemoryAllocation\b|CUDNN_STATUS_ALLOC_FAILED",
+        r"\bRESOURCE_EXHAUSTED: (?:.{0,40}Out of memory|Attempting to allocate|(?:Error|Failed to) allocat)",
         # NCCL allocating its buffers: "Failed to CUDA calloc 6291456 bytes"; "Cuda failure 2 'out of memory'"
         r"Failed to CUDA (?:calloc|host alloc|malloc)|[Cc][Uu][Dd][Aa] failure (?:\d+ )?'out of memory'",
         # The kernel: "Out of memory: Killed process 41 (python)", "Memory cgroup out of memory: Killed process 41"
@@ -160,6 +163,8 @@ PATTERNS: tuple[Pattern, ...] = (
         r"(?i)Detected \d+ oom[-_]kill event|\btasks? [\d,\-]+: Out Of Memory|Exceeded (?:step|job) memory limit|OUT_OF_MEMORY\b",
         # Kubernetes: the container's reason; our own look at the cgroup's counter (telemetry/log_tail.py)
         r"\bOOMKilled\b|^cgroup memory\.events: oom_kill rose|\bOOM Killed\b",
+        # LSF and PBS
+        r"\bTERM_(?:MEMLIMIT|SWAP)\b|PBS: job killed: \w*mem \S+ exceeded limit",
         # Ray's memory monitor
         r"killed due to the node running low on memory|\bOut[Oo]f[Mm]emory\b",
         # Host allocations that failed: Python, glibc, C++, torch's CPU allocator
@@ -189,6 +194,8 @@ PATTERNS: tuple[Pattern, ...] = (
         # NCCL's verbs plugin: a peer or the path to it does not answer (status=12), a queue pair that cannot be set up
         r"NET/IB ?:? .*Got completion (?:from peer \S+ )?with (?:status|error)|\bIBV_WC_\w+_ERR\b"
         r"|transport retry counter exceeded",
+        # Open MPI: a node, or the way to it, is gone
+        r"\b(?:ORTE|PRTE) has lost communication with a remote daemon",
         r"(?i)Call to ibv_\w+ failed|\bibv_(?:modify_qp|reg_mr|poll_cq|create_qp|post_send)\w* failed",
     ),
     *_words(
@@ -218,6 +225,8 @@ PATTERNS: tuple[Pattern, ...] = (
         CrashClass.CUDA_ERROR, Tier.CAUSE,
         # The runtime's words through torch: "CUDA error: an illegal memory access was encountered"
         r"CUDA error: |\bCUDA (?:runtime )?error \(?\d+\)?|an illegal memory access was encountered|device-side assert triggered",
+        # AMD's runtime ends the process itself: "Memory access fault by GPU node-4 (Agent handle: 0x55d0) on address 0x7f4b000."
+        r"Memory access fault by GPU node-\d+|HSA_STATUS_ERROR_\w+",
         r"\bHIP error: |CUDA driver error: |\bCUDA Error: |\bCUDA unknown error\b",
         # Kernels' own assertions, "…/IndexKernel.cu:92: operator(): block: [0,0,0], thread: [1,0,0] Assertion `…` failed."
         r"\.cuh?:\d+: .*Assertion .*failed|unspecified launch failure|misaligned address|uncorrectable (?:\w+ )?error",
@@ -238,7 +247,7 @@ PATTERNS: tuple[Pattern, ...] = (
         # torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp
         r"Watchdog caught collective operation timeout|collective operation timeout|failure detected by watchdog",
         r"(?i)detected by watchdog at work|watchdog got stuck for|due to a collective timeout|taking the entire process down",
-        r"Heartbeat monitor timed out|Timeout at NCCL work: ",
+        r"Heartbeat monitor timed out|Timeout at NCCL work: |Terminating the process after attempting to dump debug info, due to",
         # gloo/transport/tcp/unbound_buffer.cc: "Timed out waiting 1800000ms for recv operation to complete"
         r"Timed out waiting \d+ms for (?:send|recv) operation|monitoredBarrier.*(?:timed out|timeout)"
         r"|failed to pass monitoredBarrier",
@@ -264,6 +273,8 @@ PATTERNS: tuple[Pattern, ...] = (
         # argparse and click before anything ran
         r"^[\w./-]+: error: (?:the following arguments are req|unrecognized arguments|argument |ambiguous option|one of the)",
         r"^Error: (?:No such option|Missing (?:option|argument)|Invalid value for)",
+        # hydra without its stack trace
+        r"^(?:Could not override '|Primary config (?:module|directory) |Cannot find primary config |Error merging ')",
         # The interpreter and the shell: "python: can't open file", "No module named train", "train.sh: command not found"
         r"can't open file '[^']*': \[Errno 2\]|^\S*python[\d.]*: No module named |: command not found$",
     ),
@@ -292,6 +303,8 @@ PATTERNS: tuple[Pattern, ...] = (
         r"|\d +)Killed\b(?! process)",
         r"(?i)\b(?:died with|killed by|exited on|terminated by|received|got) (?:<Signals\.|signal[ :]*(?:\d+ ?)?\(?)(?:SIG)?"
         r"(?:KILL|SEGV|BUS|ABRT|ILL|FPE|Segmentation|Aborted|9\b|11\b|7\b|6\b)",
+        # torchrun's agent; where several write into one log, its place on a node names no rank
+        r"failed \(exitcode: ?-(?:4|7|8|9|11)\) local_rank: ",
         r"exits with return code = -(?:4|6|7|8|9|11)\b|exited on signal (?:4|6|7|8|9|11)\b"
         r"|exit(?:ed with)? code:? ?137\b|signal: killed",
         r"DataLoader worker \(pid\(?s?\)? [^)]*\)? ?(?:is killed by signal|exited unexpectedly)",
@@ -354,8 +367,11 @@ WRAPPER = re.compile(
     r"|WorkerCrashedError|TrainingFailedError|TuneError|WorkerGroupError|RunError|JobFailedError|ExceptionGroup|ChildProcessError"
     r"|MaxRetryError|RetryError|HydraException|InstantiationException)\b"
 )
-# torch 2.0-2.8: "last enqueued NCCL work: 811", "last enqueued work: 2855"
-ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (\d{1,18})")
+# torch 2.0-2.8: "last enqueued NCCL work: 811", "last enqueued work: 2855". Each group of ranks counts for itself
+ENQUEUED = re.compile(
+    r"(?:\[PG (?:ID \d+ PG GUID (?P<group>\w+)|(?P<own>[1-9]\d*))[^\]]{0,120}\].*?)?"
+    r"last enqueued (?:NCCL )?work: (?P<number>\d{1,18})"
+)
 # torch's watchdog: "[PG ID 0 PG GUID 0(default_pg) Rank 6] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=8122,
 # …". A group of an older torch is named by a number of its rank's own, unless it is the first one
 TIMED_OUT = re.compile(

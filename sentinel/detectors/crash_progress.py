@@ -62,7 +62,7 @@ _LAUNCH = re.compile(
 _LAUNCH_WORDS = ("omp_num_threads", "elastic_operator", "restart worker group", "dist_world_size=", "using world size")
 
 SHOWING_WORDS = (*_WORDS, *_FINISHED_WORDS, *_LAUNCH_WORDS, " trl:")
-_BROKEN = re.compile(r"(?i)error|exception|fail|abort|fatal|\bnot\b|before|until|unexpected|early")
+_BROKEN = re.compile(r"(?i)error|exception|fail|abort|fatal|\bnot\b(?! forget to share)|before|until|unexpected|early")
 
 
 def may_show_progress(line: str) -> bool:

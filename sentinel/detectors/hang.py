@@ -21,7 +21,7 @@ Blamed is the rank that fell silent while the others wait, else whom the evidenc
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sentinel.detectors.collectives import WaitedFor, judge_collectives
 from sentinel.detectors.contract import NOTHING, Detector, WatchedRun
@@ -32,6 +32,7 @@ from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import FlightRecords, Heartbeat, Phase, RanksSeen, Receipt, SilentRank, StepReading, TrainerNote
 
 PHASE_LIMITS_S: dict[Phase, float] = {"init": 600.0, "compile": 1200.0, "eval": 900.0, "checkpoint": 600.0, "idle": 600.0}
+MUTE_STEPS = 2  # a rank may be one step behind: it passes a collective before its peer has seen the end of it
 HIDDEN_PHASES: tuple[Phase, ...] = ("eval", "checkpoint")
 
 
@@ -104,7 +105,9 @@ def choose_limit(progress: Progress, settings: HangSettings, phases: Iterable[Ph
 def judge_hang(now_s: float, progress: Progress, settings: HangSettings) -> HangVerdict:
     """Is the attempt hanging at `now_s`? Pure; all times by the supervisor's clock."""
     beats = progress.beats
-    phases = [beat.phase for beat in beats.values()] or list(HIDDEN_PHASES)
+    mute = _mute(progress, settings)
+    progress = replace(progress, evidence=replace(progress.evidence, mute=mute))
+    phases = [beat.phase for rank, beat in beats.items() if rank not in mute] or list(HIDDEN_PHASES)
     if progress.evidence.is_stopped:
         phases = []
     limit_s, why = choose_limit(progress, settings, phases, 1 if beats else progress.steps_per_line)
@@ -150,7 +153,20 @@ def _standstill(now_s: float, progress: Progress, limit_s: float) -> HangVerdict
 
 
 def _blame(now_s: float, progress: Progress) -> HangBlame:
-    return choose_blame(progress.beats, progress.ranks_expected, progress.evidence, now_s)
+    expected = 0 if progress.first_step_done else progress.ranks_expected  # else who never beat has no heartbeat that arrives
+    return choose_blame(progress.beats, expected, progress.evidence, now_s)
+
+
+def _mute(progress: Progress, settings: HangSettings) -> frozenset[int]:
+    """Ranks whose heartbeat is two steps behind and was silent long before the newest step, which was not made without them: it
+    no longer arrives, and says nothing of where they stand now."""
+    newest = max((beat.step for beat in progress.beats.values()), default=0)
+    limit_s, _ = choose_limit(progress, settings, (), 1)
+    return frozenset(
+        rank
+        for rank, beat in progress.beats.items()
+        if newest - beat.step >= MUTE_STEPS and progress.stepped_s - beat.seen_s > limit_s
+    )
 
 
 def _because(blame: HangBlame) -> str:

@@ -6,14 +6,15 @@
 4. its Python stack stands in work of its own, while every other stack that is known waits in a collective;
 5. its heartbeat: where it stands, against where the others stand (`rank_places`).
 
-Where every rank is stopped, nobody is blamed: where they stood then says nothing. Evidence of one kind that names several ranks
-is narrowed by their heartbeats alone, and names nobody where those are even. A rank that runs is not thereby innocent, and a rank
-on a machine that cannot be seen is judged by 3 and 5 only.
+Where every rank is stopped, nobody is blamed: where they stood then says nothing. Evidence of one kind that names several
+ranks is narrowed by their heartbeats alone, and names nobody where those are even. A heartbeat that broke long before the last
+step says nothing of where its rank stands, and that rank is judged by the other kinds only. A rank that runs is not thereby
+innocent, and a rank on a machine that cannot be seen is judged by 3 and 5 only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sentinel.detectors.collectives import WaitedFor
@@ -32,6 +33,7 @@ class RankEvidence:
 
     seen: Mapping[int, SilentRank] = field(default_factory=dict)
     collectives: WaitedFor | None = None
+    mute: frozenset[int] = frozenset()  # ranks whose heartbeats say nothing: silent long before the last step, which needed them
 
     @property
     def is_stopped(self) -> bool:
@@ -54,29 +56,32 @@ def choose_blame(beats: Mapping[int, Beat], ranks_expected: int, evidence: RankE
         return HangBlame(None, f"all {len(beats)} ranks are stopped by a signal: somebody suspended them, and none is to blame")
     for doing in _CERTAIN:
         if (ranks := [rank for rank, silent in seen.items() if silent.doing == doing]) and len(ranks) < max(2, len(beats)):
-            return _among(ranks, beats, seen, doing, now_s)
+            return _among(ranks, beats, evidence, doing, now_s)
     collectives = evidence.collectives
     if collectives is not None and (named := [rank for rank in collectives.ranks if rank in beats or not beats]):
-        rank = named[0] if len(named) == 1 else choose_behind(_of(named, beats)) if beats else None
+        rank = named[0] if len(named) == 1 else _behind_of(named, beats, evidence) if beats else None
         return HangBlame(rank, collectives.reason)
     working = [rank for rank, silent in seen.items() if silent.doing == "works"]
     if len(working) == 1 and sum(silent.doing == "waits" for silent in seen.values()) == len(beats) - 1 > 0:
-        return _among(working, beats, seen, "works", now_s)
-    rank = choose_stuck(beats, ranks_expected)
-    return HangBlame(rank, "" if rank is None else describe_places(beats, now_s, rank))
+        return _among(working, beats, evidence, "works", now_s)
+    telling = _of(beats.keys() - evidence.mute, beats)
+    rank = choose_stuck(telling, ranks_expected)
+    return HangBlame(rank, "" if rank is None else describe_places(telling, now_s, rank))
 
 
-def _among(
-    ranks: Iterable[int], beats: Mapping[int, Beat], seen: Mapping[int, SilentRank], doing: Doing, now_s: float
-) -> HangBlame:
+def _among(ranks: Sequence[int], beats: Mapping[int, Beat], evidence: RankEvidence, doing: Doing, now_s: float) -> HangBlame:
     """The one of them, or the furthest behind of several."""
-    suspects = _of(ranks, beats)
-    rank = next(iter(suspects)) if len(suspects) == 1 else choose_behind(suspects)
+    rank = ranks[0] if len(ranks) == 1 else _behind_of(ranks, beats, evidence)
     if rank is None:
-        return HangBlame(None, f"ranks {', '.join(map(str, sorted(suspects)[:8]))}: each {_WORDS[doing]}")
-    beat, where = beats[rank], seen[rank].where
+        return HangBlame(None, f"ranks {', '.join(map(str, sorted(ranks)[:8]))}: each {_WORDS[doing]}")
+    beat, where = beats[rank], evidence.seen[rank].where
     place = f"step {beat.step}, {beat.phase}, silent for {now_s - beat.seen_s:.0f} s"
     return HangBlame(rank, f"rank {rank} {_WORDS[doing]}{f' ({where})' if where else ''}: {place}")
+
+
+def _behind_of(ranks: Sequence[int], beats: Mapping[int, Beat], evidence: RankEvidence) -> int | None:
+    """The furthest behind of several, where it is known of all of them where they stand."""
+    return choose_behind(_of(ranks, beats)) if evidence.mute.isdisjoint(ranks) else None
 
 
 def _of(ranks: Iterable[int], beats: Mapping[int, Beat]) -> dict[int, Beat]:

@@ -24,7 +24,16 @@ from sentinel.detectors.contract import Creep
 from sentinel.detectors.registry import FINDS
 from sentinel.model.findings import Finding
 from sentinel.model.metrics import METRICS, Onset
-from sentinel.streams.change_point import Rows, find_bend, find_departure, find_growth, find_hinge, find_jump, find_rise
+from sentinel.streams.change_point import (
+    Rows,
+    find_bend,
+    find_departure,
+    find_growth,
+    find_hinge,
+    find_jump,
+    find_rise,
+    find_settling,
+)
 from sentinel.streams.series import Series
 
 # Of signals that began at one step the first is named: the loss scale last, because its halvings follow something else.
@@ -91,6 +100,9 @@ def _bend(series: Series, finding: Finding, onset: int, earliest: int, cut_step:
     if not power:
         growth = find_growth(rows)
         return growth if growth is not None and earliest <= growth < onset else onset
+    settling = find_settling(rows, power)
+    if settling is not None and settling >= earliest:
+        return settling
     jump = find_jump(rows)  # what stays up since one row climbs no more, and a bend fitted to it begins too early
     if jump is not None and jump >= earliest:
         return jump

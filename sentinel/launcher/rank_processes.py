@@ -23,6 +23,8 @@ _THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+")
 _FRAME = re.compile(r'^  File "([^"]{1,400})", line (\d{1,9}) in (\S{1,200})')
 ENTRY = ("<module>", "_run_module_as_main")  # outermost in the main thread
 _TORCH = re.compile(r"/torch/[^/]+|/torch/.+/")
+# In native code a rank that waits for its GPU, or for the others in a gradient's all-reduce, looks like one that works
+_UNTOLD = (("/torch/cuda/", "synchronize"), ("/torch/autograd/", "_engine_run_backward"))
 _MEETING = ("/torch/distributed/", "/deepspeed/comm/", "/horovod/")
 
 
@@ -96,8 +98,10 @@ def read_stack(path: Path, from_byte: int = 0) -> tuple[Frame, ...]:
 def judge_stack(stack: tuple[Frame, ...]) -> tuple[Doing, str]:
     """`waits` where the innermost frames, as far as they are torch's own, go through its collectives; else `works`. A rank that
     waits for its GPU shows its own line of code (`loss.item()`), and so does one that works: where every rank shows that, nobody
-    is told apart."""
+    is told apart. `runs` where the innermost frame is a call that may do either."""
     assert stack
+    if any(part in stack[0].file and stack[0].function == function for part, function in _UNTOLD):
+        return "runs", stack[0].words
     for frame in stack:
         if any(part in frame.file for part in _MEETING):
             return "waits", frame.words

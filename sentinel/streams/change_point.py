@@ -10,7 +10,7 @@ Three estimates, for three shapes.
 - `find_bend`, for what climbs slowly. Two-phase regression (Hudson 1966, Hinkley 1969): a straight line that bends upwards at
   the one place where the squares are least, fitted to medians of five rows, which one or two outliers cannot move. `find_hinge`
   does it to single rows, for a climb that is steady. `find_jump` tells them apart from a level that jumped and stayed: a bend
-  fitted to a jump begins long before it.
+  fitted to a jump begins long before it. So it does before a rise that settles, which `find_settling` fits.
 - `find_growth`, for what feeds itself until it is a spike: its first rows lie below the noise, and no sum finds them.
 
 The allowance, threshold and clip are Sentinel's own; what they were measured on stands in the detectors' LOG.md.
@@ -46,6 +46,8 @@ HINGE_ROWS = (160, 320, 640)  # a longer look where the bend lies in the first q
 HINGE_ROWS_MIN = 40
 HINGE_EDGE = 4
 HINGE_SIDE = 8  # rows on either side of a bend
+SETTLING_ROWS = (10.0, 40.0, 160.0)
+SETTLING_LEFT_MAX = 0.9  # of the squares that a jump or a hinge leaves
 CALM_SIGMA = 3.0
 DEPARTURE_ROWS = 30
 DEPARTED = 0.25  # of the whole climb: more had risen already before a jump that lies in the middle of a slow one
@@ -161,6 +163,19 @@ def find_jump(rows: Rows) -> int | None:
     return None
 
 
+def find_settling(rows: Rows, power: int) -> int | None:
+    """The first step of a rise that is steep at first and settles at a higher level: a line bent to it begins long before it.
+    None where a jump, or a bend of this `power`, explains the rows about as well."""
+    for look in _looks(_behind_descent(rows)):
+        settled, at = look.best_settling()
+        others = max(look.best_jump()[0], look.best_hinge(power)[0])
+        if look.squares - settled > SETTLING_LEFT_MAX * (look.squares - others):
+            return None
+        if at >= len(look.steps) // HINGE_EDGE:
+            return look.steps[at]
+    return None
+
+
 def find_departure(rows: Rows, lowest_step: int) -> int:
     """The step at which the rows left the level that they had up to `lowest_step`, where they stood lowest: a jump or a hinge
     before which they had not risen yet; else `lowest_step` itself. The lowest of many medians of flat noise lies anywhere in it,
@@ -231,11 +246,11 @@ class _Look:
         self._left = _without_line(self._descent, _calmed([value for _, value in rows]))
         self._stride = stride
 
-    def best_hinge(self) -> tuple[float, int]:
+    def best_hinge(self, power: int = 1) -> tuple[float, int]:
         """The squares that the best upward bend explains, and the index of its row; (0.0, -1) where none bends upwards."""
         steps = self.steps
         return self._best(range(HINGE_SIDE, len(steps) - HINGE_SIDE, self._stride), lambda at: [
-            float(max(0, step - steps[at])) for step in steps
+            float(max(0, step - steps[at]) ** power) for step in steps
         ])  # fmt: skip
 
     def best_jump(self) -> tuple[float, int]:
@@ -244,6 +259,22 @@ class _Look:
         return self._best(range(HINGE_SIDE, count - HINGE_SIDE + 1, self._stride), lambda at: [
             float(index >= at) for index in range(count)
         ])  # fmt: skip
+
+    def best_settling(self) -> tuple[float, int]:
+        """The same of a rise that has 1/e of its way left after so many rows, for each of some numbers; the first row is counted
+        as in a jump."""
+        count = len(self.steps)
+        places = range(HINGE_SIDE, count - HINGE_SIDE + 1, self._stride)
+
+        def shape_of(pace: float) -> Callable[[int], Sequence[float]]:
+            return lambda at: [1.0 - math.exp(min(0, at - 1 - index) / pace) for index in range(count)]
+
+        return max(self._best(places, shape_of(pace)) for pace in SETTLING_ROWS)
+
+    @property
+    def squares(self) -> float:
+        """Of what is left of the values."""
+        return sum(value * value for value in self._left)
 
     def _best(self, places: Iterable[int], shape_at: Callable[[int], Sequence[float]]) -> tuple[float, int]:
         best = (0.0, -1)

@@ -28,6 +28,11 @@ _LIGHTNING = re.compile(r"\[rank: (\d+)\] Child process with PID \d+ terminated 
 # MPICH and Intel MPI: "=   RANK 6 PID 3211 RUNNING AT node4", then "=   KILLED BY SIGNAL: 9 (Killed)" or "=   EXIT CODE: 1"
 _MPICH_RANK = re.compile(r"^=\s+RANK (\d+) PID \d+ RUNNING AT ")
 _MPICH_END = re.compile(r"^=\s+(?:KILLED BY SIGNAL: (\d+)|EXIT (?:CODE|STATUS): (\d+))")
+# Open MPI and PRRTE: "  Process name: [[21713,1],3]" or "[prterun-gpu-a1-4412@1,5]", then "  Exit code:    7"
+_OMPI_RANK = re.compile(r"^\s*Process name: \[(?:\[\d+,\d+\],|[^\]\s]{1,128}@\d+,)(\d+)\]")
+_OMPI_END = re.compile(r"^\s*Exit code:\s+(\d+)")
+# MosaicML Composer: "Rank 11 crashed with exit code -9."
+_COMPOSER = re.compile(r"\bRank (\d+) crashed with exit code (-?\d+)")
 _SPAWN = re.compile(r"\bprocess (\d+) terminated with (?:signal (SIG\w+)|exit code (\d+))")
 
 
@@ -88,11 +93,15 @@ def _of_agent(lines: Sequence[str], texts: Sequence[str]) -> PrintedExits | None
 def _of_others(lines: Sequence[str]) -> PrintedExits | None:
     named: int | None = None
     for at, line in enumerate(lines):
-        if (match := _MPICH_RANK.match(line)) is not None:
+        if (match := _MPICH_RANK.match(line) or _OMPI_RANK.match(line)) is not None:
             named = int(match[1])
             continue
         if named is not None and (match := _MPICH_END.match(line)) is not None:
             rank, value = named, -int(match[1]) if match[1] else int(match[2])
+        elif named is not None and (match := _OMPI_END.match(line)) is not None:
+            rank, value = named, int(match[1])
+        elif (match := _COMPOSER.search(line)) is not None:
+            rank, value = int(match[1]), int(match[2])
         elif (match := _MPIRUN.search(line)) is not None:
             rank, value = int(match[1]), -int(match[2])
         elif (match := _LIGHTNING.search(line)) is not None:
@@ -127,7 +136,8 @@ def _of_srun(lines: Sequence[str]) -> PrintedExits | None:
             continue
         value = int(match[2]) if match[2] else -SIGNALS.get(match[3], 9 if match[3] == "Out" else 15)
         tasks = _tasks(match[1])
-        first = tasks[0] if not exits and len(tasks) == 1 else first
+        is_ended = ends and value in (-9, -15)  # by srun: whose end is reported first says nothing
+        first = tasks[0] if not exits and len(tasks) == 1 and not is_ended else first
         for task in tasks:
             if task not in exits and len(exits) < TASKS_MAX:
                 exits[task] = _exit(task, -15 if ends and value == -9 else value)

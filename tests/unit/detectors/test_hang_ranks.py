@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from sentinel.detectors.bank import DetectorBank
 from sentinel.detectors.rank_places import Beat, choose_silent, choose_stuck
 from sentinel.model.findings import Finding, Kind, Verdict
-from sentinel.model.readings import Phase
-from tests.unit.detectors.bank_kit import beat, make_bank, row
+from sentinel.model.readings import Phase, SilentRank
+from tests.unit.detectors.bank_kit import beat, make_bank, receipt, row
 from tests.unit.detectors.test_hang import ticks, training
 
 
@@ -146,3 +147,49 @@ def test_the_verdict_of_a_silent_run_names_where_everybody_stands() -> None:
     bank.heartbeat(beat(0, 21, "backward"), 21.0)
     (found,) = hangs(ticks(bank, 60, 60))
     assert "rank 1 is furthest behind (step 21, forward, silent for 40 s); 1 of 1 others at step 21, backward" in found.reason
+
+
+def with_a_broken_heartbeat(broken: int, culprit: int | None, phase: Phase = "forward") -> DetectorBank:
+    """The heartbeat of one rank no longer arrives after step 21; at step 299 all stop, `culprit` a step behind."""
+    bank = training(ranks=4)
+    bank.heartbeat(beat(broken, 21, phase), 20.5)
+    for step in range(21, 300):
+        for rank in {0, 1, 2, 3} - {broken, culprit if step == 299 else broken}:
+            bank.heartbeat(beat(rank, step, "forward"), float(step))
+        if step < 299:
+            bank.step(row(step, loss=2.0), float(step))
+        bank.tick(float(step))
+    return bank
+
+
+@pytest.mark.parametrize(("culprit", "blamed"), [(1, 1), (None, None)])
+def test_a_rank_whose_heartbeat_broke_long_ago_is_not_blamed_for_the_hang_of_another(
+    culprit: int | None, blamed: int | None
+) -> None:
+    """It stands 278 steps behind by its heartbeat, and none of those was made without it."""
+    assert ticks(with_a_broken_heartbeat(2, culprit), 300, 400)[0].blamed_rank == blamed
+    bank = with_a_broken_heartbeat(2, culprit)
+    bank.ranks_seen(SilentRank(1, 2, "stopped", ""))  # what its own machine shows still counts
+    assert ticks(bank, 300, 400)[0].blamed_rank == 2
+    for rank in (1, 2):
+        bank = with_a_broken_heartbeat(2, None)
+        for blocked in (rank, 3):
+            bank.ranks_seen(SilentRank(1, blocked, "blocked", ""))
+        assert ticks(bank, 300, 400)[0].blamed_rank is None
+
+
+def test_the_phase_in_which_a_heartbeat_broke_sets_no_limit() -> None:
+    assert ticks(with_a_broken_heartbeat(2, None, "checkpoint"), 300, 340)[0].baseline == 30.0
+
+
+def test_who_never_beat_in_an_attempt_that_made_steps_has_no_heartbeat_that_arrives() -> None:
+    bank = make_bank()
+    bank.receipt(receipt(world_size=4), 0.0)
+    for step in range(1, 21):
+        for rank in range(3):
+            bank.heartbeat(beat(rank, step, "forward"), float(step))
+        bank.step(row(step, time_s=float(step), loss=2.0), float(step))
+    assert ticks(bank, 20, 100)[0].blamed_rank is None
+    bank.heartbeat(beat(0, 21, "backward"), 101.0)
+    bank.heartbeat(beat(2, 21, "backward"), 101.0)
+    assert ticks(bank, 101, 200)[0].blamed_rank == 1

@@ -102,3 +102,13 @@ def test_a_stack_in_a_collective_waits_and_one_behind_its_own_code_works() -> No
     assert judge_stack(tuple(gather)) == ("waits", "distributed_c10d.py:4394 in all_gather")
     assert judge_stack(tuple(deep))[0] == "waits"
     assert judge_stack(tuple(hooked)) == ("works", "model.py:5 in forward")
+
+
+def test_who_waits_in_native_code_is_not_said_to_work() -> None:
+    """DDP waits for the others inside `backward`, and a synchronisation waits for whatever its GPU waits for."""
+    torch = "/venv/site-packages/torch"
+    backward = (Frame(f"{torch}/autograd/graph.py", 829, "_engine_run_backward"), Frame("/train/step.py", 9, "step"))
+    assert judge_stack(backward) == ("runs", "graph.py:829 in _engine_run_backward")
+    assert judge_stack((Frame(f"{torch}/cuda/__init__.py", 1040, "synchronize"), Frame("/train/step.py", 9, "step")))[0] == "runs"
+    hook = (Frame("/train/hooks.py", 3, "clip"), *backward)
+    assert judge_stack(hook) == ("works", "hooks.py:3 in clip")
