@@ -1,5 +1,5 @@
 """What whoever looks at a run in trouble needs first, in the order of reading: the cause, what trains now, what follows, what to
-type. `needs_document` is about the run as a whole; `standing_documents` about each incident that is open or has called somebody."""
+type. `needs_document` is about the run as a whole; `standing_documents` about each incident that is open or called somebody."""
 
 from __future__ import annotations
 

@@ -23,7 +23,8 @@ export function drawBanner(status, incidents, paged, act, may) {
       const said = incident.id === needs?.incident ? null : standing.get(incident.id);
       const who = whoWords(incident, paged.has(incident.id), supervisor);
       const tone = urgency(incident, paged) > 1 ? "bad" : "warn";
-      return card(incident, { tone, said, who, verbs: verbsOf(incident, paged), isTold: incident.id === needs?.incident }, act, may);
+      const told = { tone, said, who, verbs: verbsOf(incident, paged), isTold: incident.id === needs?.incident };
+      return card(incident, told, act, may);
     }),
   ]);
 }
@@ -67,8 +68,8 @@ function verbsOf(incident, paged) {
 }
 
 /**
- * @typedef {{tone: string, said: any, who: string, verbs: string[], isTold: boolean}} Told what is said of it; `isTold`: the card of the run's
- * needs, above, has the cause and the commands
+ * @typedef {{tone: string, said: any, who: string, verbs: string[], isTold: boolean}} Told what is said of it; `isTold`: the
+ * card of the run's needs, above, has the cause and the commands
  */
 
 /** @param {any} incident @param {Told} told @param {(verb: string, incident: any) => void} act @param {May} may */
@@ -89,7 +90,8 @@ function card(incident, { tone, said, who, verbs, isTold }, act, may) {
 
 /** @param {any[]} answers */
 function answersInATerminal(answers) {
-  return make("div", {}, make("p", { class: "quiet" }, "This server takes no answers (it has no token). In a terminal:"), commands(answers));
+  const words = "This server takes no answers (it has no token). In a terminal:";
+  return make("div", {}, make("p", { class: "quiet" }, words), commands(answers));
 }
 
 /** @param {any} incident @param {boolean} isPaged @param {string} supervisor */

@@ -21,7 +21,9 @@ from sentinel.run_files.detector_standings import DetectorStandings
 from sentinel.web.fleet import order, overview_document
 from sentinel.web.needs import needs_document, standing_documents
 from tests.unit.told_run import at, state_of, told
+
 DEMO = load_policy(shipped_policy_path("demo"))
+WOULD = "rung 2 of playbook numeric would: roll back to step 350"
 
 
 def changed(until: float, **changes: Any) -> RunState:
@@ -37,7 +39,7 @@ def failed() -> RunState:
 
 
 def asking() -> RunState:
-    page = IncidentPage("warning", "demo: spike", "text", at(91), reason="rung 2 of playbook numeric would: roll back to step 350")
+    page = IncidentPage("warning", "demo: spike", "text", at(91), reason=WOULD)
     return changed(90.5, approval=AwaitedApproval(1, at(900), "deny"), page=page)
 
 
@@ -102,8 +104,9 @@ def test_a_suspected_hang_that_nobody_watches_promises_no_repair(tmp_path: Path,
 def test_an_approval_says_what_it_is_for_until_when_and_the_whole_command(tmp_path: Path) -> None:
     (standing,) = standing_documents(RunSnapshot(tmp_path / "demo", asking(), now_s=at(95.5), supervisor="alive"), DEMO)
     assert standing["next"] == [
-        "rung 2 of playbook numeric would: roll back to step 350", "rung 2 waits for you; without an answer it is passed over in 13 min",
-    ]  # fmt: skip
+        WOULD,
+        "rung 2 waits for you; without an answer it is passed over in 13 min",
+    ]
     assert [one["command"] for one in standing["answers"]][:2] == [
         f"sentinel approve 2 {tmp_path / 'demo'}", f"sentinel deny 2 {tmp_path / 'demo'}",
     ]  # fmt: skip
@@ -112,8 +115,10 @@ def test_an_approval_says_what_it_is_for_until_when_and_the_whole_command(tmp_pa
 def test_patience_says_what_comes_after_it_and_asks_for_nothing(tmp_path: Path) -> None:
     (standing,) = standing_documents(RunSnapshot(tmp_path, changed(90.5, playbook="numeric"), supervisor="alive"), DEMO)
     assert standing["next"] == [
-        "training goes on (attempt 2)", "rung 1 (patience: wait up to 40 steps) is being tried", "if that fails: rung 2, rollback + skip",
-    ]  # fmt: skip
+        "training goes on (attempt 2)",
+        "rung 1 (patience: wait up to 40 steps) is being tried",
+        "if that fails: rung 2, rollback + skip",
+    ]
     assert standing["answers"] == [], "nobody was called: there is nothing to acknowledge"
 
 
@@ -122,7 +127,7 @@ def test_patience_says_what_comes_after_it_and_asks_for_nothing(tmp_path: Path) 
     [
         ("gone", False, ["Nothing of it trains now.", "nothing is repaired until `sentinel run` is started again"]),
         ("gone", None, ["Whether anything of it trains is not known from here.", "nothing is repaired until `sentinel run`"]),
-        ("stuck", True, ["Processes of its newest attempt are still there.", "nothing is repaired while the supervisor stands still"]),
+        ("stuck", True, ["Processes of its newest attempt are still there.", "nothing is repaired while the supervisor stands"]),
         ("unknown", None, ["Whether anything of it trains is not known from here.", "whether anybody repairs it is not known"]),
     ],
 )  # fmt: skip

@@ -53,8 +53,8 @@ def test_the_runs_are_listed_worst_first(told_site: Served) -> None:
         "name": "half", "state": "probation", "step": 600, "total_steps": 600, "goodput": 0, "open_incidents": 1, "paged": False,
         "supervisor": "gone", "urgency": 2, "gravity": 2, "reason": "", "loss": [],
         "incident": {
-            "id": worst["incident"]["id"], "kind": "spike", "onset_step": 379, "reason": "loss 8.6 over 2.2", "awaits_approval": False,
-            "called": [], "acknowledged_by": "",
+            "id": worst["incident"]["id"], "kind": "spike", "onset_step": 379, "reason": "loss 8.6 over 2.2",
+            "awaits_approval": False, "called": [], "acknowledged_by": "",
         },
     }  # fmt: skip
     assert all(isinstance(value, float) for value in worst["loss"])

@@ -114,7 +114,7 @@ def test_what_changes_the_run_says_what_will_happen_and_is_sent_once_it_is_confi
 
 def test_a_server_without_a_token_shows_the_command_instead_of_buttons(page: Page, server: PageServer, run: SimulatedRun) -> None:
     server.can_act = False
-    typed = [{"command": "sentinel ack 3 /runs/demo", "what": "you have seen it"}, {"command": "sentinel resolve 3 /runs/demo", "what": "x"}]
+    typed = [{"command": f"sentinel {verb} 3 /runs/demo", "what": "it is answered"} for verb in ("ack", "resolve")]
     run.standing = [{"incident": 3, "next": [], "answers": typed}]
     see_incident(page, server, run)
     page.wait_for_text("#banner", "This server takes no answers (it has no token). In a terminal:")

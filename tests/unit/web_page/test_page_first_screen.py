@@ -1,5 +1,5 @@
-"""What a person sees who was woken and opens the page on a phone of 360 x 800, before scrolling: what broke, whether it trains, what
-follows, what to do."""
+"""What a person sees who was woken and opens the page on a phone of 360 x 800, before scrolling: what broke, whether it
+trains, what follows, what to do."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def wide_and_narrow() -> Any:
 @wide_and_narrow()
 def test_a_suspected_hang(page: Page, server: PageServer, run: SimulatedRun, size: tuple[int, int]) -> None:
     run.state, run.reason = "stalled", "no step for 70 s (a step takes 0.2 s)"
-    following = ["it counts as a hang once all ranks have been silent for 2 min", "then rung 1, resume", "nothing is asked of you yet"]
+    believed = "it counts as a hang once all ranks have been silent for 2 min"
+    following = [believed, "then rung 1, resume", "nothing is asked of you yet"]
     run.needs = {
         "head": "A hang is suspected", "tone": "warn", "incident": None, "cause": run.reason, "tried": "",
         "trains": "No step is being made.", "next": following, "answers": [],
@@ -63,9 +64,9 @@ def test_a_suspected_hang(page: Page, server: PageServer, run: SimulatedRun, siz
 def test_a_rung_that_waits_for_approval(page: Page, server: PageServer, run: SimulatedRun, size: tuple[int, int]) -> None:
     run.break_down(3, "spike", "loss 5.645 against a level of 2.28, z 141.4 (limit 8)", awaits_approval=0)
     following = [
-        "rung 1 of playbook numeric would: roll back to the checkpoint of step 75, 26 steps before the onset at step 101; skip samples "
-        "1536..2256", "rung 1 waits for you; without an answer it is passed over in 22 min",
-    ]  # fmt: skip
+        "rung 1 of playbook numeric would: roll back to the checkpoint of step 75, before the onset; skip samples 1536..2256",
+        "rung 1 waits for you; without an answer it is passed over in 22 min",
+    ]
     run.standing = [{"incident": 3, "next": following, "answers": APPROVE}]
     server.can_act = False
     broke = ("training", "Incident 3: spike", "loss 5.645", "A person was paged; nobody has acknowledged.")
@@ -91,14 +92,16 @@ def test_a_run_that_failed(page: Page, server: PageServer, run: SimulatedRun, si
         "answers": [{"command": again, "what": "when the cause is mended: go on from the newest good checkpoint"}],
     }  # fmt: skip
     run.standing = [{"incident": 3, "next": run.needs["next"], "answers": run.needs["answers"]}]
-    see(page, server, size, "failed", "hang: 4 ranks", "no heartbeat since launch", "Nothing of it trains now.", "until you start", again)
+    broke = ("failed", "hang: 4 ranks are silent", "no heartbeat since launch")
+    see(page, server, size, *broke, "Nothing of it trains now.", "until you start", again)
     assert page.text("#status").count("calls a person") == 0, "the cause, and not the rung"
     assert page.text("#banner").count(again) == 1
 
 
 def test_patience_asks_for_nothing(page: Page, server: PageServer, run: SimulatedRun) -> None:
     run.break_down(3, "spike", "loss 5.5 against a level of 2.105", severity="warning", pages=[])
-    following = ["training goes on (attempt 3)", "rung 1 (patience: wait up to 40 steps) is being tried", "if that fails: rung 2, rollback"]
+    tried = "rung 1 (patience: wait up to 40 steps) is being tried"
+    following = ["training goes on (attempt 3)", tried, "if that fails: rung 2, rollback"]
     run.standing = [{"incident": 3, "next": following, "answers": []}]
     server.can_act = False
     see(page, server, PHONE, "Sentinel is dealing with it; nobody was paged.", *following)

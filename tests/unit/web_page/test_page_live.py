@@ -144,7 +144,7 @@ def test_the_root_of_several_runs_lists_them_worst_first(page: Page, server: Pag
     page.wait_for_text("#fleet", "2 runs")
     names = "return [...document.querySelectorAll('.fleet b')].map((one) => one.textContent);"
     assert page.script(names) == ["night", "demo"]
-    assert "incident 3: hang since step 408; called: phone" in page.text("#fleet")
+    assert "incident 3: hang since step 408: 2 of 8 ranks are silent; called: phone" in page.text("#fleet")
     assert page.script("return document.querySelectorAll('.fleet svg.spark path').length;") == 2
     assert not page.script("return document.getElementById('status').offsetParent"), "no run is shown before one is chosen"
     page.chrome.find_element(By.PARTIAL_LINK_TEXT, "night").click()
