@@ -1,8 +1,8 @@
 """A page with its case: what a person woken at 3 a.m. reads in a minute, made of the run's state and the stream around the onset.
 
     title      demo: spike since step 379
-    text       an opening sentence; what broke, values and a small plot; what was tried; what follows, and when; what waiting
-               costs; commands that answer it; where to read on
+    text       an opening sentence; what broke; what follows, and when; what waiting costs; commands that answer it (the first
+               screen of a phone ends about here); what was tried; values and a small plot; where to read on
 
 It is made of the state's data; a sentence of the engine's is never taken apart. What cannot be read on the disk is left out, and
 a bug here costs the case and not the page.
@@ -122,16 +122,16 @@ def _text(
     ranks = read_world_size(run_dir, attempt.attempt) if attempt is not None else None
     width = max((len(answer.command) for answer in typed), default=0)
     sections = [_section("BROKE", [_cut("\n".join(_broke(run_dir, incident, action)), ENGINE_CHARS_MAX)])]
-    if incident is not None:
-        sections.append(_section("VALUES", [*case_words.values(incident), *case_words.evidence(incident)]))
-        sections.append(_section("", _plot(run_dir, incident)) if action.stage in ("trigger", "update") else "")
-        sections.append(_section("TRIED", case_words.tried(incident) or ["nothing: no remedy applied"]))
     sections.append(_section("NEXT", case_words.follows(state, incident, wall_s)))
     gpus = gpus_of(state, read_standings(run_dir).gpus_in_use).now
     waiting = case_words.cost(state, incident, wall_s, ranks or case_words.ranks_of(attempt), gpus)
     sections.append(_section("COST", waiting))
     asked = [f"{answer.command.ljust(width)}  {answer.what}" for answer in typed]
     sections.append(_section("ANSWER", [f"on {socket.gethostname()}:", *asked] if asked else [], is_copied=True))
+    if incident is not None:
+        sections.append(_section("TRIED", case_words.tried(incident) or ["nothing: no remedy applied"]))
+        sections.append(_section("VALUES", [*case_words.values(incident), *case_words.evidence(incident)]))
+        sections.append(_section("", _plot(run_dir, incident)) if action.stage in ("trigger", "update") else "")
     sections.append(_section("READ", _reading(run_dir, incident, action, paging), is_copied=True))
     waited = was_held_words(incident.page) if incident is not None and incident.page is not None else ""
     head = f"{_opening(state, incident, action)}{f' It was {waited}.' if waited else ''}\n\n"

@@ -104,14 +104,32 @@ def _going_on(state: RunState, incident: Incident | None) -> list[str]:
     if plan is not None and not plan.is_live:
         return [f"a new attempt is being launched{': ' + plan.reason if plan.reason else ''}"]
     if incident is not None and incident.state is IncidentState.PROBATION:
-        return ["a remedy is on probation: sentinel goes on by itself if it fails"]
+        remedy = _in_words(incident.last_try) or "a remedy"
+        trains = [_trains(attempt)] if attempt is not None and not attempt.is_over else []
+        return [*trains, f"{remedy} is on probation: sentinel goes on by itself if it fails"]
     if attempt is not None and not attempt.is_over:
-        lines = [f"training goes on (attempt {attempt.attempt})"]
+        lines = [_trains(attempt)]
+        if incident is not None and incident.last_try is not None and incident.last_try.outcome is Outcome.PENDING:
+            lines.append(f"{_in_words(incident.last_try)} is being tried")
         limit = incident.limit_step if incident is not None else None
         if limit is not None and incident is not None and incident.state is IncidentState.EXHAUSTED:
             lines.append(f"what is trained and saved from step {limit} on is suspect")
         return lines
     return ["nothing trains now; sentinel decides what comes next"]
+
+
+def _trains(attempt: Attempt) -> str:
+    """Of an attempt that is not over. Before its first step nothing is trained yet, which looks alike from afar."""
+    if attempt.first_step is None:
+        return f"attempt {attempt.attempt} is launched and has made no step yet"
+    return f"training goes on (attempt {attempt.attempt})"
+
+
+def _in_words(tried: Try | None) -> str:
+    """Which rung, and what it does: the rung alone does not tell anybody who has not written the policy."""
+    if tried is None:
+        return ""
+    return f"rung {tried.remedy.rung + 1}" + (f" ({tried.remedy.reason})" if tried.remedy.reason else "")
 
 
 def stopped_since(state: RunState) -> float | None:
@@ -149,5 +167,5 @@ def _at_risk(state: RunState, incident: Incident | None, now_s: float, ranks: in
     is_over = state.ended or incident is None or incident.state is IncidentState.RECOVERED
     if is_over or incident is None or not incident.is_numeric:
         return []
-    used = f" on {ranks} ranks" if ranks is not None else ""
+    used = f" on {ranks} rank{'' if ranks == 1 else 's'}" if ranks is not None else ""
     return [f"the {span(now_s - incident.visible_s)} since the onset{used} may have to be trained again"]

@@ -18,14 +18,14 @@ from rich.text import Text
 from sentinel.curves.blocks import ASCII_BLOCKS, BLOCKS, Point, columns, find_column, sparkline
 from sentinel.curves.registry import CURVES
 from sentinel.engine.goodput import account
-from sentinel.model.actions import StartAttempt
 from sentinel.model.metrics import SHORT_CHARS_MAX
 from sentinel.model.state import UNOBSERVED
 from sentinel.run_files.stall import STALLED, run_word
 from sentinel.terminal.clean import clean
+from sentinel.terminal.incident_rows import incident_rows
 from sentinel.terminal.picture import METRICS, Picture, newest_step, shown_incident, survival_in
 from sentinel.terminal.side_rows import checkpoint_row, gpu_rows, page_row, rank_rows
-from sentinel.terminal.words import Tone, action_words, clock_words, utc_words
+from sentinel.terminal.words import Tone, clock_words, utc_words
 
 __all__ = ["Picture", "draw", "draw_plain"]
 
@@ -101,7 +101,7 @@ def _parts(picture: Picture, width: int, rows: Rows, rule: Callable[[str], Rende
     parts: list[RenderableType] = [_headline(picture), *_warnings(picture), _progress(picture, width)]
     parts += _sparks(picture, width, rows.metrics)
     parts += [*rank_rows(picture, rows.ranks), *gpu_rows(picture, rows.gpus), checkpoint_row(picture)]
-    parts += [rule("incident"), *_incident(picture), *page_row(picture)]
+    parts += [rule("incident"), *incident_rows(picture), *page_row(picture)]
     return [*parts, rule("what happened"), *_events(picture, rows.events)]
 
 
@@ -188,51 +188,6 @@ def _onset_mark(picture: Picture, cells: Sequence[Sequence[Point]], width: int) 
         mark = mark[2:] + " ^"
         at = max(0, at + 1 - len(mark))
     line.append(" " * at + mark, "red")
-    return line
-
-
-def _incident(picture: Picture) -> list[RenderableType]:
-    """Three lines: what, what was chosen, what is being done now."""
-    state = picture.state
-    incident = shown_incident(state)
-    if incident is None:
-        return [Text("none", "dim"), Text(""), _now(picture)]
-    what = Text(no_wrap=True, overflow="ellipsis")
-    style = "green" if str(incident.state) == "recovered" else "bold red" if not incident.is_closed else "red"
-    what.append(f"{incident.id} {incident.kind} {incident.state}", style)
-    what.append(f", onset step {incident.onset_step}" if incident.onset_step is not None else f", step {incident.detected_step}")
-    what.append(clean(f": {incident.reason}"))
-    last = incident.last_try
-    chosen = Text(no_wrap=True, overflow="ellipsis")
-    if last is not None:
-        chosen.append(f"rung {last.remedy.rung + 1} ", "bold")
-        chosen.append(clean(f"({last.outcome}) {last.remedy.reason}"))
-    return [what, chosen, _now(picture)]
-
-
-def _now(picture: Picture) -> Text:
-    """What sentinel is doing at this moment."""
-    state = picture.state
-    line = Text(no_wrap=True, overflow="ellipsis")
-    line.append("now: ", "bold")
-    plan = state.plan
-    if plan is not None:
-        action = plan.actions[plan.next]
-        wait_s = action.not_before_s - picture.now_s if isinstance(action, StartAttempt) else 0.0
-        soon = f" in {wait_s:.0f} s" if wait_s > 0 else ""
-        line.append(clean(f"{action_words(action)}{soon} ({plan.next + 1} of {len(plan.actions)})"), "yellow")
-    elif state.pending:
-        line.append(clean(action_words(next(iter(state.pending.values())))), "yellow")
-    elif state.ended:
-        line.append(clean(state.end_reason))
-    elif state.held:
-        line.append(clean(f"waiting for a person: {state.held}"), "bold red")
-    elif any(str(i.state) == "probation" for i in state.incidents):
-        line.append("watching whether the remedy works")
-    elif state.open_incidents:
-        line.append("watching whether it heals")
-    else:
-        line.append("watching")
     return line
 
 

@@ -20,12 +20,14 @@ from sentinel.report.following import RunSnapshot
 from sentinel.run_files.stall import stall_of
 from sentinel.terminal.words import describe
 from sentinel.web.cards import rule_document
-from sentinel.web.needs import needs_document
+from sentinel.web.needs import needs_document, standing_documents
 
 EVENTS_MAX = 500
 
 
-def run_document(snapshot: RunSnapshot, schedule: Mapping[str, Any] | None, trouble: str) -> dict[str, Any]:
+def run_document(
+    snapshot: RunSnapshot, schedule: Mapping[str, Any] | None, trouble: str, policy: Policy | None = None
+) -> dict[str, Any]:
     """The document of `sentinel status --json`, and what only somebody who looks again and again asks. `schedule` None: it could
     not be read, which `trouble` says."""
     state = snapshot.state
@@ -50,7 +52,8 @@ def run_document(snapshot: RunSnapshot, schedule: Mapping[str, Any] | None, trou
         "began_at_s": state.created_s,
         "ended_at_s": _ended_at_s(state),
         "trouble": trouble,
-        "needs": needs_document(snapshot),
+        "needs": needs_document(snapshot, policy),
+        "standing": standing_documents(snapshot, policy),
         "newest": dict(snapshot.newest),
     }
 

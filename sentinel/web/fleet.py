@@ -30,7 +30,8 @@ def overview_document(name: str, snapshot: RunSnapshot, recent: Sequence[float])
         "name": name,
         "state": word,
         "urgency": _urgency(word, state, snapshot.supervisor),
-        "reason": state.end_reason,
+        "gravity": _gravity(word, incident),
+        "reason": stall.words(snapshot.now_s) if stall else state.end_reason,
         "step": snapshot.step,
         "total_steps": snapshot.total_steps,
         "goodput": round(account(state, snapshot.now_s, stall.since_s if stall else None).goodput_ratio, 4),
@@ -44,7 +45,7 @@ def overview_document(name: str, snapshot: RunSnapshot, recent: Sequence[float])
 
 def order(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Worst first, and by name among equals: a row does not jump while nothing about its run changes."""
-    return sorted(rows, key=lambda row: (row["urgency"], row["name"]))
+    return sorted(rows, key=lambda row: (row["urgency"], row["gravity"], row["name"]))
 
 
 def _urgency(word: str, state: RunState, supervisor: str) -> int:
@@ -59,6 +60,13 @@ def _urgency(word: str, state: RunState, supervisor: str) -> int:
     return WELL if supervisor == "alive" else WAITS
 
 
+def _gravity(word: str, incident: Incident | None) -> int:
+    """Among runs that are equally urgent: one of which nothing trains stands before one that trains, whatever calls for it."""
+    if _URGENCY.get(word) == FAILED:
+        return 0
+    return 1 if incident is not None and incident.severity == "critical" else 2
+
+
 def _worst(state: RunState) -> Incident | None:
     """Whose page is open, else the newest that is open."""
     return next(reversed([*state.open_incidents, *state.open_pages]), None)
@@ -71,6 +79,8 @@ def _incident_row(incident: Incident) -> dict[str, Any]:
         "id": incident.id,
         "kind": str(incident.kind),
         "onset_step": incident.onset_step,
+        "reason": incident.reason,
+        "awaits_approval": incident.awaits_approval,
         "called": list(called),
         "acknowledged_by": incident.acknowledged_by,
         **({} if page is None or page.holds_back is None else {"held": hold_words(page.holds_back)}),

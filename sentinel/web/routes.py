@@ -55,7 +55,8 @@ def _run(served: Served, request: Request, words: Words) -> Response:
     run = served.runs.find(words["NAME"])
     is_stale, history = served.runs.is_stale(run), run.history()
     key = ("run", is_stale, history.snapshot.now_s)
-    return Response(run.document(key, lambda: run_document(run.seen(), history.schedule, trouble_of(run, is_stale))))
+    trouble = trouble_of(run, is_stale)
+    return Response(run.document(key, lambda: run_document(run.seen(), history.schedule, trouble, run.policy())))
 
 
 def _incidents(served: Served, request: Request, words: Words) -> Response:

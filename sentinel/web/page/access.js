@@ -1,6 +1,6 @@
 /** Whether this tab may act, said in the corner; and the token, entered once and forgotten again. */
 
-import { byId } from "./dom.js";
+import { byId, make, redraw } from "./dom.js";
 import { askForToken, forgetToken, storedToken } from "./token.js";
 
 const WHY_ACT = "Answers need this server's token (SENTINEL_TOKEN where sentinel runs).";
@@ -21,7 +21,9 @@ export class Corner {
   draw(canAct) {
     const hasToken = Boolean(storedToken());
     const isOfUse = canAct || this.#isNeeded;
-    show("access", hasToken ? "may act" : isOfUse ? "read-only" : "read-only: this server has no token");
+    const words = hasToken ? "may act" : "read-only";
+    const why = !hasToken && !isOfUse;  // left out on a phone, whose first screen is for what broke; the answers say it there
+    redraw(byId("access"), [words, why], () => [words, why && make("span", { class: "why" }, ": this server has no token")]);
     show("token-button", hasToken ? "forget token" : "enter token");
     byId("token-button").hidden = !isOfUse && !hasToken;
   }

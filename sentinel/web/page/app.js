@@ -163,7 +163,7 @@ function drawAll() {
   const isBusy = (verb, incident = null) => actions.isBusy(run, verb, incident);
   drawHeader(status, (verb) => void actions.act(run, verb, null, {}, known.status), { canAct, isBusy });
   const answer = (/** @type {string} */ verb, /** @type {any} */ incident) => void actions.act(run, verb, incident);
-  drawBanner(status.needs, known.incidents, paged(), answer, { canAct, isBusy });
+  drawBanner(status, known.incidents, paged(), answer, { canAct, isBusy });
   drawIncidents(run, known.incidents, events, paged());
   drawLineage(known.lineage, status.step);
   if (known.ledger) drawLedger(known.ledger);

@@ -7,30 +7,50 @@ import { isOpen, rungWords } from "./states.js";
 /** @typedef {{canAct: boolean, isBusy: (verb: string, incident: number) => boolean}} May */
 
 /**
- * @param {any} needs what a run that is out of repairs needs, if it is @param {any[]} incidents
- * @param {Set<number>} paged incidents whose page is open
+ * @param {any} status @param {any[]} incidents @param {Set<number>} paged incidents whose page is open
  * @param {(verb: string, incident: any) => void} act @param {May} may
  */
-export function drawBanner(needs, incidents, paged, act, may) {
+export function drawBanner(status, incidents, paged, act, may) {
+  const { needs, supervisor } = status;
+  /** @type {Map<number, any>} */
+  const standing = new Map((status.standing ?? []).map((/** @type {any} */ one) => [one.incident, one]));
   const waiting = incidents.filter((incident) => isOpen(incident) || paged.has(incident.id));
   waiting.sort((a, b) => urgency(b, paged) - urgency(a, paged) || b.id - a.id);
   const key = waiting.map((i) => [i, paged.has(i.id), verbsOf(i, paged).map((verb) => may.isBusy(verb, i.id)), may.canAct]);
-  redraw(byId("banner"), [needs, key], () => [
+  redraw(byId("banner"), [needs, key, status.standing, supervisor, status.ended], () => [
     needs && needsCard(needs),
-    ...waiting.map((incident) => card(incident, paged.has(incident.id), act, may, verbsOf(incident, paged))),
+    ...waiting.map((incident) => {
+      const said = incident.id === needs?.incident ? null : standing.get(incident.id);
+      const who = whoWords(incident, paged.has(incident.id), supervisor);
+      const tone = urgency(incident, paged) > 1 ? "bad" : "warn";
+      const told = { tone, said, who, verbs: verbsOf(incident, paged), isTold: incident.id === needs?.incident };
+      return card(incident, told, act, may);
+    }),
   ]);
 }
 
-/** The cause, what trains now, what to type: in this order. @param {any} needs */
+/** The commands that answer, and what each does. @param {any[]} answers */
+function commands(answers) {
+  return answers.length > 0 && make("ol", { class: "commands" }, ...answers.map((one) =>
+    make("li", {}, make("code", {}, one.command), make("span", { class: "quiet" }, ` ${one.what}`))));
+}
+
+/** What follows without a person, a sentence a line. @param {string[]} lines */
+function follows(lines) {
+  return lines.length > 0 && make("div", { class: "follows" }, make("b", {}, "Next"),
+    make("ul", {}, ...lines.map((line) => make("li", {}, line))));
+}
+
+/** The cause, what was tried, what trains now, what follows, what to type: in this order. @param {any} needs */
 function needsCard(needs) {
-  const rows = needs.answers.map((/** @type {any} */ one) =>
-    make("li", {}, make("code", {}, one.command), make("span", { class: "quiet" }, ` ${one.what}`)));
-  return make("section", { class: "card bad", "aria-label": "What this run needs" },
+  return make("section", { class: `card ${needs.tone ?? "bad"}`, "aria-label": "What this run needs" },
     make("h2", {}, needs.head),
     make("p", {}, needs.incident === null ? needs.cause
       : make("a", { href: `#incident-${needs.incident}` }, needs.cause)),
+    needs.tried && make("p", {}, needs.tried),
     make("p", {}, make("strong", {}, needs.trains)),
-    rows.length > 0 && make("ol", { class: "commands" }, ...rows));
+    follows(needs.next ?? []),
+    commands(needs.answers));
 }
 
 /** @param {any} incident @param {Set<number>} paged */
@@ -39,41 +59,51 @@ function urgency(incident, paged) {
   return paged.has(incident.id) && !incident.acknowledged_by ? 2 : 1;
 }
 
-/** What a person can answer now. @param {any} incident @param {Set<number>} paged */
+/** What a person can answer now, what is waited for first. @param {any} incident @param {Set<number>} paged */
 function verbsOf(incident, paged) {
-  const verbs = incident.acknowledged_by ? [] : ["acknowledge"];
-  if (incident.awaits_approval !== null) verbs.push("approve", "deny");
+  const verbs = incident.awaits_approval !== null ? ["approve", "deny"] : [];
+  if (!incident.acknowledged_by) verbs.push("acknowledge");
   if (paged.has(incident.id)) verbs.push("resolve");
   return verbs;
 }
 
 /**
- * @param {any} incident @param {boolean} isPaged @param {(verb: string, incident: any) => void} act @param {May} may
- * @param {string[]} verbs
+ * @typedef {{tone: string, said: any, who: string, verbs: string[], isTold: boolean}} Told what is said of it; `isTold`: the
+ * card of the run's needs, above, has the cause and the commands
  */
-function card(incident, isPaged, act, may, verbs) {
-  const tone = urgency(incident, new Set(isPaged ? [incident.id] : [])) > 1 ? "bad" : "warn";
+
+/** @param {any} incident @param {Told} told @param {(verb: string, incident: any) => void} act @param {May} may */
+function card(incident, { tone, said, who, verbs, isTold }, act, may) {
   const { onset_step: onset, detected_step: seen } = incident;
   const since = onset === null ? `at step ${stepWords(seen)}` : `since step ${stepWords(onset)}`;
   return make("section", { class: `card ${tone}`, "aria-label": `Incident ${incident.id}` },
     make("h2", {},
       make("a", { href: `#incident-${incident.id}` }, `Incident ${incident.id}: ${incident.kind}`),
       ` ${since}, ${incident.state}`),
-    make("p", {}, incident.reason),
-    incident.verdict && make("p", { class: "quiet" }, incident.verdict),
-    ...(incident.notes ?? []).map((/** @type {string} */ note) => make("p", { class: "note" }, note)),
-    make("p", {}, make("strong", {}, whoWords(incident, isPaged))),
-    incident.awaits_approval !== null && make("p", {}, approvalWords(incident)),
-    may.canAct ? buttons(incident, verbs, act, may) : make("p", { class: "quiet" }, commandWords(incident, verbs)));
+    !isTold && make("p", {}, incident.reason),
+    make("p", {}, make("strong", {}, who)),
+    incident.awaits_approval !== null && !said && make("p", {}, make("strong", {}, approvalWords(incident))),
+    said ? follows(said.next) : !isTold && incident.verdict && make("p", { class: "quiet" }, incident.verdict),
+    may.canAct ? buttons(incident, verbs, act, may) : said && said.answers.length > 0 && answersInATerminal(said.answers),
+    ...(incident.notes ?? []).map((/** @type {string} */ note) => make("p", { class: "note" }, note)));
 }
 
-/** @param {any} incident @param {boolean} isPaged */
-function whoWords(incident, isPaged) {
+/** @param {any[]} answers */
+function answersInATerminal(answers) {
+  const words = "This server takes no answers (it has no token). In a terminal:";
+  return make("div", {}, make("p", { class: "quiet" }, words), commands(answers));
+}
+
+/** @param {any} incident @param {boolean} isPaged @param {string} supervisor */
+function whoWords(incident, isPaged, supervisor) {
   if (incident.acknowledged_by) return `Acknowledged by ${incident.acknowledged_by}.`;
   if (incident.page?.held) return `A person is to be called, ${incident.page.held}.`;
   if (isPaged) return "A person was paged; nobody has acknowledged.";
-  if (incident.page?.resolved) return `${resolvedWords(incident.page)} Sentinel goes on dealing with it.`;
-  return "Sentinel is dealing with it; nobody was paged.";
+  const resolved = incident.page?.resolved ? `${resolvedWords(incident.page)} ` : "";
+  if (supervisor === "gone") return `${resolved}Nobody deals with it: the supervisor is gone.`;
+  if (supervisor === "stuck") return `${resolved}Nobody deals with it: the supervisor stands still.`;
+  if (supervisor === "unknown") return `${resolved}Whether Sentinel deals with it cannot be seen from here.`;
+  return resolved ? `${resolved}Sentinel goes on dealing with it.` : "Sentinel is dealing with it; nobody was paged.";
 }
 
 /** @param {any} page */
@@ -97,10 +127,4 @@ function buttons(incident, verbs, act, may) {
       disabled: may.isBusy(verb, incident.id), "aria-label": `${verb} incident ${incident.id}`,
       onclick: () => act(verb, incident),
     }, verb)));
-}
-
-/** @param {any} incident @param {string[]} verbs */
-function commandWords(incident, verbs) {
-  const commands = verbs.map((verb) => `sentinel ${verb === "acknowledge" ? "ack" : verb} ${incident.id} RUN_DIR`);
-  return commands.length ? `This server takes no answers (it has no token). In a terminal: ${commands.join(", ")}` : "";
 }

@@ -30,7 +30,8 @@ function row(run) {
         make("span", { class: `chip small ${runTone(run.state)}` }, run.state),
         run.paged && make("span", { class: "chip small bad" }, "paged")),
       make("span", {}, `${steps} · goodput ${percentWords(run.goodput)}`, !isWatched && ` · supervisor ${run.supervisor}`),
-      make("span", { class: "quiet" }, whatWords(run)),
+      run.incident?.awaits_approval && make("strong", {}, "waits for your approval"),
+      make("span", { class: "quiet what" }, whatWords(run)),
       sparkline(run.loss ?? [], run.name)));
 }
 
@@ -43,7 +44,8 @@ function whatWords(run) {
   const called = incident.called.length ? `; called: ${incident.called.join(", ")}` : "";
   const held = incident.held ? `; ${incident.held}` : "";
   const seen = incident.acknowledged_by ? `; seen by ${incident.acknowledged_by}` : "";
-  return `incident ${incident.id}: ${incident.kind}${since}${more}${called}${held}${seen}`;
+  const why = incident.reason ? `: ${incident.reason}` : "";
+  return `incident ${incident.id}: ${incident.kind}${since}${why}${more}${called}${held}${seen}`;
 }
 
 /**

@@ -1,4 +1,4 @@
-/** How the run stands, in one word and a few figures. */
+/** How the run stands: in one word, above whatever waits for a person, and in a few figures, below it. */
 
 import { costRows } from "./cost.js";
 import { byId, make, redraw } from "./dom.js";
@@ -18,11 +18,14 @@ export function drawHeader(status, act, may) {
   byId("run-name").textContent = status.run;
   document.title = titleOf(status);
   drawTrouble(status);
-  const busy = ["pause", "resume", "hold", "stop"].map(may.isBusy);
-  redraw(byId("figures"), [shown(status), busy, may.canAct], () => [
+  const reason = status.needs ? "" : status.reason;  // the banner, right below, says the cause
+  redraw(byId("figures"), [shown(status), reason], () => [
     make("p", { class: "state" },
-      make("strong", { class: `chip ${runTone(status.state)}` }, status.state), status.reason && make("span", {}, status.reason)),
+      make("strong", { class: `chip ${runTone(status.state)}` }, status.state), reason && make("span", {}, reason)),
     progress(status),
+  ]);
+  const busy = ["pause", "resume", "hold", "stop"].map(may.isBusy);
+  redraw(byId("numbers"), [shown(status), busy, may.canAct], () => [
     make("dl", { class: "figures" }, ...figures(status)),
     may.canAct && controls(status, act, may.isBusy),
   ]);

@@ -75,7 +75,7 @@ def test_the_case_reads_in_the_order_a_person_needs_it(tmp_path: Path) -> None:
     run_dir = write_streamed(tmp_path / "demo")
     band = Band("loss", 2.21, 0.03, 48)
     notice = built(run_dir, raised(spiked(value="8.6", baseline="2.2", band=band, blamed_rank=1, blamed_node="node-7")))
-    places = [notice.text.index(word) for word in ("BROKE", "VALUES", "TRIED", "NEXT", "COST", "ANSWER", "READ")]
+    places = [notice.text.index(word) for word in ("BROKE", "NEXT", "COST", "ANSWER", "TRIED", "VALUES", "READ")]
     assert places == sorted(places)
     for expected in (
         "Spike: loss 8.6 over 2.2", "look at warm-up first", "now: the budget is spent", "value 8.6, baseline 2.2",
@@ -176,6 +176,22 @@ def test_what_follows_and_what_answers_it_depend_on_how_the_run_stands(tmp_path:
         assert all(str(run_dir) in answer for answer in notice.answers)
     assert f"sentinel rollback --to 378 {run_dir}" in built(run_dir, going_on).answers
     assert built(run_dir, going_on, page("resolve")).answers == ()
+
+
+def test_what_follows_says_which_rung_is_tried_and_whether_a_step_was_made(tmp_path: Path) -> None:
+    patient = " ".join(built(tmp_path, state_of(told(90.5))).text.split())
+    assert "NEXT training goes on (attempt 2) rung 1 (patience: wait up to 40 steps) is being tried" in patient
+    launched = " ".join(built(tmp_path, state_of(told(93))).text.split())
+    said = "attempt 3 is launched and has made no step yet rung 2 (roll back to step 350; skip samples) is on probation"
+    assert said in launched
+    assert "training goes on (attempt 3)" in built(tmp_path, state_of(told(97))).text
+
+
+def test_one_rank_is_one_rank(tmp_path: Path) -> None:
+    run_dir = write_streamed(tmp_path / "demo")
+    stream = run_dir / "attempts" / "0002" / "metrics.jsonl"
+    stream.write_text(stream.read_text().replace('"world_size": 2', '"world_size": 1'))
+    assert "since the onset on 1 rank may" in built(run_dir, state_of(told(90.5))).text
 
 
 def test_the_command_that_starts_it_again_names_its_policy(tmp_path: Path) -> None:

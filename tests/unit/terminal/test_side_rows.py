@@ -10,6 +10,8 @@ from rich.console import Console
 
 from sentinel.curves.blocks import Point
 from sentinel.model.actions import SendPage
+from sentinel.model.incidents import AwaitedApproval
+from sentinel.model.paging import IncidentPage
 from sentinel.model.state import Checkpoint
 from sentinel.run_files.heartbeats import RankSeen
 from sentinel.run_files.stall import Stall
@@ -152,3 +154,24 @@ def test_lines_without_a_terminal_say_the_same_in_full() -> None:
     for part in ("RECOVERING", "step 384 of 600", "^ onset 379", "rank 2    step 40", "2 spike open", "now: end", "event 0"):
         assert part in text
     assert "│" not in text
+
+
+def test_a_rung_that_waits_says_what_it_would_do_and_what_to_type() -> None:
+    """It was "watching whether it heals"."""
+    shown = picture(90.5)
+    crash, spike = shown.state.incidents
+    would = "rung 2 of playbook numeric would: roll back to step 350"
+    page = IncidentPage("warning", "demo: spike", "text", at(90), reason=would)
+    asks = replace(spike, approval=AwaitedApproval(1, shown.now_s + 1320, "deny"), page=page)
+    lines = frame(replace(shown, state=replace(shown.state, incidents=(crash, asks))))
+    text = "\n".join(lines)
+    assert "now: sentinel approve 2 RUN_DIR, or deny: rung 2 is passed over in 22 min" in text, "whole in 80 characters"
+    assert would in text
+
+
+def test_now_of_a_failed_run_and_of_a_suspected_hang() -> None:
+    shown = picture(91)
+    failed = replace(shown.state, ended="failed", end_reason="rung 4 of playbook restart calls a person", plan=None, pending={})
+    assert "now: nothing trains: it has failed, and waits for a person" in plain(replace(shown, state=failed))
+    calm = picture(80, stall=Stall(at(70), 0.2))
+    assert "now: a hang is suspected; nothing is done before it is believed" in "\n".join(frame(calm))

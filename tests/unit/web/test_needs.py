@@ -1,29 +1,154 @@
-"""What a run that is out of repairs needs of a person, as its page tells it."""
+"""What whoever looks at a run in trouble is told first: what broke, what trains, what follows, what to type."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from sentinel.model import facts as f
-from sentinel.model.incidents import IncidentState
+from sentinel.model.incidents import AwaitedApproval, IncidentState, Outcome
+from sentinel.model.paging import IncidentPage
+from sentinel.model.stall import StepTimes
+from sentinel.model.state import RunState
+from sentinel.policy.schema import Policy
+from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.report.following import RunSnapshot
-from sentinel.web.needs import needs_document
-from tests.unit.told_run import state_of, told
+from sentinel.run_files.detector_standings import DetectorStandings
+from sentinel.web.fleet import order, overview_document
+from sentinel.web.needs import needs_document, standing_documents
+from tests.unit.told_run import at, state_of, told
+
+DEMO = load_policy(shipped_policy_path("demo"))
+WOULD = "rung 2 of playbook numeric would: roll back to step 350"
+
+
+def changed(until: float, **changes: Any) -> RunState:
+    """The told run, with its newest incident changed."""
+    state = state_of(told(until))
+    return replace(state, incidents=(*state.incidents[:-1], replace(state.incidents[-1], **changes)))
+
+
+def failed() -> RunState:
+    state = state_of([*told(91.4), (92, f.PlanDropped("out of remedies")), (93, f.RunEnded("failed", "out of remedies"))])
+    last = replace(state.incidents[-1], state=IncidentState.EXHAUSTED, verdict="rung 4", reason="loss 8.6 over 2.2")
+    return replace(state, incidents=(*state.incidents[:-1], last))
+
+
+def asking() -> RunState:
+    page = IncidentPage("warning", "demo: spike", "text", at(91), reason=WOULD)
+    return changed(90.5, approval=AwaitedApproval(1, at(900), "deny"), page=page)
+
+
+def needs_of(snapshot: RunSnapshot, policy: Policy | None = None) -> Mapping[str, Any]:
+    found = needs_document(snapshot, policy)
+    assert found is not None
+    return found
 
 
 def test_a_failed_run_names_the_cause_and_not_the_rung(tmp_path: Path) -> None:
-    state = state_of([*told(91.4), (92, f.PlanDropped("out of remedies")), (93, f.RunEnded("failed", "out of remedies"))])
-    last = replace(state.incidents[-1], state=IncidentState.EXHAUSTED, verdict="rung 4", reason="loss 8.6 over 2.2")
-    snapshot = RunSnapshot(tmp_path / "demo", replace(state, incidents=(*state.incidents[:-1], last)), attempt_alive=False)
-    needs = needs_document(snapshot)
-    assert needs is not None
+    snapshot = RunSnapshot(tmp_path / "demo", failed(), attempt_alive=False)
+    needs = needs_of(snapshot)
     assert (needs["head"], needs["cause"]) == ("The run has failed", "spike: loss 8.6 over 2.2")
     assert needs["trains"] == "Nothing of it trains now."
+    assert needs["next"] == ["the run has failed: nothing trains until you start it again"]
     assert needs["answers"][1]["command"].startswith("sentinel run ")
-    assert needs_document(replace(snapshot, attempt_alive=None))["trains"].startswith("Whether")  # type: ignore[index]
+    assert needs_of(replace(snapshot, attempt_alive=None))["trains"].startswith("Whether")
+
+
+def test_a_failed_run_says_what_its_last_repair_failed_of(tmp_path: Path) -> None:
+    """It may be something else than what began it: a hang whose every relaunch never starts."""
+    state = failed()
+    last = state.incidents[-1]
+    broken = replace(last.tries[-1], outcome=Outcome.FAILED, reason="no heartbeat since launch")
+    tries = (*last.tries[:-1], broken)
+    assert len(tries) == 2
+    told_of = replace(state, incidents=(*state.incidents[:-1], replace(last, tries=tries)))
+    said = needs_of(RunSnapshot(tmp_path, told_of))["tried"]
+    assert said == "2 repairs were tried; the last failed: no heartbeat since launch"
+    untried = replace(state, incidents=(*state.incidents[:-1], replace(last, tries=())))
+    assert needs_of(RunSnapshot(tmp_path, untried))["tried"] == "No repair was tried."
 
 
 def test_a_run_that_goes_on_or_has_ended_as_meant_needs_nothing(tmp_path: Path) -> None:
     for until in (42.0, 91.2, 100.0):
-        assert needs_document(RunSnapshot(tmp_path, state_of(told(until)))) is None
+        assert needs_document(RunSnapshot(tmp_path, state_of(told(until))), None) is None
+
+
+def stalled(tmp_path: Path, supervisor: Any = "alive") -> RunSnapshot:
+    """The told run, long after its last step."""
+    senses = DetectorStandings(at(80), 2, 300, step_times=StepTimes(at(70), 0.2))
+    return RunSnapshot(tmp_path, state_of(told(80)), now_s=at(80), supervisor=supervisor, attempt_alive=True, senses=senses)
+
+
+def test_a_suspected_hang_says_when_it_is_believed_and_what_is_done_then(tmp_path: Path) -> None:
+    needs = needs_of(stalled(tmp_path), DEMO)
+    assert (needs["head"], needs["tone"]) == ("A hang is suspected", "warn")
+    assert needs["cause"] == "no step for 10 s (a step takes 0.2 s)"
+    assert needs["next"] == [
+        "it counts as a hang once all ranks have been silent for 6 s, or longer in a slow phase", "then rung 1, resume",
+        "nothing is asked of you yet",
+    ]  # fmt: skip
+    assert needs["answers"] == []
+
+
+@pytest.mark.parametrize("supervisor", ["gone", "stuck", "unknown"])
+def test_a_suspected_hang_that_nobody_watches_promises_no_repair(tmp_path: Path, supervisor: str) -> None:
+    assert "neither seen nor repaired" in needs_of(stalled(tmp_path, supervisor), DEMO)["next"][0]
+    assert needs_of(stalled(tmp_path), None)["next"] == ["what follows is not known: the policy cannot be read"]
+
+
+def test_an_approval_says_what_it_is_for_until_when_and_the_whole_command(tmp_path: Path) -> None:
+    (standing,) = standing_documents(RunSnapshot(tmp_path / "demo", asking(), now_s=at(95.5), supervisor="alive"), DEMO)
+    assert standing["next"] == [
+        WOULD,
+        "rung 2 waits for you; without an answer it is passed over in 13 min",
+    ]
+    assert [one["command"] for one in standing["answers"]][:2] == [
+        f"sentinel approve 2 {tmp_path / 'demo'}", f"sentinel deny 2 {tmp_path / 'demo'}",
+    ]  # fmt: skip
+
+
+def test_patience_says_what_comes_after_it_and_asks_for_nothing(tmp_path: Path) -> None:
+    (standing,) = standing_documents(RunSnapshot(tmp_path, changed(90.5, playbook="numeric"), supervisor="alive"), DEMO)
+    assert standing["next"] == [
+        "training goes on (attempt 2)",
+        "rung 1 (patience: wait up to 40 steps) is being tried",
+        "if that fails: rung 2, rollback + skip",
+    ]
+    assert standing["answers"] == [], "nobody was called: there is nothing to acknowledge"
+
+
+@pytest.mark.parametrize(
+    ("supervisor", "attempt_alive", "expected"),
+    [
+        ("gone", False, ["Nothing of it trains now.", "nothing is repaired until `sentinel run` is started again"]),
+        ("gone", None, ["Whether anything of it trains is not known from here.", "nothing is repaired until `sentinel run`"]),
+        ("stuck", True, ["Processes of its newest attempt are still there.", "nothing is repaired while the supervisor stands"]),
+        ("unknown", None, ["Whether anything of it trains is not known from here.", "whether anybody repairs it is not known"]),
+    ],
+)  # fmt: skip
+def test_where_nobody_watches_no_rung_is_promised(
+    tmp_path: Path, supervisor: Any, attempt_alive: bool | None, expected: list[str]
+) -> None:
+    seen = RunSnapshot(tmp_path, changed(90.5, playbook="numeric"), supervisor=supervisor, attempt_alive=attempt_alive)
+    (standing,) = standing_documents(seen, DEMO)
+    assert len(standing["next"]) == 2
+    assert [words in said for words, said in zip(expected, standing["next"], strict=True)] == [True, True]
+
+
+def test_a_run_that_stands_still_is_listed_before_one_that_trains_and_asks(tmp_path: Path) -> None:
+    page = IncidentPage("critical", "demo: spike", "text", at(91))
+    state = failed()
+    dead = replace(state, incidents=(*state.incidents[:-1], replace(state.incidents[-1], page=page)))
+    rows = [overview_document(name, RunSnapshot(tmp_path, one), ()) for name, one in (("asks", asking()), ("dead", dead))]
+    assert [row["urgency"] for row in rows] == [0, 0], "both have called a person"
+    assert [row["name"] for row in order(rows)] == ["dead", "asks"]
+    assert rows[0]["incident"]["awaits_approval"] is True
+
+
+def test_a_stalled_run_says_so_in_the_list(tmp_path: Path) -> None:
+    assert overview_document("demo", stalled(tmp_path), ())["reason"] == "no step for 10 s (a step takes 0.2 s)"

@@ -97,7 +97,9 @@ def _overview(run: SimulatedRun) -> dict[str, Any]:
     keys = ("state", "step", "total_steps", "goodput", "supervisor")
     opened = sum(i["state"] in ("open", "probation") for i in run.incidents)
     incident = next((i for i in reversed(run.incidents) if i["state"] in ("open", "probation")), None)
-    worst = incident and {key: incident[key] for key in ("id", "kind", "onset_step", "acknowledged_by")} | {"called": ["phone"]}
+    worst = incident and {key: incident[key] for key in ("id", "kind", "onset_step", "reason", "acknowledged_by")}
+    if worst:
+        worst |= {"called": ["phone"], "awaits_approval": incident["awaits_approval"] is not None}
     row = {"name": run.name, "open_incidents": opened, "paged": bool(status["pages"]), "incident": worst, "reason": ""}
     loss = [2.0 + step / 100 for step in range(20)]
     return row | {"urgency": 0 if status["pages"] else 4, "loss": loss} | {key: status[key] for key in keys}

@@ -97,7 +97,7 @@ def test_what_changes_the_run_says_what_will_happen_and_is_sent_once_it_is_confi
     page.open(server.address, (360, 800))
     page.script(f"sessionStorage.setItem('sentinel-token', '{TOKEN}')")
     unfold = "(document.getElementById(arguments[0]) ?? document.querySelector(`[data-key=${arguments[0]}]`)).open = true"
-    page.wait_for_text("#figures", "more")
+    page.wait_for_text("#numbers", "more")
     page.script(unfold, fold)
     page.click_on(press)
     page.wait_for_text("#ask-words", names)
@@ -114,9 +114,12 @@ def test_what_changes_the_run_says_what_will_happen_and_is_sent_once_it_is_confi
 
 def test_a_server_without_a_token_shows_the_command_instead_of_buttons(page: Page, server: PageServer, run: SimulatedRun) -> None:
     server.can_act = False
+    typed = [{"command": f"sentinel {verb} 3 /runs/demo", "what": "it is answered"} for verb in ("ack", "resolve")]
+    run.standing = [{"incident": 3, "next": [], "answers": typed}]
     see_incident(page, server, run)
-    page.wait_for_text("#banner", "sentinel ack 3 RUN_DIR, sentinel resolve 3 RUN_DIR")
-    assert page.find("#banner button, #figures button") == []
+    page.wait_for_text("#banner", "This server takes no answers (it has no token). In a terminal:")
+    assert page.text("#banner .commands code").split("\n") == ["sentinel ack 3 /runs/demo", "sentinel resolve 3 /runs/demo"]
+    assert page.find("#banner button, #numbers button") == []
     assert page.text("#access") == "read-only: this server has no token"
     assert not page.find("#token-button:not([hidden])")
 
@@ -166,8 +169,8 @@ def test_a_dialog_that_was_closed_does_not_come_back_by_itself(page: Page, serve
 def test_a_supervisor_that_is_gone_is_said_and_cannot_be_paused(page: Page, server: PageServer, run: SimulatedRun) -> None:
     run.supervisor = "gone"
     page.open(server.address)
-    page.wait_for_text("#figures", "GONE: training goes on unwatched")
-    assert page.find("#figures button") == []
+    page.wait_for_text("#numbers", "GONE: training goes on unwatched")
+    assert page.find("#numbers button") == []
 
 
 def test_a_step_that_is_overdue_is_said_with_the_silence_of_each_rank(page: Page, server: PageServer, run: SimulatedRun) -> None:
@@ -176,11 +179,11 @@ def test_a_step_that_is_overdue_is_said_with_the_silence_of_each_rank(page: Page
     run.ranks = [{"rank": rank, "silent_s": 60.0 + rank, **silent} for rank in range(10)]
     page.open(server.address)
     page.wait_for_text("#figures", "no step for 70 s (a step takes 0.2 s)")
-    page.wait_for_text("#figures", "rank 9 silent for 69 s (step 41, data), rank 8 silent for 68 s")
-    page.wait_for_text("#figures", "and 2 more")
+    page.wait_for_text("#numbers", "rank 9 silent for 69 s (step 41, data), rank 8 silent for 68 s")
+    page.wait_for_text("#numbers", "and 2 more")
 
 
 def test_the_header_says_what_the_run_costs_and_when_it_ends(page: Page, server: PageServer) -> None:
     page.open(server.address)
-    page.wait_for_text("#figures", "0.27 GPU hours, 0.67 USD, lost of it 0.04 GPU hours, 0.10 USD")
-    page.wait_for_text("#figures", "in 1 min 30 s (1 min 20 s to 2 min 15 s), ")
+    page.wait_for_text("#numbers", "0.27 GPU hours, 0.67 USD, lost of it 0.04 GPU hours, 0.10 USD")
+    page.wait_for_text("#numbers", "in 1 min 30 s (1 min 20 s to 2 min 15 s), ")

@@ -78,7 +78,7 @@ def test_tab_reaches_every_control_and_shows_where_it_is(page: Page, server: Pag
 def test_single_keys_move_and_toggle_and_can_be_switched_off(page: Page, server: PageServer, run: SimulatedRun) -> None:
     see(page, server, run)
     page.press("b")
-    assert page.script("return document.activeElement.dataset.key") == "acknowledge-3"
+    assert page.script("return document.activeElement.dataset.key") == "approve-3"
     page.press("l")
     assert page.find("#log-scale[aria-pressed=true]")
     page.press("?")

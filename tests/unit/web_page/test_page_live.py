@@ -144,7 +144,7 @@ def test_the_root_of_several_runs_lists_them_worst_first(page: Page, server: Pag
     page.wait_for_text("#fleet", "2 runs")
     names = "return [...document.querySelectorAll('.fleet b')].map((one) => one.textContent);"
     assert page.script(names) == ["night", "demo"]
-    assert "incident 3: hang since step 408; called: phone" in page.text("#fleet")
+    assert "incident 3: hang since step 408: 2 of 8 ranks are silent; called: phone" in page.text("#fleet")
     assert page.script("return document.querySelectorAll('.fleet svg.spark path').length;") == 2
     assert not page.script("return document.getElementById('status').offsetParent"), "no run is shown before one is chosen"
     page.chrome.find_element(By.PARTIAL_LINK_TEXT, "night").click()
@@ -231,7 +231,7 @@ def test_what_happened_is_shown_when_it_happened_and_not_by_when_somebody_looks(
     find_crash = "return [...document.querySelectorAll('#event-list li')].find((e) => /crash/.test(e.innerText)).innerText"
     assert "22:13:50" in page.script(find_crash)
     assert page.text("#incident-1 summary").count("22:13:50") == page.text("#incident-1 summary").count("22:14:20") == 1
-    assert page.text("#figures dd").splitlines()[0].endswith(" 22:13:20")
+    assert page.text("#numbers dd").splitlines()[0].endswith(" 22:13:20")
     run.tell("a checkpoint was committed", elapsed_s=3600.0)
     page.wait_for_text("#event-list li:first-child", "a checkpoint was committed")
     assert page.text("#event-list li:first-child time").endswith(" 23:13:20")
@@ -243,12 +243,12 @@ def test_the_time_of_a_run_that_has_ended_stands_still(page: Page, server: PageS
     run.ended_at_s = START_S + 95.0
     page.open(server.address)
     page.wait_for_text("#figures", "the trainer finished at step 420")
-    page.wait_for_text("#figures dd", "1:35 from ")
-    took = page.text("#figures dd").splitlines()[0]
+    page.wait_for_text("#numbers dd", "1:35 from ")
+    took = page.text("#numbers dd").splitlines()[0]
     assert " 22:13:20 to " in took
     assert took.endswith(" 22:14:55")
-    assert "gone: the run has ended" in page.text("#figures")
-    assert page.find("#figures button") == []
+    assert "gone: the run has ended" in page.text("#numbers")
+    assert page.find("#numbers button") == []
 
 
 def test_a_report_that_is_not_there_yet_is_a_sentence(page: Page, server: PageServer) -> None:

@@ -67,7 +67,7 @@ def test_axe_finds_nothing_in_a_live_hang(
 @pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["light", "dark"])
 def test_axe_finds_nothing_in_menus_and_dialogs(page: Page, server: PageServer, dark: bool) -> None:
     page.open(server.address, dark=dark)
-    page.wait_for_text("#figures", "more")
+    page.wait_for_text("#numbers", "more")
     page.until(lambda: page.find("#choices input"), "the curves to choose from")
     page.script("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     look(page)
