@@ -32,7 +32,7 @@ def answers(run_dir: Path, state: RunState, incident: Incident | None, stage: St
     run = shlex.quote(str(run_dir.absolute()))
     found: list[AnswerCommand] = []
     number = incident.id if incident is not None else None
-    if incident is not None and incident.awaits_approval:
+    if incident is not None and incident.awaits_approval and not state.ended:
         found.append(AnswerCommand(f"sentinel approve {number} {run}", "take the rung that waits"))
         found.append(AnswerCommand(f"sentinel deny {number} {run}", "pass it over"))
     if incident is not None and stage != "acknowledge" and not incident.acknowledged_by:

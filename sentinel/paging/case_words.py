@@ -80,7 +80,7 @@ def _try(number: int, one: Try) -> str:
 
 def follows(state: RunState, incident: Incident | None, now_s: float) -> list[str]:
     """What happens next without a person, and when."""
-    if incident is not None and incident.awaits_approval and incident.approval is not None:
+    if incident is not None and incident.awaits_approval and incident.approval is not None and not state.ended:
         asked = incident.approval
         default = "is taken" if asked.otherwise == "approve" else "is passed over"
         return [f"rung {asked.rung + 1} waits for you; without an answer it {default} in {span(asked.deadline_s - now_s)}"]
