@@ -42,7 +42,8 @@ def _note_older(decision: Decision, receipt: Receipt, asked: int) -> None:
     step = receipt.resume_step
     if receipt.profile is not None:  # nobody says where it resumed; its first row shows a number
         why = "it went on from an older checkpoint, or its numbers do not count the steps of the run"
-        return decision.note("resume", f"its first row follows step {step}, and it was to go on from step {asked}: {why}")
+        decision.note("resume", f"its first row follows step {step}, and it was to go on from step {asked}: {why}")
+        return
     used = next((c for c in decision.state.checkpoints if c.step == step), None)
     advice = ""
     if used is not None and not used.verified:

@@ -122,8 +122,7 @@ def build_treatment(
 ) -> Treatment:
     """What rung `index` means for this incident, now. A rung that nothing binds to a launch is carried out live where a trainer
     lives. `new_seed`: of the data order that `reseed_data` begins. `spare`: so much later than sentinel a trainer lapses its
-    settings by itself. `lapses`: whether a setting can lapse while the trainer runs; one that was passed as an argument cannot.
-    `attempt`: the newest.
+    settings by itself. `lapses`: whether a setting can lapse while the trainer runs. `attempt`: the newest.
     """
     rung = rungs[index]
     relaunch = rung.does("relaunches") or any(WORDS[word].needs_launch for word in rung.parts) or not is_alive
@@ -213,7 +212,9 @@ def _end(until: int | None, lapses: bool) -> str:
     """How long the settings of the rung hold; empty where it does not say."""
     if until is None:
         return ""
-    return f"until step {until}" if lapses else f"until a relaunch from step {until - 1} or later: nothing changes this trainer while it runs"
+    if lapses:
+        return f"until step {until}"
+    return f"until a relaunch from step {until - 1} or later: nothing changes this trainer while it runs"
 
 
 def _phrase(word: str, value: object) -> str:

@@ -10,7 +10,7 @@ SHARE = 2  # one of so many: an evaluation prints few rows against those of the 
 
 @dataclass
 class Renewed:
-    """Whether the rows of one attempt have stopped to name new steps. `newest`: the highest step, `first` of the rows behind it."""
+    """Whether the rows of one attempt have ceased to name new steps. `newest`: the highest; `first`: of the rows behind it."""
 
     newest: int = -1
     first: int = 0
@@ -40,7 +40,7 @@ class Renewed:
     @property
     def sentence(self) -> str:
         return (
-            f"its step numbers begin anew: step {self.first} came behind step {self.newest}. Numbers behind step {self.newest} are not "
-            "judged, and behind a relaunch nobody knows where it stands. Have it print a step that counts on through all epochs, or "
-            "name a file that has one: --trainer NAME:metrics=FILE"
+            f"its step numbers begin anew: step {self.first} came behind step {self.newest}. Rows behind step {self.newest} are "
+            "not judged, and behind a relaunch nobody knows where it stands. Have it print a step that counts on through all "
+            "epochs, or name a file that has one: --trainer NAME:metrics=FILE"
         )
