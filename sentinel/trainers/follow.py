@@ -47,7 +47,7 @@ class Writer:
     resume_step: int | None = None
     passed: int = -1  # newest step that a follower before this one wrote
     numbering: Renewed = field(default_factory=Renewed)
-    _said_renewed: bool = False  # that the numbers begin anew
+    _has_remarked: bool = False  # that the numbers begin anew
     _every: int = 1
     _wrote_s: float = field(default_factory=time.time)  # of the last look that found rows; before the first: the beginning
 
@@ -131,8 +131,8 @@ class Writer:
             self.newest = max(self.newest, row.step)
             metrics = {name: value for name, value in row.metrics.items() if name not in ("kind", "step", "samples", "time_s")}
             self.stream.step(row.step, samples=samples, **{**metrics, "time_s": at_s})
-        if self.numbering.is_renewed and not self._said_renewed:
-            self._said_renewed = True
+        if self.numbering.is_renewed and not self._has_remarked:
+            self._has_remarked = True
             self.stream.event("remark", reason=self.numbering.sentence)
 
     def _samples(self, before: int, step: int) -> list[list[int]] | None:

@@ -191,7 +191,7 @@ def _no_checkpoint(one: Patient) -> Check:
     if lying := _lying(one):
         newest = max(lying, key=lambda found: found.step)
         what = f"none is sealed; of this run {len(lying)} lie in {newest.path.parent}, the newest of step {newest.step}"
-        return Check("checkpoints", standing, what, "they are sealed while it trains, or before a relaunch chooses where to go on")
+        return Check("checkpoints", standing, what, "they are sealed while it trains, or before a relaunch")
     where = f" in {one.spec.root}" if one.spec is not None else ""
     return Check("checkpoints", standing, f"none was seen yet{where}", "save more often, or see where the trainer writes them")
 
