@@ -51,7 +51,8 @@ def _of_words(spec: ProfileSpec, place: Location, words: Sequence[str], also: Se
         for match in PLACEHOLDER.finditer(word):
             for name in (match[1], match[2]):
                 if name is not None and name not in known:
-                    yield _problem((*place, at), f"'{word}': {{{name}}} is not known here", did_you_mean(name, known, "known here"))
+                    message = f"'{word}': {{{name}}} is not known here"
+                    yield _problem((*place, at), message, did_you_mean(name, known, "known here"))
 
 
 def _problem(place: Location, message: str, remedy: str) -> Problem:
