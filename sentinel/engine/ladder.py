@@ -262,6 +262,7 @@ def treatment_now(decision: Decision, incident: Incident, index: int, is_alive: 
         is_alive=is_alive,
         new_seed=new_seed,
         spare=spare_steps(decision),
+        lapses=state.settable is None,
         attempt=decision.attempt.attempt if decision.attempt is not None else None,
     )
 

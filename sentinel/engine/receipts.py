@@ -30,7 +30,7 @@ def on_receipt(decision: Decision, receipt: Receipt) -> None:
     if receipt.resume_step < asked:
         _lost_more(decision, attempt, asked - receipt.resume_step)
         if not begins_anew(attempt.resume, receipt):
-            _note_older(decision, receipt.resume_step, asked)
+            _note_older(decision, receipt, asked)
     if receipt.adopted and receipt.resume_step > asked:
         decision.note("resume", f"the trainer goes on from its own checkpoint of step {receipt.resume_step}, as its program says")
     wrong = judge_receipt(attempt.overrides, attempt.resume, receipt)
@@ -38,7 +38,12 @@ def on_receipt(decision: Decision, receipt: Receipt) -> None:
         consider(decision, mismatch(decision, receipt.resume_step, "; ".join(wrong)))
 
 
-def _note_older(decision: Decision, step: int, asked: int) -> None:
+def _note_older(decision: Decision, receipt: Receipt, asked: int) -> None:
+    step = receipt.resume_step
+    if receipt.profile is not None:  # nobody says where it resumed; its first row shows a number
+        why = "it went on from an older checkpoint, or its numbers do not count the steps of the run"
+        decision.note("resume", f"its first row follows step {step}, and it was to go on from step {asked}: {why}")
+        return
     used = next((c for c in decision.state.checkpoints if c.step == step), None)
     advice = ""
     if used is not None and not used.verified:

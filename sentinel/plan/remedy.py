@@ -117,11 +117,12 @@ def build_treatment(
     is_alive: bool,
     new_seed: int | None = None,
     spare: int = 0,
+    lapses: bool = True,
     attempt: int | None = None,
 ) -> Treatment:
     """What rung `index` means for this incident, now. A rung that nothing binds to a launch is carried out live where a trainer
     lives. `new_seed`: of the data order that `reseed_data` begins. `spare`: so much later than sentinel a trainer lapses its
-    settings by itself. `attempt`: the newest.
+    settings by itself. `lapses`: whether a setting can lapse while the trainer runs. `attempt`: the newest.
     """
     rung = rungs[index]
     relaunch = rung.does("relaunches") or any(WORDS[word].needs_launch for word in rung.parts) or not is_alive
@@ -140,7 +141,7 @@ def build_treatment(
     if found and rung.skip and rung.skip.only and incident.attributed_rung == index and incident.attribution is not None:
         skip = incident.attribution.ranges or skip  # looked at before a stop broke the launch off
     overrides = with_rung(base, rung, incident.id, until, skip, spare)
-    reason = _reason(rung, choice, skip, until, incident.blamed_node, inspection)
+    reason = _reason(rung, choice, skip, _end(until, lapses), incident.blamed_node, inspection)
     changed = dict(rung.settings)
     if rung.reseed_data:
         changed["data_seed"] = overrides.data_seed
@@ -182,7 +183,7 @@ def _reason(
     rung: Rung,
     choice: RollbackTarget | None,
     skip: tuple[SampleRange, ...],
-    until: int | None,
+    end: str,
     node: str,
     inspection: InspectionPlan | None = None,
 ) -> str:
@@ -204,9 +205,16 @@ def _reason(
         parts.insert(0, f"leave out node {node}" if node else "leave out the blamed node")
     parts += [SETTINGS[key].remedy(value) for key, value in rung.settings.items()]
     parts += [_phrase(word, value) for word, value in rung.values.items()]
-    if until is not None:
-        parts.append(f"until step {until}")
-    return "; ".join(p for p in parts if p)
+    return "; ".join(p for p in (*parts, end) if p)
+
+
+def _end(until: int | None, lapses: bool) -> str:
+    """How long the settings of the rung hold; empty where it does not say."""
+    if until is None:
+        return ""
+    if lapses:
+        return f"until step {until}"
+    return f"until a relaunch from step {until - 1} or later: nothing changes this trainer while it runs"
 
 
 def _phrase(word: str, value: object) -> str:

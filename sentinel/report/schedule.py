@@ -1,7 +1,8 @@
 """What the interventions cost the schedule: steps under other settings, full-rate steps lost, data left out, steps thrown away.
 
 Read from the journal's facts. Only steps that survive count as trained under a setting; what was abandoned is thrown away as a
-whole. A live change counts from the step the trainer says, and a setting until it lapsed, by whomever.
+whole. A live change counts from the step the trainer says, and a setting until it lapsed, by whomever. A trainer under a profile
+keeps what it was launched with.
 """
 
 from __future__ import annotations
@@ -47,11 +48,15 @@ class SettingsHistory:
         self._timelines: dict[int, Timeline] = {}
         self._writes: dict[str, a.WriteOverrides] = {}
         self._lapses: list[dict[str, Any]] = []
+        self._has_profile = False
 
     def take(self, fact: Fact) -> None:
         known, writes = self._timelines, self._writes
         match fact:
+            case f.SupervisorTookOver(settable=settable):
+                self._has_profile = settable is not None
             case f.AttemptLaunched(attempt=number, resume=resume, overrides=settings):
+                settings = replace(settings, until=()) if self._has_profile else settings
                 known[number] = Timeline([Segment(resume.step + 1 if resume else 1, settings)])
             case f.ReceiptSeen(attempt=number, resumed_step=step) if number in known:
                 known[number].segments[0] = replace(known[number].segments[0], first=step + 1)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable
-from itertools import islice
+from itertools import islice, pairwise
 
 from sentinel.model.attempts import SampleRange
 from sentinel.model.metrics import is_family
@@ -21,6 +21,7 @@ from sentinel.streams.level import Level, measure_level
 
 RING_SIZE = 4096
 GAPS_KEPT = 9
+PAIRS_READ = 8  # of readings, to find out the batch: some may have passed over data that was left out
 JUMP_STEPS_MAX = 100_000  # no trainer leaps so far within an attempt: such a line is damaged, and believing it would blind us
 JUMP_INTERVALS_MAX = 1_000
 
@@ -122,11 +123,24 @@ class Series:
 
     @property
     def samples_per_step(self) -> int | None:
-        """Samples of the newest reading; None when nothing is known."""
-        if not self._order:
+        """The batch of one step, by the newest two readings that tell it; before there are two, all samples of the newest. None
+        when nothing is known."""
+        newest = list(islice(reversed(self._order), PAIRS_READ + 1))
+        for step, before in pairwise(newest):
+            if (batch := self._batch_between(before, step)) is not None:
+                return batch
+        return (_size(self._rows[newest[0]][1]) or None) if newest else None
+
+    def _batch_between(self, before: int, step: int) -> int | None:
+        """Of two readings the usual distance apart. The newer one has the samples of all steps since the older one, or those of
+        its own step alone: where they begin says which. None where something between them was left out."""
+        gap, old, new = step - before, self._rows[before][1], self._rows[step][1]
+        if not old or not new or gap != self.interval_steps:
             return None
-        samples = self._rows[self._order[-1]][1]
-        return sum(part.end - part.start for part in samples) or None
+        size, between = _size(new), new[0].start - old[-1].end
+        if between == 0:
+            return max(1, round(size / gap))
+        return size if gap == 1 or between == (gap - 1) * size else None
 
     def entries(self, metric: str, after_step: int, up_to_step: int | None = None) -> list[tuple[int, float]]:
         """(step, value) of a tracked metric over after_step < step <= up_to_step, clean or not, oldest first."""
@@ -172,3 +186,7 @@ class Series:
         self._gaps.append(gap)
         ordered = sorted(self._gaps)
         self.interval_steps = ordered[len(ordered) // 2]
+
+
+def _size(samples: Iterable[SampleRange]) -> int:
+    return sum(part.end - part.start for part in samples)

@@ -25,6 +25,7 @@ from sentinel.plan.proving import size_within
 from sentinel.run_files.stream import read_receipt
 from sentinel.telemetry.lineage import read_own
 from sentinel.trainers.life import Life
+from sentinel.trainers.renewed import Renewed
 from sentinel.trainers.sealer import Sealer
 from sentinel.trainers.sources import open_sources
 from sentinel.trainers.spec import TrainerSpec, read_trainer_spec
@@ -45,6 +46,8 @@ class Writer:
     newest: int = -1
     resume_step: int | None = None
     passed: int = -1  # newest step that a follower before this one wrote
+    numbering: Renewed = field(default_factory=Renewed)
+    _has_remarked: bool = False  # that the numbers begin anew
     _every: int = 1
     _wrote_s: float = field(default_factory=time.time)  # of the last look that found rows; before the first: the beginning
 
@@ -62,6 +65,8 @@ class Writer:
         """Write them, or hold them until it is known where the trainer began."""
         if self.spec.profile.spec.metrics.first_step == 0:
             rows = [replace(row, step=row.step + 1) for row in rows]
+        for row in rows:
+            self.numbering.take(row.step)
         rows = [row for row in rows if row.step > self.passed]
         if self.resume_step is not None:
             self._write(rows)
@@ -126,6 +131,9 @@ class Writer:
             self.newest = max(self.newest, row.step)
             metrics = {name: value for name, value in row.metrics.items() if name not in ("kind", "step", "samples", "time_s")}
             self.stream.step(row.step, samples=samples, **{**metrics, "time_s": at_s})
+        if self.numbering.is_renewed and not self._has_remarked:
+            self._has_remarked = True
+            self.stream.event("remark", reason=self.numbering.sentence)
 
     def _samples(self, before: int, step: int) -> list[list[int]] | None:
         """Which batches, from 0, the steps behind `before` up to `step` trained on."""
@@ -183,7 +191,7 @@ def follow(run_dir: Path, attempt: int, trainer_pid: int) -> None:
         writer.take(rows, now_s)
         sealer.turn(writer.stream, writer.resume_step, now_s)
         if rows:
-            life.row(rows[-1].step, now_s)
+            life.row(writer.numbering.reached, now_s)
         life.turn(sealer.has_saved(writer.newest), now_s)
     writer.take([row for source in sources for row in source.finish()], time.monotonic())
     writer.begin()

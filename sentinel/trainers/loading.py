@@ -16,6 +16,7 @@ from sentinel.errors import PolicyError, Problem, UsageError
 from sentinel.policy.problems import did_you_mean, print_problems, split_options
 from sentinel.policy.schema_problems import validate_model
 from sentinel.policy_files.yaml_positions import YamlText, read_yaml
+from sentinel.trainers.misfits import find_misfits
 from sentinel.trainers.profile import TrainerProfile
 
 SHIPPED = Path(__file__).resolve().parent / "shipped"
@@ -58,7 +59,7 @@ def load_with_document(asked: str) -> tuple[TrainerProfile, Mapping[str, Any]]:
     filled = _fill(document, {**known, **options}) if document else read.value
     laid = _lay(filled, options)
     profile, problems = validate_model(TrainerProfile, laid)
-    _refuse(path, text, read, problems)
+    _refuse(path, text, read, problems if profile is None else tuple(find_misfits(profile.spec)))
     assert profile is not None, "without problems there is a profile"
     return profile, {key: value for key, value in laid.items() if key != "options"}
 

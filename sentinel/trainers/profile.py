@@ -12,9 +12,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PlainSerializer, Tag, model_validator
 
-from sentinel.client.setting_types import Choice
-from sentinel.client.settings import SETTINGS
-from sentinel.policy.problems import did_you_mean
 from sentinel.policy.quantities import Malformed
 from sentinel.policy.schema_fields import Count, Flag, Model, Name, Seconds, Text
 from sentinel.telemetry.format_names import AskedFormat
@@ -161,27 +158,6 @@ class ProfileSpec(Model):
     environment: dict[str, Word] = Field(default={})
     """Variables for the command."""
 
-    @model_validator(mode="after")
-    def _names_are_known(self) -> ProfileSpec:
-        for key in self.settings:
-            if key not in SETTINGS or SETTINGS[key].type is None:
-                raise Malformed(f"settings: '{key}' is no setting", did_you_mean(key, tuple(SETTINGS), "settings"))
-            self._check_values(key)
-        for words, also in self._templates():
-            for word in words:
-                self._check(word, also)
-        if self.skip is not None and self.data != "by step":
-            remedy = "write data: by step, if the trainer's batches are in a fixed order; else leave skip out"
-            raise Malformed("skip needs data that is given by the step", remedy)
-        if self.resume.arguments and self.checkpoints is None:
-            raise Malformed("resume needs checkpoints", "say where they lie")
-        return self
-
-    def _templates(self) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-        skip = self.skip.arguments if self.skip is not None else ()
-        found = [(self.resume.arguments, ("root", "step", "checkpoint")), (self.resume.scratch, ("root",)), (skip, BATCHES)]
-        return found + [(words, ("root", "value")) for key in self.settings for words in self.templates(key).values()]
-
     def templates(self, key: str) -> dict[str, tuple[str, ...]]:
         """The arguments of a setting by the value they are for; under an empty text, those for every value."""
         found = self.settings.get(key, {})
@@ -191,24 +167,6 @@ class ProfileSpec(Model):
         """The arguments that give the setting this value; None where the trainer cannot be given it."""
         found = self.templates(key)
         return found.get("", found.get(str(value)))
-
-    def _check_values(self, key: str) -> None:
-        """A value that has arguments of its own is one that the setting takes."""
-        type_ = SETTINGS[key].type
-        known = type_.words if isinstance(type_, Choice) else None
-        for value in self.templates(key):
-            if value and known is None:
-                remedy = f"write {key}: [--FLAG, '{{value}}']"
-                raise Malformed(f"settings: '{key}' takes any value, and not only such as '{value}'", remedy)
-            if value and known is not None and value not in known:
-                raise Malformed(f"settings: '{value}' is no {SETTINGS[key].label}", did_you_mean(value, known, "values"))
-
-    def _check(self, word: str, also: tuple[str, ...]) -> None:
-        known = (*also, *self.flags)
-        for match in PLACEHOLDER.finditer(word):
-            for name in (match[1], match[2]):
-                if name is not None and name not in known:
-                    raise Malformed(f"'{word}': {{{name}}} is not known here", did_you_mean(name, known, "known here"))
 
 
 class ProfileMetadata(Model):

@@ -78,9 +78,9 @@ def find_root(spec: ProfileSpec, command: Sequence[str], cwd: str) -> str | None
         return None
     found = places.path if places.path is not None else flag_value(command, places.root)
     if found is None:
-        flags = " nor ".join(places.root) or "no flag"
         raise UsageError(
-            f"--trainer: where its checkpoints lie is not known: {flags} stands in the command ({shlex.join(command)}); "
+            f"--trainer: where its checkpoints lie is not known: no {' nor '.join(places.root) or 'flag'} stands in the command "
+            f"({shlex.join(command)}); "
             "name the folder, as in --trainer NAME:root=DIR"
         )
     return os.path.normpath(os.path.join(cwd, found, places.below))

@@ -23,11 +23,13 @@ from sentinel.report.masked import run_masking
 from sentinel.report.reading import is_attempt_alive, read_run, read_supervisor
 from sentinel.run_files.attempt_files import rank_files
 from sentinel.run_files.stream import read_newest_metrics, read_receipt
+from sentinel.trainers.found import FoundCheckpoint, find_checkpoints
 from sentinel.trainers.mismatch import find_mismatch
 from sentinel.trainers.probe.judging import WANTED
 from sentinel.trainers.probe.recognise import candidates, printed_format, profiles_of_format
 from sentinel.trainers.probe.text import PRINTED_LINE
 from sentinel.trainers.spec import read_trainer_spec
+from sentinel.trainers.start import read_before
 
 TAIL_BYTES = 2048
 
@@ -186,8 +188,23 @@ def _no_checkpoint(one: Patient) -> Check:
             "checkpoints", "missing", f"the profile {name} knows none", "name a profile that does: sentinel trainers list"
         )
     standing: Standing = "unknown" if one.alive is not False and not one.state.ended else "missing"
+    if lying := _lying(one):
+        newest = max(lying, key=lambda found: found.step)
+        what = f"none is sealed; of this run {len(lying)} lie in {newest.path.parent}, the newest of step {newest.step}"
+        return Check("checkpoints", standing, what, "they are sealed while it trains, or before a relaunch")
     where = f" in {one.spec.root}" if one.spec is not None else ""
     return Check("checkpoints", standing, f"none was seen yet{where}", "save more often, or see where the trainer writes them")
+
+
+def _lying(one: Patient) -> list[FoundCheckpoint]:
+    """What the trainer has saved since this run began, sealed or not."""
+    places, root = (one.spec.profile.spec.checkpoints, one.spec.root) if one.spec is not None else (None, None)
+    if places is None or root is None:
+        return []
+    others = read_before(one.run_dir)
+    with suppress(OSError):
+        return [found for found in find_checkpoints(places, root) if found.key not in others]
+    return []
 
 
 def _sources(one: Patient) -> Iterator[Check]:

@@ -22,6 +22,7 @@ Lack = Literal[
     "rows",
     "format",
     "metric",
+    "steps",
     "checkpoints",
     "other_profile",
     "unsealed",
@@ -57,7 +58,7 @@ def expected_grades(profile: TrainerProfile, launch: Launch) -> dict[str, Grade]
 def resume_grade(seen: Seen) -> Grade:
     """Of the arguments that make it go on from a checkpoint; `none` where it was not tried, or where its first row does not tell
     exactly where it went on. It is contradicted where it began before, or at another checkpoint."""
-    if seen.back is None or seen.back.began is None:
+    if seen.back is None or seen.back.began is None or seen.first.numbering.is_renewed:
         return "none"
     asked, began = seen.back.asked, seen.back.began
     if began == asked:
@@ -81,6 +82,8 @@ def _of_rows(trial: Trial, seen: Seen) -> Iterator[Missing]:
             if metrics.from_ != "output" or metrics.format not in ("auto", format):
                 yield Missing("format", format, severe=True)
         return
+    if first.numbering.is_renewed:
+        yield Missing("steps", severe=True)
     yield from (Missing("metric", name, severe=name == "loss") for name in WANTED if name not in first.metrics)
 
 
@@ -93,7 +96,7 @@ def _of_checkpoints(trial: Trial, seen: Seen) -> Iterator[Missing]:
         yield Missing("unsealed", severe=True)
     named = [other.profile for other in others] or [profile for _, profile, _ in seen.left]
     yield from (Missing("other_profile", name, severe=True) for name in dict.fromkeys(named))
-    if seen.back is not None and resume_grade(seen) != "observed":
+    if seen.back is not None and resume_grade(seen) != "observed" and not seen.first.numbering.is_renewed:
         lack: Lack = "resume" if resume_grade(seen) == "contradicted" else "resume_unknown"
         yield Missing(lack, str(seen.back.asked), severe=True)
 

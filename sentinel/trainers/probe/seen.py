@@ -10,6 +10,7 @@ from typing import Literal
 
 from sentinel.model.readings import Receipt, StepReading, TrainerNote
 from sentinel.trainers.mismatch import Mismatch
+from sentinel.trainers.renewed import Renewed
 
 EndedBy = Literal["steps", "time", "exit", "person"]
 
@@ -32,6 +33,14 @@ class Launch:
         """How far apart the rows are, in steps; None before there are two."""
         steps = sorted({row.step for row in self.rows})
         return int(median(b - a for a, b in pairwise(steps))) if len(steps) > 1 else None
+
+    @property
+    def numbering(self) -> Renewed:
+        """Of its rows, in the order in which they came."""
+        found = Renewed()
+        for row in self.rows:
+            found.take(row.step)
+        return found
 
     @property
     def row_seconds(self) -> float | None:

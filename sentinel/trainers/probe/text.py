@@ -157,6 +157,7 @@ def sentence_of(missing: Missing) -> str:
         "start": f"the command ended with {what}",
         "rows": "no row of numbers came: no loss is watched, only its end and its silence",
         "format": f"what it prints reads as {what}, and the profile reads it as something else",
+        "steps": "its step numbers begin anew: behind the highest nothing is judged, nor is it known where it goes on",
         "metric": f"{what} was not among the metrics",
         "checkpoints": "no checkpoint came: nothing can be rolled back",
         "other_profile": f"what lies there is what {what} writes",
@@ -179,6 +180,7 @@ def remedy_of(missing: Missing, seen: Seen) -> str:
         "start": "read the end of what it printed",
         "rows": f"try {fits}" if fits else f"print a line for each step: {PRINTED_LINE}",
         "format": f"take {fits}" if fits else f"{own} with metrics: {{from: output, format: {what}}}",
+        "steps": f"print a step that counts on through all epochs: {PRINTED_LINE}",
         "metric": f"print it beside the loss: {PRINTED_LINE}",
         "checkpoints": "save more often (--checkpoint-every), give more --time, or say where they lie: "
         'checkpoints: {root: [--FLAG], pattern: "NAME-{step}"}',

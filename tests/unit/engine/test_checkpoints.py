@@ -8,6 +8,7 @@ from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model.events import ActionFailed
 from sentinel.model.incidents import IncidentState
+from sentinel.model.readings import Receipt
 from tests.builders import Bench, build_policy
 
 
@@ -135,6 +136,14 @@ def test_the_next_older_one_still_keeps_clear_of_every_open_onset() -> None:
     assert bench.resumed_from == 50
     bench.done("capture").done("kill").exits(signal=9).fails("verify/3/50", "sha256 differs")
     assert bench.resumed_from == 40
+
+
+def test_of_a_trainer_under_a_profile_only_what_its_first_row_shows_is_said() -> None:
+    bench = crashed()
+    bench.launched(receipt=False).says(Receipt(2, bench.now_s, 40, None, 1, {}, {}, profile="mine"))
+    (note,) = [fact.reason for fact in bench.of(f.Noted) if fact.about == "resume"]
+    assert note.startswith("its first row follows step 40, and it was to go on from step 60: ")
+    assert "was passed over" not in note
 
 
 def test_a_resume_older_than_asked_is_noted_and_one_newer_is_an_incident() -> None:

@@ -59,6 +59,19 @@ def test_a_setting_that_the_trainer_cannot_be_given_is_passed_over_and_one_that_
     assert second.remedy.rung == 1
 
 
+@pytest.mark.parametrize(
+    ("settable", "end"),
+    [
+        (None, "; until step 171"),
+        (("lr_scale",), "; until a relaunch from step 170 or later: nothing changes this trainer while it runs"),
+    ],
+)
+def test_a_setting_passed_as_an_argument_is_not_said_to_lapse_in_the_run(settable: tuple[str, ...] | None, end: str) -> None:
+    bench = Bench(build_policy({"numeric": [{**ROLLBACK, "lr": "0.5x", "until": "100 steps"}, PAGE]}), settable=settable)
+    (only,) = spiked(bench).incident.tries
+    assert only.remedy.reason.endswith(end), only.remedy.reason
+
+
 def test_what_the_trainer_can_be_given_is_asked_anew_of_every_session() -> None:
     bench = Bench(build_policy({"numeric": [{**ROLLBACK, "lr": "0.5x"}, PAGE]}), without=("live_overrides",), settable=())
     bench.launched().steps(1, 50).checkpoint(50)

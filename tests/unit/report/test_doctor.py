@@ -60,6 +60,15 @@ def test_the_profile_that_fits_what_lies_there_is_named(tmp_path: Path) -> None:
     assert check.remedy == "start the run again with --trainer hf-trainer"
 
 
+def test_checkpoints_that_lie_there_and_are_not_sealed_are_not_said_to_be_none(tmp_path: Path) -> None:
+    for step in (20, 40):
+        (tmp_path / f"out/iter_{step:07d}").mkdir(parents=True)
+    (tmp_path / "out/latest_checkpointed_iteration.txt").write_text("40")
+    (check,) = found(a_patient(tmp_path, alive=False), "checkpoints")
+    assert check.standing == "missing"
+    assert check.what == f"none is sealed; of this run 2 lie in {tmp_path / 'out'}, the newest of step 40"
+
+
 def test_what_the_follower_could_not_do_is_told(tmp_path: Path) -> None:
     logs = tmp_path / "run/attempts/0001/logs"
     logs.mkdir(parents=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model.attempts import ResumePoint, SampleRange, SettingsInForce
@@ -54,6 +56,14 @@ def test_half_the_rate_counts_from_the_answer_to_the_lapse() -> None:
     rows = schedule_rows(found)
     assert rows[0] == ("schedule", "50 full-rate steps lost, 100 steps under another lr_scale")
     assert rows[1] == ("lapse", "lr_scale at step 198, proven: healthy for 60 steps")
+
+
+@pytest.mark.parametrize(("settable", "steps"), [(None, 50), (("lr_scale",), 250)])
+def test_under_a_profile_a_setting_holds_behind_its_end_and_is_counted(settable: tuple[str, ...] | None, steps: int) -> None:
+    session = f.SupervisorTookOver(1, "node", 1, "default", "0", False, settable=settable)
+    until = SettingsInForce(lr_scale=0.5, owners=(("lr_scale", 1),), until=(("lr_scale", 301),))
+    found = cost(session, *launch(1), ended(1, 260), *launch(2, 250, until), newest=500)
+    assert found["steps_under"] == {"lr_scale": steps}
 
 
 def test_what_was_abandoned_is_thrown_away_as_a_whole() -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+from sentinel.model.attempts import SampleRange
+from sentinel.model.readings import StepReading
 from sentinel.streams.series import RING_SIZE, Series
 from tests.unit.detectors.bank_kit import BATCH, row
 
@@ -61,3 +65,30 @@ def test_a_level_respects_both_ends_and_unknown_metrics_have_none() -> None:
 
 def test_without_samples_nothing_is_claimed() -> None:
     assert Series(()).samples_per_step is None
+
+
+def batch_of(*rows: tuple[int, list[tuple[int, int]]]) -> int | None:
+    series = Series(("loss",))
+    for step, ranges in rows:
+        series.add(StepReading(1, step, 0.0, tuple(SampleRange(*ends) for ends in ranges), {"loss": 1.0}))
+    return series.samples_per_step
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param([(10, [(0, 40)]), (20, [(40, 80)])], id="a row has the samples of all steps since the one before"),
+        pytest.param([(10, [(36, 40)]), (20, [(76, 80)])], id="a row has those of its own step"),
+        pytest.param([(10, [(0, 40)]), (20, [(40, 80)]), (30, [(100, 140)])], id="something was left out before the newest row"),
+        pytest.param([(10, [(0, 40)]), (20, [(40, 80)]), (30, [(80, 120)]), (480, [(120, 160)])], id="steps were left out"),
+        pytest.param([(1, [(0, 4)]), (2, [(4, 8)]), (3, [(20, 22), (30, 32)])], id="every step has a row"),
+    ],
+)
+def test_the_batch_of_a_step_is_told_from_rows_of_every_tenth(rows: list[tuple[int, list[tuple[int, int]]]]) -> None:
+    assert batch_of(*rows) == 4
+
+
+def test_before_two_rows_the_batch_is_that_of_the_one_there_is() -> None:
+    assert batch_of() is None
+    assert batch_of((1, [])) is None
+    assert batch_of((1, [(0, 4)])) == 4

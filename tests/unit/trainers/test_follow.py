@@ -13,6 +13,7 @@ from sentinel.model.readings import StepReading
 from sentinel.telemetry.progress_lines import ProgressLines
 from sentinel.trainers.follow import Writer
 from sentinel.trainers.loading import load_profile
+from sentinel.trainers.renewed import Renewed
 from sentinel.trainers.sources import count_rows, open_sources, write_counts
 from sentinel.trainers.spec import TrainerSpec
 
@@ -48,6 +49,32 @@ def test_where_it_began_is_read_off_its_first_rows(
     receipt, *rows = written(tmp_path, "megatron:root=/x", steps, asked)
     assert (receipt["kind"], receipt["resume_step"], receipt["effective"]) == ("start", resumed, {})
     assert [row["step"] for row in rows] == [step for batch in steps for step in batch]
+
+
+@pytest.mark.parametrize(
+    ("steps", "reached"),
+    [
+        ([*range(1, 101), *range(1, 61)], 160),  # the second epoch
+        ([*range(1, 101), *range(1, 101), *range(1, 61)], 260),  # the third
+        ([*range(10, 101, 10), *range(10, 51, 10)], 150),  # printed every ten steps: five rows at least
+        ([*range(1, 101), *range(1, 11)], 100),  # an evaluation of ten steps, or a few steps trained again
+        ([*range(1, 101), *range(1, 61), 101], 101),
+    ],
+)
+def test_step_numbers_that_begin_anew_are_told_once_and_the_trainer_is_not_taken_to_hang(steps: list[int], reached: int) -> None:
+    numbering = Renewed()
+    for step in steps:
+        numbering.take(step)
+    assert numbering.reached == reached
+    assert numbering.is_renewed is (reached not in (100, 101))
+
+
+def test_a_loop_that_counts_within_each_epoch_says_that_it_is_not_judged(tmp_path: Path) -> None:
+    epochs = [[*range(1, 51)], [*range(1, 51)], [*range(1, 51)]]
+    rows = written(tmp_path, "exit-only", epochs)
+    remarks = [row["reason"] for row in rows if row.get("event") == "remark"]
+    assert len(remarks) == 1
+    assert remarks[0].startswith("its step numbers begin anew: step 1 came behind step 50.")
 
 
 def test_without_a_row_there_is_no_receipt(tmp_path: Path) -> None:

@@ -73,9 +73,9 @@ HEAD = "apiVersion: sentinel/v1\nkind: TrainerProfile\nmetadata: {name: mine}\n"
     [
         ("spec:\n  checkpoints: {root: [--out], pattren: 'c-{step}'}\n", 5, "unknown key 'pattren'"),
         ("spec:\n  checkpoints: {root: [--out], pattern: last.pt}\n", 5, "does not say which step"),
-        ("spec:\n  settings: {lr_scael: [--lr, '{value}']}\n", 4, "'lr_scael' is no setting"),
-        ("spec:\n  settings:\n    lr_scale: [--lr, '{lr*value}']\n", 4, "{lr} is not known here"),
-        ("spec:\n  skip: {arguments: [--skip, '{batches}']}\n", 4, "skip needs data that is given by the step"),
+        ("spec:\n  settings: {lr_scael: [--lr, '{value}']}\n", 5, "'lr_scael' is no setting"),
+        ("spec:\n  settings:\n    lr_scale: [--lr, '{lr*value}']\n", 6, "{lr} is not known here"),
+        ("spec:\n  skip: {arguments: [--skip, '{batches}']}\n", 5, "skip needs data that is given by the step"),
         ("spec:\n  metrics: {from: file}\n", 5, "need a path"),
         ("spec:\n  resume: {arguments: ['{checkpoint']}\n", 5, "a brace that opens or closes nothing"),
     ],
@@ -88,6 +88,19 @@ def test_a_mistake_in_a_file_is_told_with_its_line_and_a_caret(tmp_path: Path, t
     assert words in caught.value.message
     assert f"mine.yaml:{line}:" in caught.value.message
     assert "^" in caught.value.message
+
+
+def test_every_mistake_is_told_at_once_and_each_at_its_own_word(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    body = "spec:\n  resume: {arguments: [--resume, '{chekpoint}']}\n  settings:\n    clip: [--clip, '{value}']\n"
+    path.write_text(HEAD + body + "    precision: {bf61: [--bf16]}\n    clip_norm: [--clip, '{val}']\n")
+    with pytest.raises(PolicyError) as caught:
+        load_profile(str(path))
+    found = [(problem.line, problem.path) for problem in caught.value.problems]
+    assert found == [
+        (5, "spec.resume"), (5, "spec.resume.arguments[1]"), (7, "spec.settings.clip"), (8, "spec.settings.precision.bf61"),
+        (9, "spec.settings.clip_norm[1]"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", ["", "- 1\n", "just text\n", "\x00", "a: [1\n"])

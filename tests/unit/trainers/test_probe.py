@@ -108,6 +108,7 @@ def test_a_skip_in_rows_of_every_tenth_step_can_only_be_asserted(tmp_path: Path)
         (Seen(a_launch(names=("loss", "lr")), 10, (a_kept(),)), ["metric"]),
         (Seen(a_launch(), 10, (a_kept(),), back=Return(10, 0, "steps", None)), ["resume"]),
         (Seen(a_launch(), 10, (a_kept(),), back=Return(10, None, "time", None)), ["resume_unknown"]),
+        (Seen(a_launch((*range(1, 11), *range(1, 6))), 10, (a_kept(),), back=Return(10, 0, "steps", None)), ["steps"]),
     ],
 )
 def test_what_is_missing_is_said_with_the_line_that_would_add_it(tmp_path: Path, seen: Seen, lacks: list[str]) -> None:

@@ -62,7 +62,7 @@ def test_a_script_of_the_shell_gets_its_arguments_in_a_variable() -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("train --lr 1", "where its checkpoints lie is not known: --save stands in the command"),
+        ("train --lr 1", "where its checkpoints lie is not known: no --save stands in the command (train --lr 1)"),
         ("train --save ck", "needs --lr, which is not in the command"),
         ("train --save ck --lr fast", "needs --lr, which says 'fast', no number"),
     ],
