@@ -135,6 +135,7 @@ def _falls_at_least(before: Band, peak: Peak, now: Band) -> float:
 
 
 def _falls_at_most(before: Band, peak: Peak, now: Band) -> float:
+    """How often it may have repeated the fall before since it was found."""
     return min((now.step - peak.step) / before.fall_steps, FALLS_MAX, _falls_by_logarithm(before, peak, now))
 
 
