@@ -45,12 +45,14 @@ class Courier:
         build: Builder | None = None,
         within_s: float = TRY_S,
         clock: Clock | None = None,
+        case_within_s: float = CASE_S,
     ) -> None:
         self._run_dir = run_dir
         self._run = run
         self.channels: Mapping[str, Channel] = {NO_ROUTE: Terminal(run_dir), **channels}
         self._build = build
         self._within_s = within_s
+        self._case_within_s = min(case_within_s, within_s / 2)
         self._clock = clock or SystemClock()
         self._patience = {name: Patience(name) for name in self.channels}
         self._case_patience = {name: Patience(f"{name}, its case") for name in self.channels}
@@ -81,7 +83,7 @@ class Courier:
             return ""
 
         try:
-            self._case_patience[page.route].within(min(CASE_S, self._within_s / 2), draw_up)
+            self._case_patience[page.route].within(self._case_within_s, draw_up)
             return built[0]
         except Exception:  # noqa: BLE001 - a bug in the case, a disk that cannot be read or does not answer: a short page beats none
             return self._plain(page)

@@ -199,7 +199,7 @@ def test_a_case_that_hangs_on_its_filesystem_costs_the_case_and_not_the_page(tmp
         lets_go.wait(60.0)
         return notice()
 
-    one = Courier(tmp_path, "gpt-7", {"one": box}, build, 0.1, ManualClock())
+    one = Courier(tmp_path, "gpt-7", {"one": box}, build, DEADLINE_S, ManualClock(), case_within_s=0.05)
     try:
         assert one.send(page("one")) == "taken"
         assert one.send(page("one", 2)) == "taken"  # and the next one does not wait for it at all

@@ -220,10 +220,10 @@ def test_step_lines_are_told_from_everything_else(world, wake) -> None:
     world.write(1, {"step": 1})
     assert wake.event.wait(DEADLINE_S)
     assert not wake.take()
-    assert not wake.event.is_set()
     write_atomically(world.run_dir / "overrides.json", b"{}")
     assert wake.event.wait(DEADLINE_S)
-    assert wake.take()
+    while not wake.take():  # the kernel has several words for one write of the stream, and they may come one by one
+        assert wake.event.wait(DEADLINE_S)
     assert not wake.take(), "it is said once"
 
 
@@ -231,6 +231,7 @@ def test_events_that_the_kernel_left_out_may_have_been_anything(wake) -> None:
     wake._watch._hear(struct.pack("iIII", -1, inotify.InotifyConstants.IN_Q_OVERFLOW, 0, 0))
     assert wake.event.is_set()
     assert wake.take()
+    assert not wake.event.is_set()
 
 
 def test_without_inotify_the_poll_goes_on_and_the_reason_is_known(world, monkeypatch) -> None:
