@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -49,7 +50,7 @@ from sentinel.model.readings import (
 )
 from sentinel.model.stall import StepTimes
 from sentinel.streams.blocks import Block, Fives
-from sentinel.streams.family import holds_one_of
+from sentinel.streams.family import SHAPES_KEPT, holds_one_of
 from sentinel.streams.level import Level
 from sentinel.streams.rate_jumps import RateJumps
 from sentinel.streams.rate_returns import RateReturns
@@ -60,6 +61,7 @@ SLOW_PHASES = ("init", "compile", "eval", "checkpoint")
 TAILS_KEPT = 64
 LEVEL_BLOCKS = 4
 GRACE_ROWS = 20  # at least, where a rate rose: a level is the median of ten or more
+Judge = Callable[[StepReading, int, float], Sequence[Finding]]  # `Detector.step`
 NOT_BLIND: Mapping[str, str] = MappingProxyType({})
 
 
@@ -116,16 +118,21 @@ class DetectorBank:
         stepping = [detector for detector in _overriding(self._detectors, "step") if not detector.is_idle]
         self._each_row = tuple(detector.step for detector in stepping if not detector.reads)
         self._seldom = tuple((detector.reads, detector.step) for detector in stepping if detector.reads)
-        self._seldom_metrics = frozenset().union(*(reads for reads, _ in self._seldom))
         readers = _overriding(self._detectors, "block")
         metrics = dict.fromkeys((LOSS, *(name for detector in readers for name in detector.blocks_of)))
         self._feeds = tuple(
             _Feed(name, Fives(log_space="norm" in name), tuple(d for d in readers if name in d.blocks_of)) for name in metrics
         )
+        self._readers_of = lru_cache(SHAPES_KEPT)(self._find_readers)
         self._learning = tuple((detector.reads, detector.learn) for detector in _overriding(self._detectors, "learn"))
         self._on_beat = tuple(detector.heartbeat for detector in _overriding(self._detectors, "heartbeat"))
         self._on_tick = tuple(detector.tick for detector in _overriding(self._detectors, "tick"))
         self._on_hardware_tick = tuple(detector.hardware_tick for detector in _overriding(self._detectors, "hardware_tick"))
+
+    def _find_readers(self, names: tuple[str, ...]) -> tuple[tuple[_Feed, ...], tuple[Judge, ...]]:
+        """Who reads a row of these metrics, beside those that read every row. Asked once for all rows of a shape."""
+        feeds = tuple(feed for feed in self._feeds if feed.metric in names)
+        return feeds, tuple(judge for reads, judge in self._seldom if holds_one_of(reads, names))
 
     # What was read.
 
@@ -213,18 +220,16 @@ class DetectorBank:
             some = judge(reading, covered, now_s)
             if some:
                 found += some
-        for metric, fives, readers in self._feeds:
-            block = fives.take(reading.step, metrics[metric]) if metric in metrics else None
+        feeds, seldom = self._readers_of(tuple(metrics))
+        for metric, fives, readers in feeds:
+            block = fives.take(reading.step, metrics[metric])
             if block is not None:
                 if metric == LOSS:
                     self._note_loss(block)
                 for reader in readers:
                     found += reader.block(metric, block, now_s)
-        families = self._series.families
-        if families or not self._seldom_metrics.isdisjoint(metrics):
-            for reads, judge in self._seldom:
-                if not reads.isdisjoint(metrics) or not reads.isdisjoint(families):
-                    found += judge(reading, covered, now_s)
+        for judge in seldom:
+            found += judge(reading, covered, now_s)
         if len(found) > 1:
             found.sort(key=self._place)
         return tuple(found) if found else ()

@@ -105,7 +105,7 @@ def _is_still_up(blocks: Blocks, best: float, above: float) -> bool:
 
 def _has_jumped(blocks: Blocks, above: float) -> bool:
     """Most of the way up was made at once: two blocks stood so far above the two before them."""
-    newest = list(blocks.medians)[-JUMP_BLOCKS:]
+    newest = blocks.medians[-JUMP_BLOCKS:]
     pairs = [(older + newer) / 2 for older, newer in pairwise(newest)]
     return max(newer - older for older, newer in zip(pairs, pairs[2:], strict=False)) > JUMP_SHARE * above
 

@@ -92,7 +92,7 @@ class Slope:
         self.z = None
         if blocks.count < LEVEL_BLOCKS:
             return False
-        newest = sorted(list(blocks.medians)[-LEVEL_BLOCKS:])[1:-1]
+        newest = sorted(blocks.medians[-LEVEL_BLOCKS:])[1:-1]
         self.level, self.sigma = sum(newest) / len(newest), blocks.sigma
         self._swings.take(step, self.level, self.sigma)
         if blocks.count < REFERENCE_BLOCKS:

@@ -52,7 +52,8 @@ class LiveAttempt:
         if reading.attempt == self.attempt:
             if reading.step > self._newest_step:
                 self._newest_step = reading.step
-                end_before(self.holes, reading.step)
+                if self.holes:
+                    end_before(self.holes, reading.step)
             self.last_step_s = reading.time_s if launched_s <= reading.time_s <= now_s else now_s
 
     def beat(self, beat: Heartbeat, now_s: float) -> None:

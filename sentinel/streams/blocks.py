@@ -11,7 +11,6 @@ times.
 from __future__ import annotations
 
 import math
-from collections import deque
 from typing import NamedTuple
 
 from sentinel.streams.rounding import rounding_half
@@ -72,13 +71,14 @@ class Fives:
 class Blocks:
     """The newest `keep` block medians (each with its last step), and the noise of one sample."""
 
-    __slots__ = ("_fives", "_gaps", "count", "medians", "steps")
+    __slots__ = ("_fives", "_gaps", "_keep", "count", "medians", "steps")
 
     def __init__(self, keep: int) -> None:
         self._fives = Fives()
         self._gaps = Window(1, SPREAD_BLOCKS)
-        self.medians: deque[float] = deque(maxlen=keep)
-        self.steps: deque[int] = deque(maxlen=keep)
+        self._keep = keep
+        self.medians: list[float] = []  # lists: what is read of them are slices from the newest end
+        self.steps: list[int] = []
         self.count = 0
 
     def clear(self) -> None:
@@ -90,9 +90,13 @@ class Blocks:
 
     def add(self, block: Block) -> None:
         """Take a block in."""
-        self.medians.append(block.middle)
-        self.steps.append(block.last_step)
-        self._gaps.push(block.last_step, block.gap)
+        _, last_step, middle, gap = block
+        medians, steps = self.medians, self.steps
+        medians.append(middle)
+        steps.append(last_step)
+        if len(steps) > self._keep:
+            del medians[0], steps[0]
+        self._gaps.push(last_step, gap)
         self.count += 1
 
     def push(self, step: int, value: float) -> bool:
@@ -115,7 +119,7 @@ class Blocks:
         medians = self.medians
         end = len(medians) - skip
         assert end >= newest > 0, f"{newest} blocks before the {skip} newest, of {len(medians)}"
-        picked = sorted(medians) if newest == len(medians) else sorted(list(medians)[end - newest : end])
+        picked = sorted(medians[end - newest : end])
         return picked[newest >> 1] if newest & 1 else 0.5 * (picked[(newest >> 1) - 1] + picked[newest >> 1])
 
     @property
@@ -125,5 +129,5 @@ class Blocks:
 
     def largest_sigma(self, *, is_log: bool = False) -> float:
         """As large as that noise can be: a gap between rounded samples is known to within a unit of their last place."""
-        newest = list(self.medians)[-LOOKED_AT:]
+        newest = self.medians[-LOOKED_AT:]
         return self.sigma + 2.0 * rounding_half(newest, is_log=is_log) * GAP_TO_SIGMA

@@ -11,12 +11,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from itertools import islice, pairwise
 
 from sentinel.model.attempts import SampleRange
 from sentinel.model.metrics import is_family
 from sentinel.model.readings import StepReading
-from sentinel.streams.family import STEPS_KEPT, MetricFamily
+from sentinel.streams.family import SHAPES_KEPT, STEPS_KEPT, members_of
 from sentinel.streams.level import Level, measure_level
 
 RING_SIZE = 4096
@@ -25,20 +26,22 @@ PAIRS_READ = 8  # of readings, to find out the batch: some may have passed over 
 JUMP_STEPS_MAX = 100_000  # no trainer leaps so far within an attempt: such a line is damaged, and believing it would blind us
 JUMP_INTERVALS_MAX = 1_000
 
+Columns = tuple[  # of rows with the same metrics
+    tuple[tuple[str, Callable[[tuple[int, float]], None]], ...],  # each tracked metric, and what takes its value in
+    tuple[deque[int], ...],  # the steps of each family that they hold a member of
+]
+
 
 class Series:
-    """The newest `RING_SIZE` readings of the attempt, and of each tracked metric its newest `RING_SIZE` values.
-
-    families: the tracked families of which the newest reading holds a member.
-    """
+    """The newest `RING_SIZE` readings of the attempt, and of each tracked metric its newest `RING_SIZE` values."""
 
     def __init__(self, metrics: Iterable[str]) -> None:
         self._order: deque[int] = deque()
         self._rows: dict[int, tuple[float, tuple[SampleRange, ...]]] = {}
         self._values: dict[str, deque[tuple[int, float]]] = {}
         self._tracked: dict[str, Callable[[tuple[int, float]], None]] = {}
-        self._families: dict[str, MetricFamily] = {}
-        self.families: tuple[str, ...] = ()
+        self._families: dict[str, deque[int]] = {}  # of each, the newest steps whose row holds a member
+        self._columns_of = lru_cache(SHAPES_KEPT)(self._find_columns)
         self.track(metrics)
         self._gaps: deque[int] = deque(maxlen=GAPS_KEPT)
         self.newest_step = 0
@@ -49,9 +52,10 @@ class Series:
 
     def track(self, names: Iterable[str]) -> None:
         """Keep the values of these metrics, too, and of families the steps."""
+        self._columns_of.cache_clear()
         for name in names:
             if is_family(name):
-                self._families.setdefault(name, MetricFamily(name))
+                self._families.setdefault(name, deque(maxlen=STEPS_KEPT))
             elif name not in self._values:
                 self._values[name] = deque(maxlen=RING_SIZE)
                 self._tracked[name] = self._values[name].append
@@ -63,9 +67,8 @@ class Series:
         self._gaps.clear()
         for values in self._values.values():
             values.clear()
-        for family in self._families.values():
-            family.clear()
-        self.families = ()
+        for steps in self._families.values():
+            steps.clear()
         self.newest_step = resume_step
         self.interval_steps = 1
 
@@ -92,22 +95,19 @@ class Series:
         self._rows[step] = (reading.time_s, reading.samples)
         if len(order) > RING_SIZE:
             del self._rows[order.popleft()]
-        metrics, tracked = reading.metrics, self._tracked
-        if len(metrics) < len(tracked):
-            for name, value in metrics.items():
-                if name in tracked:
-                    tracked[name]((step, value))
-        else:
-            for name, keep in tracked.items():
-                if name in metrics:
-                    keep((step, metrics[name]))
-        families: tuple[str, ...] = ()
-        for family in self._families.values():
-            if family.take(step, metrics):
-                families += (family.name,)
-        self.families = families
+        metrics = reading.metrics
+        columns, families = self._columns_of(tuple(metrics))
+        for name, keep in columns:
+            keep((step, metrics[name]))
+        for steps in families:
+            steps.append(step)
         self.newest_step = step
         return 1 if gap <= 1 else min(gap, self.interval_steps)
+
+    def _find_columns(self, names: tuple[str, ...]) -> Columns:
+        """Where a row of these metrics goes. Asked once for all rows of a shape: most have that of the row before."""
+        tracked = tuple((name, self._tracked[name]) for name in names if name in self._tracked)
+        return tracked, tuple(steps for family, steps in self._families.items() if any(members_of(family, names)))
 
     def seed(self, history: Iterable[StepReading], resume_step: int) -> None:
         """Begin anew at `resume_step`, with the surviving past before it in memory."""
@@ -172,8 +172,8 @@ class Series:
 
     def newest_steps(self, name: str) -> list[int]:
         """The newest steps, STEPS_KEPT at most, whose reading holds a tracked metric, or a member of a tracked family."""
-        family = self._families.get(name)
-        return list(family.steps) if family is not None else [step for step, _ in self.newest(name, STEPS_KEPT)]
+        steps = self._families.get(name)
+        return list(steps) if steps is not None else [step for step, _ in self.newest(name, STEPS_KEPT)]
 
     def count_after(self, step: int) -> int:
         """Readings after `step`, of those kept."""
