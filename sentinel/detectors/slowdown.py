@@ -182,17 +182,18 @@ class Slowdown(Detector):
         """A block is full: True when it is slow."""
         part, self._part = self._part, []
         self._odd_gaps = self._odd_sources = 0
-        middle = sorted(cost for cost, _ in part)[BLOCK // 2]
+        costs = [cost for cost, _ in part]
+        middle = sorted(costs)[BLOCK // 2]
         self._levels.append(middle)
         limit = self._settings.factor * max(self._best, self._reported or 0.0) if self._best is not None else INFINITE
         is_slow = middle > limit
-        slow_rows = [place for cost, place in part if cost > limit]
+        slow_rows = [place for cost, place in part if cost > limit] if max(costs) > limit else []
         if is_slow:
             if not self._slow:
                 self._onset = self._tail or slow_rows[0]
             self._slow = [*self._slow[-REFERENCE_BLOCKS:], middle]
         else:
-            self._slow = []
+            self._slow.clear()
             self._learn()
         ends_slow = part[-1][0] > limit
         self._tail = slow_rows[0] if ends_slow and len(slow_rows) <= BLOCK // 2 else None

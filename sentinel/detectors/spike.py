@@ -47,6 +47,7 @@ from sentinel.streams.blocks import too_little_history
 from sentinel.streams.hard_rows import HardRows, Hump
 from sentinel.streams.level import Level
 
+IDLE, PENDING, FIRING = HoldState.IDLE, HoldState.PENDING, HoldState.FIRING  # asked every row: an enum looks its members up slowly
 SOFT_Z = 3.0
 NEVER_Z = -math.inf
 SINGLE_ROW_Z = 1.2
@@ -136,7 +137,7 @@ class Spike(Detector):
             finding = watch.step(reading, covered, now_s)
             if finding is not None:
                 found.append(finding)
-            if watch.holding.state is HoldState.FIRING or watch.is_familiar:
+            if watch.holding.state is FIRING or watch.is_familiar:
                 firing = True
         loss = self._loss
         is_out = loss is not None and loss.score is not None and loss.score[0] > SOFT_Z
@@ -160,7 +161,7 @@ class Spike(Detector):
 
     def verdict(self) -> tuple[Verdict, str]:
         for watch in self._all:
-            if watch.holding.state is not HoldState.IDLE:
+            if watch.holding.state is not IDLE:
                 return Verdict.BREACHED, f"{watch.metric} above its band ({watch.holding.state})"
         judged = [watch for watch in self._all if watch.is_judged]
         unjudged = [f"{watch.metric} unknown: {watch.unknown}" for watch in self._all if not watch.is_judged]
@@ -251,18 +252,20 @@ class SpikeWatch:
 
     def step(self, reading: StepReading, covered: int, now_s: float) -> Finding | None:
         value = reading.metrics.get(self.metric)
-        self.score = None
         if value is None or value - value != 0.0:
+            self.score = None
             return None
         step, young = reading.step, not self._norm and self.baseline.is_young
         score = self.score = self.baseline.judge(step, value, NEVER_Z if young else SOFT_Z)
+        if score is not None and score[0] <= SOFT_Z and not young and self._soft is None and self.holding.state is IDLE:
+            return None  # nearly every row
         if young:
             if self._is_tall_for_the_young(step, value):
                 self._soft = self._soft or (step, now_s)
                 return self._breach(reading, value, Score(math.inf, value / max(abs(max(self._recent)), 1e-12) - 1.0), covered)
             self._recent.append(value)
             self._rows += self._rows < START_ROWS
-            if score is None and self.holding.state is not HoldState.IDLE:
+            if score is None and self.holding.state is not IDLE:
                 self._soft, self._raised = None, (0, 0)
                 self.baseline.learn(step, value)
                 return self._calm(step, covered)
@@ -275,19 +278,19 @@ class SpikeWatch:
                 self._come_down(score)
             if young or score[0] > SOFT_Z:
                 self.baseline.learn(step, value)  # else the judgement has
-            return None if self.holding.state is HoldState.IDLE else self._calm(step, covered)
+            return None if self.holding.state is IDLE else self._calm(step, covered)
         if self._soft is None:
             self._soft = (step, now_s)
         limit = self._z * (EARLY_TIMES if young and self.baseline.is_early else 1.0)
         raised = score.z > limit * SUSTAINED_Z and score.rise > self._rise
         rows, steps = self._raised = (self._raised[0] + 1, self._raised[1] + covered) if raised else (0, 0)
         self._dipped = self._dipped and raised
-        second = covered > 1 and not self._norm and self.holding.state is HoldState.PENDING
+        second = covered > 1 and not self._norm and self.holding.state is PENDING
         if raised and score.z > limit * (SECOND_ROW_Z if second else 1.0):
             return self._breach(reading, value, score, covered)
         if rows >= SUSTAINED_ROWS:
             return self._breach(reading, value, score, steps)
-        if self.holding.state is HoldState.IDLE and rows < 2:
+        if self.holding.state is IDLE and rows < 2:
             self.baseline.learn(step, value)
         else:
             self._refuse(step, value)
@@ -312,7 +315,7 @@ class SpikeWatch:
         return value - highest > max(YOUNG_NATS, scale)
 
     def _breach(self, reading: StepReading, value: float, score: Score, covered: int) -> Finding | None:
-        if self.holding.state is HoldState.IDLE:
+        if self.holding.state is IDLE:
             self.pre_breach = self.baseline.level()
             self._peak = (0.0, 0.0)
         if score.z > self._peak[0]:
@@ -338,9 +341,9 @@ class SpikeWatch:
 
     def confirm(self, step: int) -> Finding | None:
         """Another stream agrees in the very row: what is pending need not wait for its hold."""
-        if self.holding.state is not HoldState.PENDING or self.is_familiar:
+        if self.holding.state is not PENDING or self.is_familiar:
             return None
-        self.holding.state = HoldState.FIRING
+        self.holding.state = FIRING
         return self._finding(step, self._severity, ", and the gradient norm agrees")
 
     def _refuse(self, step: int, value: float) -> None:
@@ -352,7 +355,7 @@ class SpikeWatch:
 
     def _calm(self, step: int, covered: int) -> Finding | None:
         change = self.holding.clean(covered)
-        if self._hump is not None and self.holding.state is HoldState.IDLE:
+        if self._hump is not None and self.holding.state is IDLE:
             self._hard.take(self._hump)
             self._hump, self.is_familiar = None, False
         if change is HoldChange.ENDED:

@@ -114,8 +114,12 @@ class Baseline:
         if z > Z_TO_CHECK:
             spread = max(spread, rounding_half((scaled, *levels), is_log=self._log_space))
             z = (residual - lag) / (MAD_TO_SIGMA * spread + 1e-12)
-        if z <= clean_z:
-            self._take_in(step, scaled, residual)
+        if z <= clean_z:  # as `_take_in`, without a call
+            self._last_step = step
+            self._spread.push(step, residual)
+            self._level.push(step, scaled)
+            if self.is_young or self._refused:
+                self._come_of_age(step)
         else:
             self._judged = (step, value, scaled, residual)
         return _new_score(Score, (z, rise))
@@ -159,6 +163,11 @@ class Baseline:
         if residual - residual == 0.0:
             self._spread.push(step, residual)
         self._level.push(step, scaled)
+        if self.is_young or self._refused:
+            self._come_of_age(step)
+
+    def _come_of_age(self, step: int) -> None:
+        """Rows that were taken in make a young baseline old enough, and end a breach."""
         if self.is_young:
             self.is_young = len(self._spread) < self._young_rows or not self.is_awake(step)
         if self._refused:

@@ -8,6 +8,7 @@ caches), and those in which an evaluation or a checkpoint was seen. Unknown (Non
 from __future__ import annotations
 
 from collections import deque
+from math import inf
 
 INTERVALS_KEPT = 51
 INTERVALS_MIN = 3
@@ -42,11 +43,13 @@ class Pace:
     def add(self, step: int, time_s: float) -> None:
         """A step ended at the trainer's `time_s`."""
         last, self._last = self._last, (step, time_s)
-        skip, self._skip_next = self._skip_next, False
-        if last is None or skip or step <= last[0]:
+        if self._skip_next:
+            self._skip_next = False
+            return
+        if last is None or step <= last[0]:
             return
         seconds = (time_s - last[1]) / (step - last[0])
-        if 0.0 < seconds < float("inf"):
+        if 0.0 < seconds < inf:
             self._intervals.append(seconds)
             self._stale = True
 

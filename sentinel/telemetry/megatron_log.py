@@ -20,7 +20,7 @@ import math
 import re
 
 from sentinel.model.readings import StepReading
-from sentinel.run_files.stream_lines import ensure_step
+from sentinel.run_files.stream_lines import LARGEST_INT, ensure_step
 from sentinel.telemetry.log_reader import ATTEMPT
 from sentinel.telemetry.metric_names import canonical
 from sentinel.telemetry.ranks import Speaker
@@ -125,7 +125,7 @@ class MegatronLines:
         same = self._layout.fullmatch(rest) if self._layout is not None else None
         if same is not None:
             try:
-                return dict(zip(self._layout_names, map(float, same.groups()), strict=True))
+                return dict(zip(self._layout_names, map(float, same.groups())))  # noqa: B905 - the layout has a group a name
             except ValueError:  # a number with something behind it, such as nanotron's "1.2K"
                 values = tuple(map(_value, same.groups()))
             fields = {name: value for name, value in zip(self._layout_names, values, strict=True) if value is not None}
@@ -172,7 +172,8 @@ class MegatronLines:
 
 def _step(digits: bytes) -> int:
     step = int(digits)
-    ensure_step(step)
+    if step >= LARGEST_INT:
+        ensure_step(step)
     return step
 
 
