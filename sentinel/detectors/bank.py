@@ -228,8 +228,8 @@ class DetectorBank:
                     self._note_loss(block)
                 for reader in readers:
                     found += reader.block(metric, block, now_s)
-        for judge in seldom:
-            found += judge(reading, covered, now_s)
+        for judge_seldom in seldom:
+            found += judge_seldom(reading, covered, now_s)
         if len(found) > 1:
             found.sort(key=self._place)
         return tuple(found) if found else ()

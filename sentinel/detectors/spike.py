@@ -47,7 +47,7 @@ from sentinel.streams.blocks import too_little_history
 from sentinel.streams.hard_rows import HardRows, Hump
 from sentinel.streams.level import Level
 
-IDLE, PENDING, FIRING = HoldState.IDLE, HoldState.PENDING, HoldState.FIRING  # asked every row: an enum looks its members up slowly
+IDLE, PENDING, FIRING = HoldState.IDLE, HoldState.PENDING, HoldState.FIRING  # of every row: an enum is slow to ask
 SOFT_Z = 3.0
 NEVER_Z = -math.inf
 SINGLE_ROW_Z = 1.2
