@@ -115,10 +115,11 @@ def _golden(document: dict[str, Any]) -> list[Row] | None:
             values = {start + index * apart: value for index, value in enumerate(values)}
         if not isinstance(values, dict):
             continue
+        name = canonical(key)
         for step, value in values.items():
             number, at = _number(value), _step(str(step))
             if number is not None and 0 <= at < LARGEST_INT:
-                by_step.setdefault(at, {}).setdefault(canonical(key), number)
+                by_step.setdefault(at, {}).setdefault(name, number)
     return [(step, 0.0, by_step[step]) for step in sorted(by_step)] or None
 
 

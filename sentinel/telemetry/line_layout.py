@@ -46,7 +46,7 @@ class _Layout:
         if self._grouped:
             values = dict(zip(self._names, map(number_of, texts), strict=True))
         else:
-            values = dict(zip(self._names, map(float, texts), strict=True))
+            values = dict(zip(self._names, map(float, texts)))  # noqa: B905 - a group a name, and this is every line of a log
         for name, factor in self._factors:
             values[name] *= factor
         return values

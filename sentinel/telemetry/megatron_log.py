@@ -125,7 +125,7 @@ class MegatronLines:
         same = self._layout.fullmatch(rest) if self._layout is not None else None
         if same is not None:
             try:
-                return dict(zip(self._layout_names, map(float, same.groups())))  # noqa: B905 - the layout has a group a name
+                return dict(zip(self._layout_names, map(float, same.groups())))  # noqa: B905 - a group a name
             except ValueError:  # a number with something behind it, such as nanotron's "1.2K"
                 values = tuple(map(_value, same.groups()))
             fields = {name: value for name, value in zip(self._layout_names, values, strict=True) if value is not None}

@@ -17,10 +17,14 @@ class Speaker:
     def __init__(self) -> None:
         self.passed_over = 0
         self._rank: bytes | None = None
+        self._front = b""  # what stands in front of the lines of the one listened to
         self._silent = 0
 
     def is_other(self, line: bytes) -> bool:
         """Does this line of a step belong to another rank than the one listened to? Lines without a rank belong to all."""
+        if self._front and line.startswith(self._front):
+            self._silent = 0
+            return False
         found = _RANK.match(line)
         if found is None:
             return False
@@ -28,7 +32,7 @@ class Speaker:
         if rank != self._rank and (self._rank is None or self._silent >= SILENCE_LINES):
             self._rank = rank
         if rank == self._rank:
-            self._silent = 0
+            self._silent, self._front = 0, found[0]
             return False
         self._silent += 1
         self.passed_over += 1

@@ -47,15 +47,17 @@ class Rewind:
     def follow(self, readings: Iterable[StepReading]) -> Iterator[StepReading | Receipt]:
         remember = self._past.append
         for reading in readings:
-            if self._offsets or (reading.step < self._newest and reading.step <= (self._first or 0)):
+            step = reading.step
+            if self._offsets or (step < self._newest and step <= (self._first or 0)):
                 reading = self._counted_on(reading)
-            if reading.step > self._newest:
+                step = reading.step
+            if step > self._newest:
                 if self._first is None:
-                    self._first = reading.step
+                    self._first = step
                 if self._back:
                     self.repeated += len(self._back)
                     self._back = []
-                self._newest = reading.step
+                self._newest = step
                 remember(reading)
                 if self._index is not None:
                     self._remember_by_step(reading)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from sentinel.detectors.bank import DetectorBank
+from sentinel.detectors.slowdown import REFERENCE_BLOCKS
 from sentinel.model.attempts import SampleRange
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import StepReading, TrainerNote
@@ -190,3 +191,24 @@ def test_rows_that_tell_no_time_are_not_judged() -> None:
     bank = make_bank()
     assert slow_of(bank, (row(step, time_s=0.0, loss=2.0) for step in range(1, 900))) == []
     assert bank.verdicts()[Kind.SLOWDOWN][0] is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_best_pace_is_the_lowest_median_of_the_levels(seed: int) -> None:
+    """A block that is no better than the best is not looked at: here every block is, and nothing differs."""
+    banks, dice = (make_bank(), make_bank()), random.Random(seed)
+    looks_always = banks[1]._by_kind[Kind.SLOWDOWN]
+
+    def learn(middle: float) -> None:
+        if len(looks_always._levels) == REFERENCE_BLOCKS:
+            level = sorted(looks_always._levels)[REFERENCE_BLOCKS // 2]
+            looks_always._best = level if looks_always._best is None else min(looks_always._best, level)
+
+    looks_always._learn = learn
+    shapes = [(dice.uniform(0.5, 2.5), dice.uniform(0.02, 0.6)) for _ in range(12)]
+    rows = steps(lambda step: shapes[step % 6000 // 500][0] * dice.lognormvariate(0.0, shapes[step % 6000 // 500][1]), 6000)
+    for reading in rows:
+        found = [bank.step(reading, reading.time_s) for bank in banks]
+        assert found[0] == found[1]
+    assert banks[0].verdicts()[Kind.SLOWDOWN] == banks[1].verdicts()[Kind.SLOWDOWN]
+    assert banks[0]._by_kind[Kind.SLOWDOWN]._best == looks_always._best
