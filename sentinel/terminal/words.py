@@ -51,6 +51,8 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return _of_incident(fact, state)
         case f.NumbersMissing() | f.NodeExcluded():
             return _of_what_is_missing(fact)
+        case f.AttemptUnseen() | f.EngineTrouble():
+            return _of_elsewhere(fact)
         case f.SettingLapsed() | f.LapseJudged():
             return _of_lapse(fact)
         case f.EnvironmentRead():
@@ -122,6 +124,14 @@ def _of_what_is_missing(fact: f.NumbersMissing | f.NodeExcluded) -> Line:
     if isinstance(fact, f.NumbersMissing):
         return Line(missing_words(fact), "warn")
     return Line(f"node {fact.node} is left out from now on: {fact.reason}", "warn")
+
+
+def _of_elsewhere(fact: f.AttemptUnseen | f.EngineTrouble) -> Line:
+    if isinstance(fact, f.AttemptUnseen):
+        return Line(f"attempt {fact.attempt} is unseen: {fact.reason}; nothing is started beside it", "warn")
+    times = f", {fact.times} times in a row" if fact.times > 1 else ""
+    again = "is launched again" if fact.is_launched else "is started again"
+    return Line(f"attempt {fact.attempt} was not started{times}: {fact.line}; it {again} in {fact.pause_s:.0f} s", "warn")
 
 
 def missing_words(fact: f.NumbersMissing) -> str:

@@ -24,6 +24,7 @@ from sentinel.model import facts as f
 from sentinel.model.actions import (
     Action,
     FindCheckpoints,
+    KillAttempt,
     PruneCheckpoint,
     SendPage,
     SignalRanks,
@@ -72,6 +73,8 @@ def _confirmed(state: RunState, at_s: float, fact: f.ActionConfirmed) -> RunStat
     state = replace(state, pending=_without(state.pending, fact.key))
     if isinstance(action, FindCheckpoints):
         state = replace(state, unlisted="")
+    if isinstance(action, KillAttempt):
+        state = of_attempts.seen_ended(state, action.attempt)
     if isinstance(action, VerifyCheckpoint):
         state = of_attempts.validated(state, action.step, fact.detail)
     if isinstance(action, SendPage):
@@ -158,6 +161,8 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.ReceiptSeen: of_attempts.receipt,
     f.SettingObserved: of_attempts.observed,
     f.NumbersMissing: of_attempts.numbers_missing,
+    f.AttemptUnseen: of_attempts.unseen,
+    f.EngineTrouble: of_attempts.engine_trouble,
     f.FirstStep: of_attempts.first_step,
     f.CheckpointCommitted: of_attempts.checkpoint,
     f.CheckpointVerified: of_attempts.read_back,

@@ -16,6 +16,7 @@ from sentinel.model.state import (
     MARKS_KEPT,
     PRUNED_KEPT,
     QUARANTINED_KEPT,
+    REFUSED,
     STAMPS_KEPT,
     Attempt,
     Checkpoint,
@@ -37,7 +38,9 @@ def launched(state: RunState, at_s: float, fact: f.AttemptLaunched) -> RunState:
     """Only what lies at or below the resume step is still this run's: the rest was moved aside before the launch."""
     resumed = fact.resume.step if fact.resume else 0
     attempt = Attempt(fact.attempt, at_s, fact.resume, fact.overrides, fact.why, resumed_step=resumed)
-    restarts = state.restarts_s if fact.attempt == 1 else (*state.restarts_s, at_s)[-STAMPS_KEPT:]
+    was_refused = bool(state.attempts) and not state.archive.attempts and all(a.outcome == REFUSED for a in state.attempts)
+    is_first = fact.attempt == 1 or was_refused
+    restarts = state.restarts_s if is_first else (*state.restarts_s, at_s)[-STAMPS_KEPT:]
     attempts, archive = (*state.attempts, attempt), state.archive
     while len(attempts) > ATTEMPTS_KEPT:
         attempts, archive = fold_oldest(attempts, archive)
@@ -73,7 +76,7 @@ def receipt(state: RunState, at_s: float, fact: f.ReceiptSeen) -> RunState:
         resumed = replace(a, receipt_s=at_s, resumed_step=fact.resumed_step, deterministic=fact.deterministic)
         return replace(resumed, world_size=fact.world_size, gpus=fact.gpus)
 
-    state = replace(state, listed=fact.capabilities) if state.listed != fact.capabilities else state
+    state = replace(_begun(state), listed=fact.capabilities) if state.listed != fact.capabilities else _begun(state)
     return proven(change_attempt(state, fact.attempt, with_receipt), fact.attempt, fact.proofs)
 
 
@@ -113,7 +116,7 @@ def first_step(state: RunState, at_s: float, fact: f.FirstStep) -> RunState:
         began_s = at_s if a.receipt_s is None else a.receipt_s
         return replace(a, first_step=fact.step, first_step_s=at_s, receipt_s=began_s)
 
-    return change_attempt(state, fact.attempt, begun)
+    return change_attempt(_begun(state), fact.attempt, begun)
 
 
 def checkpoint(state: RunState, at_s: float, fact: f.CheckpointCommitted) -> RunState:
@@ -228,6 +231,7 @@ def stopping(state: RunState, at_s: float, fact: f.AttemptStopping) -> RunState:
 
 def ended(state: RunState, at_s: float, fact: f.AttemptEnded) -> RunState:
     before = next(a for a in state.attempts if a.attempt == fact.attempt)
+    state = _refused(state, before) if fact.outcome == REFUSED else _begun(state)
     progressed = fact.last_step > state.best_step
     wanted = bool(before.stopping) or fact.outcome == "finished"
     state = change_attempt(
@@ -243,5 +247,31 @@ def ended(state: RunState, at_s: float, fact: f.AttemptEnded) -> RunState:
             ranks=fact.ranks,
         ),
     )
-    stuck = 0 if progressed else state.without_progress + (0 if wanted and before.first_step is not None else 1)
+    is_counted = fact.outcome != REFUSED and not (wanted and before.first_step is not None)
+    stuck = 0 if progressed else state.without_progress + int(is_counted)
     return replace(state, without_progress=stuck, best_step=max(state.best_step, fact.last_step))
+
+
+def _refused(state: RunState, attempt: Attempt) -> RunState:
+    """It was never started, so it is no restart."""
+    return replace(state, restarts_s=tuple(at_s for at_s in state.restarts_s if at_s != attempt.launched_s))
+
+
+def unseen(state: RunState, at_s: float, fact: f.AttemptUnseen) -> RunState:
+    change = partial(replace, unseen=fact.reason, unseen_s=at_s, unseen_ranks=fact.ranks)
+    return change_attempt(state, fact.attempt, change)
+
+
+def seen_ended(state: RunState, number: int) -> RunState:
+    """It was killed, and that it is gone is proven."""
+    return change_attempt(state, number, lambda a: replace(a, unseen="") if a.unseen else a)
+
+
+def engine_trouble(state: RunState, at_s: float, fact: f.EngineTrouble) -> RunState:
+    del at_s
+    return replace(state, engine_troubles=fact.times, engine_word=fact.line)
+
+
+def _begun(state: RunState) -> RunState:
+    """The scheduler has started something."""
+    return replace(state, engine_troubles=0, engine_word="") if state.engine_troubles else state
