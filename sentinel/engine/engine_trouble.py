@@ -35,8 +35,8 @@ def word_of_engine(decision: Decision, ended: Ended, report: ExitReport) -> str:
     attempt, blind = decision.attempt, decision.state.blind
     if attempt is None or not isinstance(ended, Failed) or decision.observes_only:
         return ""
-    is_heard = attempt.receipt_s is not None or attempt.first_step is not None or decision.live.has_beats
-    if is_heard or any(rank.source == "record" for rank in report.ranks) or blind.keys() & {"metrics", "heartbeats"}:
+    has_begun = attempt.receipt_s is not None or attempt.first_step is not None or decision.live.has_beats
+    if has_begun or any(rank.source == "record" for rank in report.ranks) or blind.keys() & {"metrics", "heartbeats"}:
         return ""
     return decision.detectors.refusal(is_alone=is_unobserved(decision))[:LINE_CHARS_MAX]
 

@@ -64,8 +64,8 @@ def on_tick(decision: Decision) -> None:
             resolve(decision, incident.id, f"attempt {incident.attempt} is known to have ended")
         return
     waited_s = decision.now_s - attempt.unseen_s
-    is_told = any(i.kind is Kind.UNSEEN and i.attempt == attempt.attempt for i in decision.state.incidents)
-    if is_told or decision.state.ended or waited_s < decision.policy.spec.acts.unseen_page_after_s:
+    is_paged = any(i.kind is Kind.UNSEEN and i.attempt == attempt.attempt for i in decision.state.incidents)
+    if is_paged or decision.state.ended or waited_s < decision.policy.spec.acts.unseen_page_after_s:
         return
     why = f"attempt {attempt.attempt} is not known to have ended for {waited_s:.0f} s: {attempt.unseen}"
     ranks = attempt.unseen_ranks

@@ -64,13 +64,13 @@ class Silent:
 
 @dataclass(slots=True)
 class Due:
-    """A decided action that waits for its time, or for another try. `progress`: how far it had got at `moved_s`. `is_told`: the
-    engine knows that it is not proven to have taken effect."""
+    """A decided action that waits for its time, or for another try. `progress`: how far it had got at `moved_s`. `is_reported`:
+    the engine knows that it is not proven to have taken effect."""
 
     action: Action
     at_s: float
     tries: int = 0
-    is_told: bool = False
+    is_reported: bool = False
     progress: int | None = None
     moved_s: float = 0.0
 
@@ -204,8 +204,8 @@ class Daemon:
         if due is not None and isinstance(outcome, ActionFailed) and outcome.goes_on:
             due.at_s, due.tries = now_s + (outcome.retry_in_s or TICK_S), 0
             self._due[outcome.key] = due  # the engine has the deadline, and takes it from what is pending
-            if outcome.unproven and not due.is_told:
-                due.is_told = True
+            if outcome.unproven and not due.is_reported:
+                due.is_reported = True
                 self._handle(now_s, ActionDelayed(outcome.key, outcome.reason, outcome.retry_in_s or TICK_S, unproven=True))
             return
         is_own = isinstance(outcome, ActionFailed) and due is not None and not _is_engines(due, outcome)

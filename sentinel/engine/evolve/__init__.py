@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 from sentinel.engine.evolve import attempts as of_attempts
 from sentinel.engine.evolve import incidents as of_incidents
 from sentinel.engine.evolve import pages as of_pages
+from sentinel.engine.evolve import pruning as of_pruning
+from sentinel.engine.evolve import refusals as of_refusals
 from sentinel.engine.evolve import requests as of_requests
 from sentinel.engine.evolve import run as of_run
 from sentinel.engine.evolve import settings as of_settings
@@ -64,7 +66,7 @@ def _decided(state: RunState, at_s: float, fact: f.ActionDecided) -> RunState:
     if isinstance(action, SendPage):
         return of_pages.decided(state, at_s, action)
     if isinstance(action, PruneCheckpoint):
-        return of_attempts.pruned(state, action)
+        return of_pruning.pruned(state, action)
     return state
 
 
@@ -101,7 +103,7 @@ def _purpose_in_id(name: str) -> ChangePurpose:
 def _abandoned(state: RunState, at_s: float, fact: f.ActionAbandoned) -> RunState:
     action = state.pending.get(fact.key)
     if isinstance(action, PruneCheckpoint):
-        state = of_attempts.not_pruned(state, at_s, action)
+        state = of_pruning.not_pruned(state, at_s, action)
     if isinstance(action, SendPage):
         state = of_pages.abandoned(state, action, fact)
     return replace(state, pending=_without(state.pending, fact.key))
@@ -162,7 +164,7 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.SettingObserved: of_attempts.observed,
     f.NumbersMissing: of_attempts.numbers_missing,
     f.AttemptUnseen: of_attempts.unseen,
-    f.EngineTrouble: of_attempts.engine_trouble,
+    f.EngineTrouble: of_refusals.engine_trouble,
     f.FirstStep: of_attempts.first_step,
     f.CheckpointCommitted: of_attempts.checkpoint,
     f.CheckpointVerified: of_attempts.read_back,

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from sentinel.engine.evolve.refusals import begun, is_first_launch, uncounted
 from sentinel.engine.goodput import fold_oldest
 from sentinel.model import facts as f
-from sentinel.model.actions import PruneCheckpoint
 from sentinel.model.changed import replace
 from sentinel.model.incidents import Incident, Outcome, Try
 from sentinel.model.proof import Proof, merge_proofs
 from sentinel.model.state import (
     ATTEMPTS_KEPT,
     MARKS_KEPT,
-    PRUNED_KEPT,
     QUARANTINED_KEPT,
     REFUSED,
     STAMPS_KEPT,
@@ -38,9 +37,7 @@ def launched(state: RunState, at_s: float, fact: f.AttemptLaunched) -> RunState:
     """Only what lies at or below the resume step is still this run's: the rest was moved aside before the launch."""
     resumed = fact.resume.step if fact.resume else 0
     attempt = Attempt(fact.attempt, at_s, fact.resume, fact.overrides, fact.why, resumed_step=resumed)
-    was_refused = bool(state.attempts) and not state.archive.attempts and all(a.outcome == REFUSED for a in state.attempts)
-    is_first = fact.attempt == 1 or was_refused
-    restarts = state.restarts_s if is_first else (*state.restarts_s, at_s)[-STAMPS_KEPT:]
+    restarts = state.restarts_s if is_first_launch(state, fact) else (*state.restarts_s, at_s)[-STAMPS_KEPT:]
     attempts, archive = (*state.attempts, attempt), state.archive
     while len(attempts) > ATTEMPTS_KEPT:
         attempts, archive = fold_oldest(attempts, archive)
@@ -76,7 +73,7 @@ def receipt(state: RunState, at_s: float, fact: f.ReceiptSeen) -> RunState:
         resumed = replace(a, receipt_s=at_s, resumed_step=fact.resumed_step, deterministic=fact.deterministic)
         return replace(resumed, world_size=fact.world_size, gpus=fact.gpus)
 
-    state = replace(_begun(state), listed=fact.capabilities) if state.listed != fact.capabilities else _begun(state)
+    state = replace(begun(state), listed=fact.capabilities) if state.listed != fact.capabilities else begun(state)
     return proven(change_attempt(state, fact.attempt, with_receipt), fact.attempt, fact.proofs)
 
 
@@ -112,11 +109,11 @@ def proven(state: RunState, number: int, proofs: tuple[Proof, ...]) -> RunState:
 def first_step(state: RunState, at_s: float, fact: f.FirstStep) -> RunState:
     """A trainer that writes no receipt has begun with its first step."""
 
-    def begun(a: Attempt) -> Attempt:
+    def with_step(a: Attempt) -> Attempt:
         began_s = at_s if a.receipt_s is None else a.receipt_s
         return replace(a, first_step=fact.step, first_step_s=at_s, receipt_s=began_s)
 
-    return change_attempt(_begun(state), fact.attempt, begun)
+    return change_attempt(begun(state), fact.attempt, with_step)
 
 
 def checkpoint(state: RunState, at_s: float, fact: f.CheckpointCommitted) -> RunState:
@@ -199,30 +196,6 @@ def quarantined(state: RunState, at_s: float, fact: f.CheckpointsQuarantined) ->
     return replace(state, checkpoints=kept, quarantined=(*state.quarantined, *moved)[-QUARANTINED_KEPT:])
 
 
-def pruned(state: RunState, action: PruneCheckpoint) -> RunState:
-    """Given up from the decision on: whatever is planned while it is being deleted does not reckon with it."""
-    gone = tuple(replace(c, pruned=action.reason) for c in state.checkpoints if c.step == action.step and _is_meant(c, action))
-    kept = tuple(c for c in state.checkpoints if c.step != action.step or not _is_meant(c, action))
-    return replace(state, checkpoints=kept, pruned=(*state.pruned, *gone)[-PRUNED_KEPT:])
-
-
-def not_pruned(state: RunState, at_s: float, action: PruneCheckpoint) -> RunState:
-    """It is there after all. One above the step that the run has since gone back to was moved aside then."""
-    back = next((c for c in state.pruned if _is_meant(c, action)), None)
-    last = state.attempt
-    if back is None:
-        return state
-    left = tuple(c for c in state.pruned if c is not back)
-    taken = any(c.step == back.step for c in state.checkpoints)
-    is_ours = last is None or back.attempt == last.attempt or back.step <= last.resumed_step
-    again = (replace(back, pruned="", unpruned_s=at_s),) if is_ours and not taken else ()
-    return replace(state, checkpoints=tuple(sorted((*state.checkpoints, *again), key=lambda c: c.step)), pruned=left)
-
-
-def _is_meant(found: Checkpoint, action: PruneCheckpoint) -> bool:
-    return (found.step, found.digest) == (action.step, action.digest)
-
-
 def stopping(state: RunState, at_s: float, fact: f.AttemptStopping) -> RunState:
     by = "" if state.giving_up else state.stop_by
     change = partial(replace, stopping=fact.reason, stopping_s=at_s, stopped_by=by, stop_resumes=bool(by) and state.stop_resumes)
@@ -231,7 +204,7 @@ def stopping(state: RunState, at_s: float, fact: f.AttemptStopping) -> RunState:
 
 def ended(state: RunState, at_s: float, fact: f.AttemptEnded) -> RunState:
     before = next(a for a in state.attempts if a.attempt == fact.attempt)
-    state = _refused(state, before) if fact.outcome == REFUSED else _begun(state)
+    state = uncounted(state, before) if fact.outcome == REFUSED else begun(state)
     progressed = fact.last_step > state.best_step
     wanted = bool(before.stopping) or fact.outcome == "finished"
     state = change_attempt(
@@ -252,11 +225,6 @@ def ended(state: RunState, at_s: float, fact: f.AttemptEnded) -> RunState:
     return replace(state, without_progress=stuck, best_step=max(state.best_step, fact.last_step))
 
 
-def _refused(state: RunState, attempt: Attempt) -> RunState:
-    """It was never started, so it is no restart."""
-    return replace(state, restarts_s=tuple(at_s for at_s in state.restarts_s if at_s != attempt.launched_s))
-
-
 def unseen(state: RunState, at_s: float, fact: f.AttemptUnseen) -> RunState:
     change = partial(replace, unseen=fact.reason, unseen_s=at_s, unseen_ranks=fact.ranks)
     return change_attempt(state, fact.attempt, change)
@@ -265,13 +233,3 @@ def unseen(state: RunState, at_s: float, fact: f.AttemptUnseen) -> RunState:
 def seen_ended(state: RunState, number: int) -> RunState:
     """It was killed, and that it is gone is proven."""
     return change_attempt(state, number, lambda a: replace(a, unseen="") if a.unseen else a)
-
-
-def engine_trouble(state: RunState, at_s: float, fact: f.EngineTrouble) -> RunState:
-    del at_s
-    return replace(state, engine_troubles=fact.times, engine_word=fact.line)
-
-
-def _begun(state: RunState) -> RunState:
-    """The scheduler has started something."""
-    return replace(state, engine_troubles=0, engine_word="") if state.engine_troubles else state
