@@ -87,7 +87,7 @@ def describe(ranks: tuple[RankElsewhere, ...], why: str, files: AttemptFiles) ->
     return f"nothing proves the end of {who}: {why}; {remedy}"
 
 
-class Silence:
+class BeatsSince:
     """Whether heartbeats of these ranks change, from the first look on."""
 
     def __init__(self, files: AttemptFiles, ranks: tuple[RankElsewhere, ...], now_s: float) -> None:
@@ -113,7 +113,7 @@ class Silence:
 def wait_for_proof(files: AttemptFiles, host: str, named: frozenset[int], why: str) -> str:
     """For QUIET_S, while ranks write their records. Empty where every rank is known to have ended then; else why one is not.
     `why`: as `why_not_vouched`. Raises OSError."""
-    silence = Silence(files, find_unproven(files, host, named), time.monotonic())
+    silence = BeatsSince(files, find_unproven(files, host, named), time.monotonic())
     while (unproven := find_unproven(files, host, named)) and time.monotonic() - silence.began_s < QUIET_S:
         time.sleep(LOOK_EVERY_S)
         silence.look()
