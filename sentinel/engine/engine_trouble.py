@@ -31,9 +31,10 @@ LINE_CHARS_MAX = 400
 
 def word_of_engine(decision: Decision, ended: Ended, report: ExitReport) -> str:
     """The scheduler's own word, where an attempt has ended because it was never started; empty for every other end. Behind a
-    blind source nothing is known of what was heard. Observe only: nothing is started, so it is told as any death is."""
+    blind source nothing is known of what was heard. Observe only: nothing is started, so it is told as any death is. A pause
+    waits with remedies, and not with a launch that was decided before it."""
     attempt, blind = decision.attempt, decision.state.blind
-    if attempt is None or not isinstance(ended, Failed) or decision.observes_only:
+    if attempt is None or not isinstance(ended, Failed) or decision.is_observed_run:
         return ""
     has_begun = attempt.receipt_s is not None or attempt.first_step is not None or decision.live.has_beats
     if has_begun or any(rank.source == "record" for rank in report.ranks) or blind.keys() & {"metrics", "heartbeats"}:

@@ -106,6 +106,13 @@ def test_a_stop_while_the_scheduler_is_away_ends_the_run(how: str) -> None:
     assert not result.world_changes or all(change.what != "start" for change in result.world_changes)
 
 
+def test_a_pause_does_not_make_a_crash_of_it() -> None:
+    pause = ("ask@time=20:what=pause", "ask@time=60:what=resume")
+    result = simulate("refused@time=0:times=7,how=launch", *pause, shape=TWO_NODES)
+    assert (result.ok, result.outcome) == (True, "finished"), result.reproduce
+    assert not result.state.incidents
+
+
 def test_what_dies_after_a_rank_was_heard_is_a_crash_like_any_other() -> None:
     result = simulate("exit@step=0:code=1,attempt=1", shape=TWO_NODES)
     assert result.ok, result.reproduce
