@@ -123,7 +123,6 @@ def draw_scenario(seed: int, long_history: bool = False) -> Scenario:
     if plan == "chaos":
         shape, sick = _draw_sick_node(random.Random(f"nodes {seed}"), shape)
         texts += sick
-    texts += _draw_cluster(random.Random(f"cluster {seed}"), shape)
     if plan == "chaos" and dice.random() < 0.2:
         texts.append(f"stop@time={dice.randrange(5, 200)}")
     if plan == "chaos" and dice.random() < 0.15:  # never a page: with one channel only, nothing could be done about that
@@ -237,18 +236,6 @@ def _draw_sick_node(dice: random.Random, shape: Shape) -> tuple[Shape, list[str]
     if shape.ranks < 2 or dice.random() > 0.25:
         return shape, []
     return replace(shape, nodes=2), [f"sick_node@step={dice.randrange(2, shape.steps)}:node={dice.randrange(2)}"]
-
-
-def _draw_cluster(dice: random.Random, shape: Shape) -> list[str]:
-    """A scheduler that starts nothing for a while; and where there are two nodes, ranks that outlive what can be seen of them."""
-    texts: list[str] = []
-    if dice.random() < 0.12:
-        when, how = dice.choice((0, dice.randrange(1, 150))), dice.choice(("launch", "start"))
-        texts.append(f"refused@time={when}:times={dice.choice((1, 2, 3, 9))},how={how}")
-    if shape.nodes > 1 and dice.random() < 0.5:
-        step, how = dice.randrange(2, shape.steps), dice.choice(("client", "stop"))
-        texts.append(f"unseen@step={step}:how={how},for={dice.choice((5, 60, 400))}")
-    return texts
 
 
 def _draw_supervisor_deaths(dice: random.Random) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -18,8 +19,11 @@ from sentinel.model.findings import Kind
 from sentinel.model.incidents import Outcome
 from sentinel.model.state import REFUSED
 from sentinel.sim.cluster import REFUSAL
+from sentinel.sim.faults import parse_fault
 from sentinel.sim.learning import LossCurve
-from sentinel.sim.run import SimulationResult
+from sentinel.sim.policies import ITSELF
+from sentinel.sim.run import SimulationResult, run_scenario
+from sentinel.sim.scenarios import draw_scenario
 from sentinel.sim.shape import Shape
 from tests.sim.kit import kinds_and_states, policy_named, simulate
 
@@ -251,3 +255,32 @@ def test_drawn_ranks_out_of_sight_never_live_beside_another_attempt(seeds: range
     print(f"drawn ranks out of sight {seeds[0]} to {seeds[-1]}: {dict(sorted(counts.items()))}")
     assert counts["waits"]
     assert counts["unseen"]
+
+
+# Both, in whatever else is drawn.
+
+
+def draw_cluster(dice: random.Random, shape: Shape) -> list[str]:
+    when, how = dice.choice((0, dice.randrange(1, 150))), dice.choice(("launch", "start"))
+    texts = [f"refused@time={when}:times={dice.choice((1, 2, 3, 9))},how={how}"] if dice.random() < 0.6 else []
+    if shape.nodes > 1:
+        step, how = dice.randrange(2, shape.steps), dice.choice(("client", "stop"))
+        texts.append(f"unseen@step={step}:how={how},for={dice.choice((5, 60, 400))}")
+    return texts
+
+
+@pytest.mark.parametrize("seeds", [range(30), pytest.param(range(30, 400), marks=pytest.mark.slow)])
+def test_a_cluster_in_any_drawn_run_breaks_no_invariant(seeds: range) -> None:
+    """People who pause, hold and apply policies, supervisors that die, disks that fill up: whatever `make drills` draws."""
+    counts: Counter[str] = Counter()
+    for seed in seeds:
+        drawn, dice = draw_scenario(20261120 + seed), random.Random(f"cluster {seed}")
+        shape = replace(drawn.shape, ranks=max(2, drawn.shape.ranks), nodes=dice.choice((1, 2)))
+        faults = (*drawn.faults, *map(parse_fault, draw_cluster(dice, shape)))
+        demo = policy_named("demo")
+        result = run_scenario(replace(drawn, shape=shape, faults=faults), demo, others={ITSELF: demo})
+        assert result.ok, f"seed {seed}: {result.reproduce}"
+        assert not starts_while_living(result), f"seed {seed}: {result.reproduce}"
+        counts[result.outcome] += 1
+    print(f"drawn runs on a cluster {seeds[0]} to {seeds[-1]}: {dict(sorted(counts.items()))}")
+    assert counts["finished"] > len(seeds) / 2
