@@ -310,7 +310,7 @@ class Engine:
         for finding in found:  # a blind supervisor sees no silence
             if (decision.state.stop_by or decision.state.hold_by) and finding.kind is Kind.HANG:
                 self._hung_while_stopping(decision, finding)
-            elif finding.kind is Kind.HANG and decision.attempt is not None and decision.attempt.is_unseen:
+            elif finding.kind is Kind.HANG and decision.state.unseen is not None:
                 decision.dismiss(finding, "its attempt has ended as far as it can be seen: it is waited for the rest of it")
             elif finding.kind is Kind.HANG and is_unobserved(decision):
                 decision.dismiss(finding, "nothing was ever heard of this command: whether it hangs is not known")

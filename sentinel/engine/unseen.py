@@ -29,7 +29,7 @@ def on_unseen(decision: Decision, view: Unseen) -> None:
     attempt = decision.attempt
     if attempt is None or not view.has_ended_here:
         return
-    if not attempt.unseen:
+    if decision.state.unseen is None:
         reason = view.reason[:REASON_CHARS_MAX]
         decision.record(f.AttemptUnseen(attempt.attempt, reason, view.ranks[:RANKS_RECORDED], len(view.ranks)))
     if not decision.observes_only and decision.state.plan is None:
@@ -38,40 +38,37 @@ def on_unseen(decision: Decision, view: Unseen) -> None:
 
 def on_unproven(decision: Decision, delayed: ActionDelayed) -> None:
     """A stop that nothing proves to have taken effect."""
-    attempt, action = decision.attempt, decision.state.pending.get(delayed.key)
-    if attempt is None or not isinstance(action, KillAttempt) or action.attempt != attempt.attempt:
-        return
-    if not attempt.unseen and not attempt.is_over:
-        decision.record(f.AttemptUnseen(attempt.attempt, delayed.reason[:REASON_CHARS_MAX]))
+    action = decision.state.pending.get(delayed.key)
+    if isinstance(action, KillAttempt) and decision.state.unseen is None:
+        decision.record(f.AttemptUnseen(action.attempt, delayed.reason[:REASON_CHARS_MAX]))
 
 
 def leave(decision: Decision, by: str) -> bool:
     """Somebody asks a second time to stop, and will not wait for a proof: the next start goes on waiting for it. False where
     nothing is waited for."""
-    attempt = decision.attempt
-    if attempt is None or not attempt.is_unseen:
+    unseen = decision.state.unseen
+    if unseen is None:
         return False
-    decision.record(f.RunEnded("suspended", f"stopped by {by}; attempt {attempt.attempt} is not known to have ended"))
+    decision.record(f.RunEnded("suspended", f"stopped by {by}; attempt {unseen.attempt} is not known to have ended"))
     return True
 
 
 def on_tick(decision: Decision) -> None:
     """Call a person when it has lasted too long; nobody is needed any more once it is proven."""
-    attempt = decision.attempt
-    paged = [i for i in decision.state.open_pages if i.kind is Kind.UNSEEN]
-    if attempt is None or not attempt.is_unseen or attempt.unseen_s is None:
-        for incident in paged:
-            resolve(decision, incident.id, f"attempt {incident.attempt} is known to have ended")
+    unseen = decision.state.unseen
+    if unseen is None:
+        for incident in decision.state.open_pages:
+            if incident.kind is Kind.UNSEEN:
+                resolve(decision, incident.id, f"attempt {incident.attempt} is known to have ended")
         return
-    waited_s = decision.now_s - attempt.unseen_s
-    is_paged = any(i.kind is Kind.UNSEEN and i.attempt == attempt.attempt for i in decision.state.incidents)
+    waited_s = decision.now_s - unseen.since_s
+    is_paged = any(i.kind is Kind.UNSEEN and i.attempt == unseen.attempt for i in decision.state.incidents)
     if is_paged or decision.state.ended or waited_s < decision.policy.spec.acts.unseen_page_after_s:
         return
-    why = f"attempt {attempt.attempt} is not known to have ended for {waited_s:.0f} s: {attempt.unseen}"
-    ranks = attempt.unseen_ranks
-    only = ranks[0] if len(ranks) == 1 else None
+    why = f"attempt {unseen.attempt} is not known to have ended for {waited_s:.0f} s: {unseen.reason}"
+    only = unseen.ranks[0] if len(unseen.ranks) == 1 else None
     finding = Finding(
-        Kind.UNSEEN, "critical", attempt.attempt, None, decision.newest_step, decision.now_s, why, outside=True,
+        Kind.UNSEEN, "critical", unseen.attempt, None, decision.newest_step, decision.now_s, why, outside=True,
         blamed_rank=None if only is None else only.rank, blamed_node="" if only is None else only.host,
     )  # fmt: skip
     incident = open_incident(decision, finding, "Unseen", None)

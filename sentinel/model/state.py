@@ -88,8 +88,6 @@ class Attempt:
     holes: steps whose numbers were lost, first and last of each, in the order they were told.
     world_size, gpus: as its receipt says; None before it, and of `gpus` where it does not say.
     failed, failed_step: crash or non_finite, and the newest step then, where what it resumed from may be the cause.
-    unseen, unseen_s: why it is not known to have ended, and since when, where what can be seen of it has; unseen_ranks: who may
-    live.
     """
 
     attempt: int
@@ -129,14 +127,6 @@ class Attempt:
     holes: tuple[tuple[int, int], ...] = ()
     world_size: int | None = None
     gpus: int | None = None
-    unseen: str = ""
-    unseen_s: float | None = None
-    unseen_ranks: tuple[RankElsewhere, ...] = ()
-
-    @property
-    def is_unseen(self) -> bool:
-        """What can be seen of it has ended or is being ended, and it is not known to be gone."""
-        return bool(self.unseen) and not self.is_over
 
     @property
     def is_over(self) -> bool:
@@ -156,6 +146,17 @@ class Inspection:
     attempt: int
     incident: int
     launched_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class UnseenAttempt:
+    """One that has ended as far as it can be seen, or was stopped as far as that can be done, and is not known to be gone:
+    `reason`, and since when. `ranks`: who may live, the first of them."""
+
+    attempt: int
+    reason: str
+    since_s: float
+    ranks: tuple[RankElsewhere, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +264,7 @@ class RunState:
     intervention_step: int = 0  # newest step at the last intervention
     restarts_s: tuple[float, ...] = ()
     without_progress: int = 0  # launches in a row that passed no new step
+    unseen: UnseenAttempt | None = None  # nothing is started before it is known to be gone
     engine_troubles: int = 0  # in a row, since the scheduler last started something
     engine_word: str = ""  # what it said last
     best_step: int = 0  # the furthest step any attempt reached
@@ -322,8 +324,8 @@ class RunState:
         attempt = self.attempt
         if self.ended or attempt is None:
             return ""
-        if attempt.is_unseen:
-            return f"attempt {attempt.attempt} is not known to have ended, and nothing is started beside it: {attempt.unseen}"
+        if (unseen := self.unseen) is not None:
+            return f"attempt {unseen.attempt} is not known to have ended, and nothing is started beside it: {unseen.reason}"
         if self.engine_troubles and (attempt.is_over or f"start/{attempt.attempt}" in self.pending):
             times = "once" if self.engine_troubles == 1 else f"{self.engine_troubles} times in a row"
             return f"the scheduler has not started an attempt, {times}: {self.engine_word}"
@@ -339,7 +341,7 @@ class RunState:
         if self.paused:
             return "paused"
         attempt = self.attempt
-        if attempt is not None and attempt.is_unseen:
+        if self.unseen is not None:
             return UNSEEN
         if self.plan is not None and (self.plan.incident is not None or not self.plan.is_live):
             return "recovering" if self.plan.incident is not None else "starting"

@@ -155,9 +155,9 @@ def _tried(incident: Incident) -> str:
 
 
 def _trains(snapshot: RunSnapshot) -> str:
-    attempt_alive, attempt = snapshot.attempt_alive, snapshot.state.attempt
-    if attempt is not None and attempt.is_unseen:
-        return f"Whether ranks of it live on other machines is not known: {attempt.unseen}."
+    attempt_alive, unseen = snapshot.attempt_alive, snapshot.state.unseen
+    if unseen is not None:
+        return f"Whether ranks of it live on other machines is not known: {unseen.reason}."
     if attempt_alive is None:
         return "Whether anything of it trains is not known from here."
     return "Processes of its newest attempt are still there." if attempt_alive else "Nothing of it trains now."

@@ -131,6 +131,9 @@ def _dropped(state: RunState, at_s: float, fact: f.PlanDropped) -> RunState:
     del at_s, fact
     keys = {a.key for a in state.plan.actions} if state.plan else set()
     left: dict[str, Action] = {k: a for k, a in state.pending.items() if k not in keys}
+    for action in (state.pending[key] for key in keys & state.pending.keys()):
+        if isinstance(action, KillAttempt) and (state.attempt is None or action.attempt != state.attempt.attempt):
+            state = of_attempts.seen_ended(state, action.attempt)  # of an inspection, which nobody asks about any more
     return replace(state, plan=None, inspection=None, pending=MappingProxyType(left))
 
 

@@ -22,6 +22,7 @@ from sentinel.model.state import (
     Inspection,
     Mark,
     RunState,
+    UnseenAttempt,
 )
 from sentinel.plan.environment import merge
 from sentinel.plan.verifying import rate_of
@@ -205,6 +206,7 @@ def stopping(state: RunState, at_s: float, fact: f.AttemptStopping) -> RunState:
 def ended(state: RunState, at_s: float, fact: f.AttemptEnded) -> RunState:
     before = next(a for a in state.attempts if a.attempt == fact.attempt)
     state = uncounted(state, before) if fact.outcome == REFUSED else begun(state)
+    state = seen_ended(state, fact.attempt)
     progressed = fact.last_step > state.best_step
     wanted = bool(before.stopping) or fact.outcome == "finished"
     state = change_attempt(
@@ -226,10 +228,9 @@ def ended(state: RunState, at_s: float, fact: f.AttemptEnded) -> RunState:
 
 
 def unseen(state: RunState, at_s: float, fact: f.AttemptUnseen) -> RunState:
-    change = partial(replace, unseen=fact.reason, unseen_s=at_s, unseen_ranks=fact.ranks)
-    return change_attempt(state, fact.attempt, change)
+    return replace(state, unseen=UnseenAttempt(fact.attempt, fact.reason, at_s, fact.ranks))
 
 
 def seen_ended(state: RunState, number: int) -> RunState:
-    """It was killed, and that it is gone is proven."""
-    return change_attempt(state, number, lambda a: replace(a, unseen="") if a.unseen else a)
+    """That it is gone is proven."""
+    return replace(state, unseen=None) if state.unseen is not None and state.unseen.attempt == number else state
