@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import random
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +49,11 @@ def beat(files: AttemptFiles, rank: int, host: str, step: int = 40) -> None:
 
 def record(files: AttemptFiles, rank: int, **more: Any) -> None:
     (files.exits / f"rank-{rank:05d}.json").write_text(json.dumps({"rank": rank, "code": 1, "time_s": 1.0} | more))
+
+
+def beat_on(files: AttemptFiles, hosts: dict[int, str], steps: Iterator[int]) -> None:
+    for rank, host in hosts.items():
+        beat(files, rank, host, next(steps))
 
 
 class Clock:
@@ -227,3 +235,37 @@ def test_the_keeper_of_a_dead_node_has_ended_when_its_job_was_started_anew(
     assert isinstance(read_view(files), Orphaned)
     monkeypatch.setattr(elsewhere, "time", Clock())
     assert isinstance(LocalLauncher(tmp_path).ensure_stopped(1), Exited)
+
+
+def test_drawn_ends_are_whole_exactly_where_every_rank_elsewhere_is_proven(tmp_path: Path) -> None:
+    """By its record, by torchrun's table, or by a client that waited and whose word no later heartbeat contradicts."""
+    counts = {True: 0, False: 0}
+    for seed in range(120):
+        dice = random.Random(f"elsewhere {seed}")
+        files = AttemptFiles.of(tmp_path / str(seed), 1)
+        files.make_folders()
+        hosts = {rank: dice.choice((HERE, "n2", "n3")) for rank in range(dice.randrange(1, 7))}
+        recorded = {rank for rank in hosts if dice.random() < 0.5}
+        reaped = {rank for rank, host in hosts.items() if host == HERE and rank not in recorded}
+        beats_on = {rank for rank in hosts if dice.random() < 0.15}
+        why, table = dice.choice(("", WHY)), {rank for rank in hosts if dice.random() < 0.2}
+        for rank, host in hosts.items():
+            beat(files, rank, host)
+        for rank in recorded:
+            record(files, rank)
+        entries = "".join(f"  rank : {rank} (local_rank: 0)\n  exitcode : -9 (pid: 4339)\n" for rank in sorted(table))
+        files.launcher_err.write_text(f"============\ntrain FAILED\n------------\n{entries}" if table else "")
+
+        happens = partial(beat_on, files, {rank: hosts[rank] for rank in beats_on}, itertools.count(41))
+        exits = tuple(
+            RankExit(rank, None, 9, "reaped") if rank in reaped else RankExit(rank, None, None, "unknown") for rank in hosts
+        )
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(elsewhere, "time", Clock(happens))
+            patch.setattr(elsewhere, "QUIET_S", 0.5)  # three looks
+            found = judge_end(files, HERE, ExitReport(1, exits, None), why)
+        doubted = {rank for rank, host in hosts.items() if host != HERE} - recorded - table
+        is_whole = not doubted or (not why and not doubted & beats_on)
+        assert isinstance(found, ExitReport) == is_whole, f"seed {seed}: {hosts} {recorded} {table} {beats_on} {why!r}"
+        counts[is_whole] += 1
+    assert min(counts.values()) > 20
