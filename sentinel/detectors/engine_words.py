@@ -1,11 +1,11 @@
 """What Slurm's commands say when they could not start anything: the scheduler's trouble, and none of the run's.
 
 `srun: error: Unable to create step for job 71: Requested nodes are busy`: the words before the last colon say that nothing was
-started, those behind it why. Both are Slurm's own (src/srun, src/sbatch, src/api/step_launch.c and the table of
-src/common/slurm_errno.c, versions 17.11 to 24.05, which agree in them); so seen in public logs of srun and sbatch. A reason
-counts only where it can pass by itself. `Invalid account or account/partition combination specified` does not, and is a crash
-like any other. What srun only remarks while it tries on ("step creation temporarily disabled, retrying (Requested nodes are
-busy)") is no error, and does not count either.
+started, those behind it why. Both are Slurm's own: src/srun, src/sbatch, src/api/step_launch.c and the table of
+src/common/slurm_errno.c of versions 17.11 to 24.05, which agree in them; the binaries of Debian's 22.05.8 hold each but that of
+the prolog; and public logs show them. A reason counts only where it can pass by itself. `Invalid account or account/partition
+combination specified` does not, and is a crash like any other. What srun only remarks while it tries on ("step creation
+temporarily disabled, retrying (Requested nodes are busy)") is no error, and does not count either.
 
 What it does not see: a scheduler other than Slurm, and trouble that nobody printed.
 """
