@@ -20,7 +20,7 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,7 @@ ENDED_HERE, GONE = "ended-here.json", "gone"
 class EndedHere:
     """`ended-here.json`. `host`: the keeper's. `report`: as far as it was seen. `named`: ranks whose end the launcher has told.
     `why`: what is missing to the proof for the others. `is_unheard`: it may have started ranks of which nothing was ever heard.
-    `job`: of a scheduler, in which it ran."""
+    `job`: of a scheduler, in which it ran. `unproven`: who was not known to have ended then."""
 
     host: str
     report: ExitReport
@@ -58,6 +58,7 @@ class EndedHere:
     why: str
     is_unheard: bool = False
     job: ClusterJob | None = None
+    unproven: tuple[RankElsewhere, ...] = ()
 
 
 def find_elsewhere(files: AttemptFiles, host: str) -> dict[int, RankElsewhere]:
@@ -127,7 +128,7 @@ def write_ended_here(files: AttemptFiles, ended: EndedHere) -> None:
     """Raises OSError."""
     value = loads(encode_report(files, ended.report))
     value |= {"host": ended.host, "named": sorted(ended.named), "why": ended.why, "is_unheard": ended.is_unheard}
-    value |= job_to_json(ended.job)
+    value |= {"unproven": [asdict(one) for one in ended.unproven]} | job_to_json(ended.job)
     write_atomically(ended_here_path(files), dumps(value).encode() + b"\n")
 
 
@@ -146,12 +147,19 @@ def read_ended_here(files: AttemptFiles) -> EndedHere | None:
         why=str(value.get("why", "")),
         is_unheard=value.get("is_unheard") is True,
         job=job_of_json(value),
+        unproven=_unproven(value),
     )
 
 
 def settled_report(files: AttemptFiles, ended: EndedHere) -> tuple[ExitReport | None, tuple[RankElsewhere, ...]]:
-    """The whole report where everything is proven by now, else None and the ranks that may live. Raises OSError, ValueError."""
-    unproven = find_unproven(files, ended.host, ended.named)
+    """The whole report where everything is proven by now, else None and the ranks that may live. Raises OSError, ValueError.
+
+    It is asked twice a second, for as long as it takes: only when those that are waited for have left records is every heartbeat
+    read, for ranks that began to beat later.
+    """
+    recorded = rank_files(files.exits)
+    unproven = tuple(one for one in ended.unproven if one.rank not in recorded)
+    unproven = unproven or find_unproven(files, ended.host, ended.named)
     is_over = (files.folder / GONE).exists() or has_started_anew(ended.job, os.environ)
     if not is_over and (unproven or ended.is_unheard):
         return None, unproven
@@ -173,7 +181,7 @@ def judge_end(
     named = frozenset(rank.rank for rank in report.ranks if rank.source == "reaped") | frozenset(read_table(files).exits)
     missing = wait_for_proof(files, host, named, why)
     if missing or is_unheard:
-        return EndedHere(host, report, named, missing or why, is_unheard, job)
+        return EndedHere(host, report, named, missing or why, is_unheard, job, find_unproven(files, host, named))
     elsewhere = find_elsewhere(files, host)
     return with_records(report, elsewhere, read_records(files)) if elsewhere else report
 
@@ -201,6 +209,15 @@ def read_printed(files: AttemptFiles, bytes_max: int = 1 << 16) -> str:
 def _ranks(value: Mapping[str, Any]) -> frozenset[int]:
     named = value.get("named")
     return frozenset(rank for rank in (named if isinstance(named, list) else ()) if type(rank) is int)
+
+
+def _unproven(value: Mapping[str, Any]) -> tuple[RankElsewhere, ...]:
+    """Those that make sense: whoever is left out is found again by its heartbeat."""
+    found, listed = [], value.get("unproven")
+    for one in listed if isinstance(listed, list) else ():
+        if isinstance(one, dict) and type(one.get("rank")) is int and isinstance(one.get("host"), str):
+            found.append(RankElsewhere(one["rank"], one["host"], read_pid(one)))
+    return tuple(found)
 
 
 def _is_same(one: str, other: str) -> bool:

@@ -138,7 +138,8 @@ def test_a_scheduler_client_killed_before_anything_was_heard_leaves_a_doubt(file
 
 
 def test_what_was_seen_is_read_back(files: AttemptFiles) -> None:
-    found = EndedHere(HERE, SEEN, frozenset({3}), WHY, is_unheard=True)
+    job, ranks = ClusterJob("slurm/c/71", 2), (RankElsewhere(1, "n2", 4243), RankElsewhere(4, "n3"))
+    found = EndedHere(HERE, SEEN, frozenset({3}), WHY, is_unheard=True, job=job, unproven=ranks)
     write_ended_here(files, found)
     assert read_ended_here(files) == found
 
@@ -155,7 +156,7 @@ def test_a_file_that_makes_no_sense_is_no_end(files: AttemptFiles, text: str) ->
 
 
 def unproven(files: AttemptFiles) -> None:
-    write_ended_here(files, EndedHere(HERE, SEEN, frozenset(), WHY))
+    write_ended_here(files, EndedHere(HERE, SEEN, frozenset(), WHY, unproven=(RankElsewhere(1, "n2", 4243),)))
 
 
 def test_the_view_names_who_may_live_why_and_what_ends_the_doubt(files: AttemptFiles) -> None:
@@ -269,3 +270,17 @@ def test_drawn_ends_are_whole_exactly_where_every_rank_elsewhere_is_proven(tmp_p
         assert isinstance(found, ExitReport) == is_whole, f"seed {seed}: {hosts} {recorded} {table} {beats_on} {why!r}"
         counts[is_whole] += 1
     assert min(counts.values()) > 20
+
+
+def test_while_it_is_waited_for_no_heartbeat_is_read(files: AttemptFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    unproven(files)
+    monkeypatch.setattr(elsewhere, "find_elsewhere", None)
+    assert isinstance(read_view(files), Unseen)
+
+
+@pytest.mark.parametrize("changed", [{"unproven": 3}, {"unproven": [3, {"rank": "1"}]}, {"named": 3}, {"host": 3}, {"job": 3}])
+def test_words_in_it_that_make_no_sense_are_passed_over(files: AttemptFiles, changed: dict[str, Any]) -> None:
+    unproven(files)
+    path = files.folder / elsewhere.ENDED_HERE
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    assert isinstance(read_view(files), Unseen), "rank 1 is found again by its heartbeat"
