@@ -7,14 +7,16 @@ import json
 import random
 import socket
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sentinel.client.spare_place import SparePlace
 from sentinel.errors import NotYet
-from sentinel.launcher import elsewhere
+from sentinel.launcher import elsewhere, keeper
 from sentinel.launcher.attempt_view import read_view
 from sentinel.launcher.elsewhere import EndedHere, judge_end, read_ended_here, write_ended_here
 from sentinel.launcher.exit_report import read_report
@@ -36,8 +38,8 @@ def files(tmp_path: Path) -> AttemptFiles:
     files.make_folders()
     beat(files, 0, HERE)
     beat(files, 1, "n2")
-    keeper = {"pid": 2**22 + 1, "create_time": 1.0, "boot_id": "before", "host": HERE, "command_pid": None}
-    files.keeper.write_text(json.dumps(keeper))
+    one = {"pid": 2**22 + 1, "create_time": 1.0, "boot_id": "before", "host": HERE, "command_pid": None}
+    files.keeper.write_text(json.dumps(one))
     files.spec.write_text(json.dumps({"v": 1, "argv": ["srun", "train"]}))
     return files
 
@@ -226,8 +228,8 @@ def test_a_later_start_of_the_same_job_is_the_schedulers_word(
 def test_the_keeper_of_a_dead_node_has_ended_when_its_job_was_started_anew(
     files: AttemptFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keeper = json.loads(files.keeper.read_text()) | {"host": "n9", "job": {"id": "slurm//71", "restarts": 0}}
-    files.keeper.write_text(json.dumps(keeper))
+    one = json.loads(files.keeper.read_text()) | {"host": "n9", "job": {"id": "slurm//71", "restarts": 0}}
+    files.keeper.write_text(json.dumps(one))
     view = read_view(files)
     assert isinstance(view, Unseen)
     assert not view.has_ended_here
@@ -284,3 +286,48 @@ def test_words_in_it_that_make_no_sense_are_passed_over(files: AttemptFiles, cha
     path = files.folder / elsewhere.ENDED_HERE
     path.write_text(json.dumps(json.loads(path.read_text()) | changed))
     assert isinstance(read_view(files), Unseen), "rank 1 is found again by its heartbeat"
+
+
+# What the keeper writes.
+
+
+def left(files: AttemptFiles, report: ExitReport) -> bool:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(elsewhere, "time", Clock())
+        return keeper._write_end(files, SparePlace(files.run_dir, files.attempt), report)
+
+
+def test_the_keeper_of_a_client_that_was_killed_writes_what_it_saw_and_no_exit(files: AttemptFiles) -> None:
+    assert left(files, SEEN)
+    ended = read_ended_here(files)
+    assert ended is not None
+    assert (ended.host, ended.unproven) == (HERE, (RankElsewhere(1, "n2", 4243),))
+    assert ended.why == WHY
+    assert not files.exit.exists()
+
+
+def test_the_keeper_of_a_client_that_waited_writes_the_exit(files: AttemptFiles) -> None:
+    assert left(files, replace(SEEN, command_status=137))
+    assert read_ended_here(files) is None
+    assert read_report(files) == replace(SEEN, command_status=137)
+
+
+def test_the_keeper_of_ranks_that_are_all_here_writes_the_exit(files: AttemptFiles) -> None:
+    (files.heartbeats / "rank-00001.json").unlink()
+    report = ExitReport(1, (RankExit(0, 1, None, "reaped"),), 0)
+    assert left(files, report)
+    assert read_report(files) == report
+
+
+def test_a_client_killed_before_anything_was_heard_is_a_doubt_and_a_program_is_none(files: AttemptFiles) -> None:
+    for rank in (0, 1):
+        (files.heartbeats / f"rank-{rank:05d}.json").unlink()
+    report = ExitReport(-9, (RankExit(0, None, 9, "reaped"),), 0)
+    assert left(files, report)
+    view = read_view(files)
+    assert isinstance(view, Unseen)
+    assert "of which nothing was heard" in view.reason
+    (files.folder / elsewhere.ENDED_HERE).unlink()
+    files.spec.write_text(json.dumps({"v": 1, "argv": ["python", "train.py"]}))
+    assert left(files, report)
+    assert read_report(files) == report
