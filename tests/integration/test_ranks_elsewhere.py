@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from sentinel.errors import NotYet
@@ -24,9 +24,7 @@ from tests.conformance.launcher_world import wait_for
 # At SIGTERM as srun: SIGKILL to the task, which slurmstepd reaps and which a wrapper of it puts on record.
 SRUN = """#!/bin/sh
 folder=$SENTINEL_RUN_DIR/attempts/000$SENTINEL_ATTEMPT
-env -i setsid sh -c 'echo $$ >"$0/task.new" && mv "$0/task.new" "$0/task"; exec sleep 600' "$folder" >/dev/null 2>&1 &
-while ! test -e "$folder/task"; do sleep 0.02; done
-task=$(cat "$folder/task")
+task=$(cat "$SENTINEL_RUN_DIR/task")
 beat=$folder/heartbeats/rank-00001.json
 echo '{"step": 3, "phase": "backward", "time_s": 1.0, "pid": '$task', "host": "n2"}' >"$beat.new" && mv "$beat.new" "$beat"
 end() {
@@ -47,13 +45,14 @@ class Elsewhere:
 
     def __init__(self, run_dir: Path) -> None:
         self.files = AttemptFiles.of(run_dir, 1)
+        self._task = subprocess.Popen(["sleep", "600"], env={}, start_new_session=True)  # as slurmd starts it, on its node
+        (run_dir / "task").write_text(str(self._task.pid))
         srun = run_dir / "srun"
         srun.write_text(SRUN)
         srun.chmod(0o755)
         self.launcher = LocalLauncher(run_dir, grace_s=0.1)
         self.launcher.ensure_started(AttemptSpec(1, (str(srun), "train"), str(run_dir), None, SettingsInForce(id="ov-1")))
         wait_for(lambda: (self.files.heartbeats / "rank-00001.json").exists(), "the rank elsewhere beats")
-        self.task = psutil.Process(int((self.files.folder / "task").read_text()))
 
     @property
     def client(self) -> int:
@@ -61,11 +60,11 @@ class Elsewhere:
 
     @property
     def task_lives(self) -> bool:
-        return self.task.is_running() and self.task.status() != psutil.STATUS_ZOMBIE
+        return self._task.poll() is None
 
     def close(self) -> None:
-        if self.task_lives:
-            self.task.kill()
+        self._task.kill()
+        self._task.wait()
         (self.files.folder / "gone").touch()
         self.launcher.ensure_stopped(1)
 
