@@ -59,6 +59,15 @@ class GoesOn(RetryLater):
     """Nothing has failed: it is under way, and is asked about again after `retry_in_s` seconds, for as long as it is wanted."""
 
 
+class NotYet(GoesOn):
+    """It was done, and nothing proves that it took effect: what cannot be seen may still live. Told once, and asked about
+    again."""
+
+
+class EngineDown(RetryLater):
+    """The scheduler did not do it, or does not answer: trouble of its own. When it is tried again is for the engine to choose."""
+
+
 class GiveUp(SentinelError):
     """It failed, and trying again the same way cannot help."""
 

@@ -86,6 +86,12 @@ class HeldRunner:
     def goes_on(self, key: str, reason: str, retry_in_s: float) -> None:
         self._outcomes.append(ActionFailed(key, reason, retry_in_s, goes_on=True))
 
+    def unproven(self, key: str, reason: str, retry_in_s: float) -> None:
+        self._outcomes.append(ActionFailed(key, reason, retry_in_s, goes_on=True, unproven=True))
+
+    def refused(self, key: str, reason: str) -> None:
+        self._outcomes.append(ActionFailed(key, reason, 5.0, by_engine=True))
+
     @property
     def keys(self) -> list[str]:
         return [action.key for action in self.submitted]

@@ -16,6 +16,7 @@ from sentinel.client.masking import Masking
 from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import STREAM_NAME, attempt_folder, incident_folder
 from sentinel.client.strict_json import dumps, loads
+from sentinel.launcher.elsewhere import ENDED_HERE
 
 TAIL_BYTES = 256 * 1024
 FILES_MAX = 256
@@ -31,7 +32,7 @@ def capture(run_dir: Path, incident: int, attempt: int, pids: Sequence[int], mas
     ensure_directory(target)
     write_atomically(target / "processes.txt", masking.text(describe_processes(pids)).encode())
     saved = 1
-    names = [STREAM_NAME, "spec.json", "keeper.json"]
+    names = [STREAM_NAME, "spec.json", "keeper.json", ENDED_HERE]
     for folder in ("heartbeats", "exits", "stacks", "logs"):
         if (source / folder).is_dir():
             names += [f"{folder}/{name}" for name in sorted(os.listdir(source / folder))[:FILES_MAX]]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from sentinel.errors import GiveUp, GoesOn, RetryLater
+from sentinel.errors import EngineDown, GiveUp, GoesOn, NotYet, RetryLater
 from sentinel.filesystem import may_pass
 from sentinel.model.actions import Action, LoadPolicy, PruneCheckpoint, SendPage
 from sentinel.model.environment import Environment
@@ -121,7 +121,9 @@ def carry_out(handlers: Mapping[type[Action], Handler], action: Action) -> Actio
             return ActionDone(action.key, detail, found)
         return ActionDone(action.key, result) if isinstance(result, str) else ActionDone(action.key, "", result)
     except GoesOn as later:
-        return ActionFailed(action.key, str(later), later.retry_in_s, goes_on=True)
+        return ActionFailed(action.key, str(later), later.retry_in_s, goes_on=True, unproven=isinstance(later, NotYet))
+    except EngineDown as later:
+        return ActionFailed(action.key, str(later), later.retry_in_s, by_engine=True)
     except RetryLater as later:
         return ActionFailed(action.key, str(later), later.retry_in_s)
     except GiveUp as final:

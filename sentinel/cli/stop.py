@@ -15,10 +15,11 @@ from pathlib import Path
 from sentinel.errors import PolicyError, RetryLater, UsageError
 from sentinel.journal.identity import ProcessIdentity
 from sentinel.journal.run_file import read_run_file
+from sentinel.model.attempts import Unseen
 from sentinel.model.state import RunState
 from sentinel.operator.stopping import ask_to_stop, supervisor_here
 from sentinel.policy_files.loading import load_policy
-from sentinel.report.reading import is_attempt_alive, read_run
+from sentinel.report.reading import is_attempt_alive, read_run, view_attempt
 from sentinel.run_files.stream import read_newest_step
 from sentinel.supervisor.app import supervise
 from sentinel.supervisor.run_request import RunRequest
@@ -50,6 +51,9 @@ def stop_run(run_dir: Path, timeout: float) -> str:
         return f"already over: {_standing(before)}"
     alive = is_attempt_alive(run_dir, before)
     if alive is None:
+        view = view_attempt(run_dir, before)
+        if isinstance(view, Unseen) and view.has_ended_here:
+            raise UsageError(f"{run_dir}: it is not known to have ended, and cannot be stopped from here: {view.reason}")
         raise UsageError(f"{run_dir}: whether its processes live cannot be seen from this machine; stop it where it runs")
     if not alive:
         return f"{before.run_id}: none of its processes lives, nothing to stop (newest step {_seen_step(run_dir, before)})"

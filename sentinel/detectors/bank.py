@@ -23,6 +23,7 @@ from sentinel.detectors.crash_class import Owner
 from sentinel.detectors.disk_forecast import KeptCheckpoints
 from sentinel.detectors.disk_full import KIND as DISK_FULL
 from sentinel.detectors.disk_full import DiskFull
+from sentinel.detectors.engine_words import find_refusal
 from sentinel.detectors.expression import Expressions
 from sentinel.detectors.gpu_fault import GpuFault
 from sentinel.detectors.hold import Hold
@@ -350,6 +351,11 @@ class DetectorBank:
         )  # fmt: skip
         ended = judge_exit(report, ending, run.severity, self._tails)
         return Failed(self._explained(ended.finding, now_s)) if isinstance(ended, Failed) else ended
+
+    def refusal(self, *, is_alone: bool) -> str:
+        """The scheduler's own word that it did not start the attempt, from the end of the launcher's log; empty where there is
+        none. `is_alone`: as in `find_refusal`."""
+        return find_refusal(self._tails.get(None, ()), is_alone=is_alone)
 
     # How things stand.
 

@@ -177,7 +177,7 @@ def _death(best: Clue, crash: CrashClass, report: ExitReport, first: RankExit | 
             return replace(death, rank=rank, seen_by=best.rank, blamed=blamed)
         if first is None:
             return replace(death, rank=None, seen_by=best.rank)
-    if crash is CrashClass.NETWORK and best.tier is Tier.TIMEOUT:
+    if crash is CrashClass.ENGINE or (crash is CrashClass.NETWORK and best.tier is Tier.TIMEOUT):
         return replace(death, rank=None, seen_by=best.rank)
     death = death if best.rank is not None or first is None else replace(death, rank=first.rank)
     return death if death.rank is None else replace(death, blamed=(death.rank,))

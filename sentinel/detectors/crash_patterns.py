@@ -12,6 +12,7 @@ from enum import IntEnum, StrEnum
 from functools import cache, lru_cache
 
 from sentinel.detectors.crash_words import required_words
+from sentinel.detectors.engine_words import REFUSED
 from sentinel.detectors.xids import UNKNOWN_XID, XIDS, Need
 
 LINE_CHARS = 400  # of a line that are looked at
@@ -30,6 +31,7 @@ class CrashClass(StrEnum):
     DISK_FULL = "disk full"
     IO_ERROR = "I/O error"
     NETWORK = "network error"
+    ENGINE = "engine trouble"
     KILLED = "killed by signal"
     ERROR = "error"
     PEER_LOST = "lost its peers"
@@ -52,6 +54,7 @@ OUTSIDE = frozenset(
     {
         CrashClass.OUT_OF_MEMORY, CrashClass.COLLECTIVE_TIMEOUT, CrashClass.CUDA_ERROR, CrashClass.LOST_GPU,
         CrashClass.CONFIGURATION, CrashClass.PREEMPTION, CrashClass.DISK_FULL, CrashClass.PEER_LOST, CrashClass.NETWORK,
+        CrashClass.ENGINE,
     }
 )  # fmt: skip
 RETRYABLE = {crash: crash is not CrashClass.CONFIGURATION for crash in CrashClass}
@@ -99,6 +102,8 @@ PATTERNS: tuple[Pattern, ...] = (
         r"\bTERM_(?:RUNLIMIT|CPULIMIT|PREEMPT|DEADLINE|WINDOW)\b|PBS: job killed: walltime \S+ exceeded limit",
         r"\bTaintManagerEviction\b|\bPreempted by \S|The node was low on resource|\breason: ?Evicted\b",
     ),
+    # Slurm could not start the job, or not all of it: whatever its tasks print is that the others did not come
+    *_words(CrashClass.ENGINE, Tier.CAUSE, REFUSED),
     *_words(
         CrashClass.LOST_GPU, Tier.TAKEN_AWAY,
         # NVIDIA's kernel driver: "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus."; Xids: `_match_xid`

@@ -7,6 +7,7 @@ from sentinel.engine.another_checkpoint import choose_again, pass_over, pass_ove
 from sentinel.engine.attempts import launch_first_or_next, on_checkpoint
 from sentinel.engine.decision import Decision
 from sentinel.engine.diagnosis import conclude
+from sentinel.engine.engine_trouble import on_killed, start_again
 from sentinel.engine.giving_up import unable
 from sentinel.engine.ladder import fail_rung
 from sentinel.engine.leaving import end_stopped
@@ -21,6 +22,7 @@ from sentinel.model.actions import (
     CompareRecords,
     FindCheckpoints,
     InspectSamples,
+    KillAttempt,
     LoadPolicy,
     PruneCheckpoint,
     Quarantine,
@@ -72,6 +74,8 @@ def on_done(decision: Decision, done: ActionDone) -> None:
         return on_pruned(decision, done.detail)
     if isinstance(action, SendPage):
         return _send_next(decision, action)
+    if isinstance(action, KillAttempt) and on_killed(decision, action, detail):
+        return None
     if plan is None or plan.actions[plan.next].key != done.key:
         return None
     if decision.state.plan is not None:
@@ -113,6 +117,9 @@ def on_failed(decision: Decision, failed: ActionFailed) -> None:
     """An action that cannot take effect. (One that may work later is asked for again by the daemon and never comes here.)"""
     action = decision.state.pending.get(failed.key)
     if action is None:
+        return
+    if isinstance(action, StartAttempt) and failed.by_engine:
+        start_again(decision, action, failed.reason)
         return
     decision.record(f.ActionAbandoned(failed.key, failed.reason, withdrawn=failed.overdue))
     match action:

@@ -8,6 +8,7 @@ from sentinel.detectors.crash import Failed, Finished, Stopped
 from sentinel.engine.broken_job import judge_job
 from sentinel.engine.condemning import condemn_refused
 from sentinel.engine.decision import Decision
+from sentinel.engine.engine_trouble import launch_again, word_of_engine
 from sentinel.engine.giving_up import fail_run, finish_giving_up
 from sentinel.engine.ladder import consider, take_up_again
 from sentinel.engine.lapsing import on_lapsed_by_trainer
@@ -21,13 +22,14 @@ from sentinel.engine.relaunching import drop_live_plan, relaunch
 from sentinel.engine.retention import prune_next
 from sentinel.engine.sources import DROPPED, LOST, on_numbers_missing, write_down
 from sentinel.engine.unobserved import end_unobserved, is_unobserved
+from sentinel.engine.unseen import on_unseen
 from sentinel.model import facts as f
 from sentinel.model.actions import CompareRecords, KillAttempt, PruneCheckpoint
 from sentinel.model.attempts import Alive, AttemptView, Exited, ExitReport, NotStarted, Orphaned, ResumePoint, Unseen
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import IncidentState
 from sentinel.model.readings import CheckpointReading, StepReading, TrainerNote
-from sentinel.model.state import Attempt
+from sentinel.model.state import REFUSED, Attempt
 from sentinel.plan.overrides import for_relaunch
 from sentinel.plan.rollback import choose_newest
 
@@ -140,7 +142,9 @@ def on_view(decision: Decision, view: AttemptView) -> None:
         case Orphaned(reason=reason):
             decision.note("launcher", f"the keeper of attempt {attempt.attempt} is gone ({reason}): its processes are ended")
             decision.decide(KillAttempt.of(attempt.attempt))
-        case NotStarted() | Alive() | Unseen():
+        case Unseen():
+            on_unseen(decision, view)
+        case NotStarted() | Alive():
             pass
 
 
@@ -154,7 +158,8 @@ def on_exit(decision: Decision, report: ExitReport) -> None:
         report, finished=decision.live.finished, stop_requested=wanted, now_s=decision.now_s, has_trained=trained,
         end_reason=decision.live.end_reason, is_blind="metrics" in decision.state.blind,
     )
-    outcome = outcome_of(ended)
+    refused = word_of_engine(decision, ended, report)
+    outcome = REFUSED if refused else outcome_of(ended)
     reason = ended.finding.reason if isinstance(ended, Failed) else ended.reason
     began_s = attempt.receipt_s if attempt.receipt_s is not None else decision.now_s
     last_s = decision.live.last_step_s if decision.live.last_step_s is not None else began_s
@@ -169,6 +174,8 @@ def on_exit(decision: Decision, report: ExitReport) -> None:
         return finish_giving_up(decision)
     if decision.state.hold_by and not decision.state.stop_by and not isinstance(ended, Finished):
         return decision.record(f.Held(f"held by {decision.state.hold_by}: {reason}"))
+    if refused:
+        return launch_again(decision, refused)
     match ended:
         case Finished() if is_unobserved(decision):
             return end_unobserved(decision, reason)

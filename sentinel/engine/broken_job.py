@@ -7,6 +7,7 @@ from sentinel.model import facts as f
 from sentinel.model.changed import replace
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import IncidentState, Outcome
+from sentinel.model.state import REFUSED
 from sentinel.policy.match import NoMatch, match_rule
 
 
@@ -34,6 +35,8 @@ def _deaths_before_a_step(decision: Decision) -> int:
     """Launches in a row that died by themselves and were never seen to make a step, since a person last started the run."""
     count = 0
     for attempt in reversed(decision.state.attempts):
+        if attempt.outcome == REFUSED:
+            continue  # it was never started
         if attempt.outcome != "crashed" or attempt.first_step is not None or "metrics" in decision.state.blind:
             break
         count += 1

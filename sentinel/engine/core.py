@@ -21,6 +21,7 @@ from sentinel.engine import (
     attempts,
     condemning,
     disk_room,
+    engine_trouble,
     ladder,
     lapsing,
     leaving,
@@ -32,6 +33,7 @@ from sentinel.engine import (
     relaunching,
     sample_attribution,
     stopping,
+    unseen,
 )
 from sentinel.engine.decision import Decision
 from sentinel.engine.detector_bank import build_detector_bank
@@ -187,6 +189,8 @@ class Engine:
                 self._done(decision, event)
             case ActionFailed():
                 action_results.on_failed(decision, event)
+            case ActionDelayed(unproven=True):
+                unseen.on_unproven(decision, event)
             case ActionDelayed():
                 decision.note(event.key, f"could not be done yet: {event.reason}; asked for again in {event.retry_in_s:g} s")
             case StopWanted():
@@ -306,6 +310,8 @@ class Engine:
         for finding in found:  # a blind supervisor sees no silence
             if (decision.state.stop_by or decision.state.hold_by) and finding.kind is Kind.HANG:
                 self._hung_while_stopping(decision, finding)
+            elif finding.kind is Kind.HANG and decision.state.unseen is not None:
+                decision.dismiss(finding, "its attempt has ended as far as it can be seen: it is waited for the rest of it")
             elif finding.kind is Kind.HANG and is_unobserved(decision):
                 decision.dismiss(finding, "nothing was ever heard of this command: whether it hangs is not known")
             else:
@@ -325,6 +331,8 @@ class Engine:
         if by := leaving.why_due(decision):
             stopping.on_stop_wanted(decision, by, resumes=True)
         stopping.on_tick(decision)
+        unseen.on_tick(decision)
+        engine_trouble.on_tick(decision)
         relaunching.try_again(decision)
         paging.withdraw_what_is_over(decision)
         paging.on_tick(decision)

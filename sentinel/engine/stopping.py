@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sentinel.engine import engine_trouble, unseen
 from sentinel.engine.decision import Decision
 from sentinel.engine.giving_up import finish_giving_up
 from sentinel.engine.leaving import end_stopped, is_taken_away
@@ -32,6 +33,8 @@ def on_stop_wanted(decision: Decision, by: str, resumes: bool = False) -> None:
         return decision.note("stop", f"{by} after the deadline: the machine is being taken away, and the next start goes on")
     if decision.state.stop_by and decision.state.stop_resumes:
         return decision.record(f.StopAsked(by))
+    if decision.state.stop_by and unseen.leave(decision, by):
+        return None
     if decision.state.stop_by:
         if decision.is_alive and decision.attempt is not None:
             decision.note("stop", f"asked again by {by}: the attempt is killed")
@@ -48,6 +51,8 @@ def on_stop_wanted(decision: Decision, by: str, resumes: bool = False) -> None:
             return None  # its processes are ended first
         waits = plan.actions[plan.next]
         not_before = getattr(waits, "not_before_s", 0.0)
+        if engine_trouble.break_off(decision, f"stopped by {by}"):
+            return None  # whether it has come to be started is asked first
         if not_before > decision.now_s and decision.attempt is not None:
             decision.record(f.PlanDropped(f"stopped by {by} while waiting to relaunch"))
             decision.record(

@@ -30,8 +30,8 @@ from sentinel.client.run_layout import LEASE_NAME, LOCK_NAME
 from sentinel.client.strict_json import as_float, dumps, loads
 from sentinel.clock import boot_s
 from sentinel.errors import AlreadySupervised, Fenced, RetryLater, UsageError
-from sentinel.journal.cluster_job import ClusterJob, read_job
 from sentinel.journal.identity import ProcessIdentity, is_alive, is_of_this_boot, read_own_identity
+from sentinel.run_files.cluster_job import ClusterJob, read_job
 
 RENEW_EVERY_S = 10.0
 STALE_AFTER_S = 60.0

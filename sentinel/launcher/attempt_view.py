@@ -13,21 +13,25 @@ import socket
 from dataclasses import dataclass
 
 from sentinel.client.strict_json import as_float
+from sentinel.launcher.elsewhere import EndedHere, describe, read_ended_here, settled_report
 from sentinel.launcher.exit_report import read_object, read_pid, read_report
 from sentinel.launcher.process_tree import Process, find_living, is_same_process, read_boot_id, read_environment
 from sentinel.model.attempts import Alive, AttemptView, Exited, NotStarted, Orphaned, Unseen
 from sentinel.run_files.attempt_files import AttemptFiles, is_this_host, rank_files
+from sentinel.run_files.cluster_job import ClusterJob, has_started_anew, job_of_json
 
 
 @dataclass(frozen=True, slots=True)
 class KeeperRecord:
-    """keeper.json. `command_pid` is None if the keeper died, or is still busy, before it had started the command."""
+    """keeper.json. `command_pid` is None if the keeper died, or is still busy, before it had started the command. `job`: of a
+    scheduler, in which it ran."""
 
     pid: int
     create_time: float
     boot_id: str
     host: str
     command_pid: int | None
+    job: ClusterJob | None = None
 
     @property
     def is_from_this_boot(self) -> bool:
@@ -52,6 +56,7 @@ def read_keeper(files: AttemptFiles) -> KeeperRecord | None:
             boot_id=str(value["boot_id"]),
             host=str(value.get("host", "")),
             command_pid=None if value.get("command_pid") is None else int(value["command_pid"]),
+            job=job_of_json(value),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{files.keeper}: does not name a keeper ({error!r})") from error
@@ -95,7 +100,16 @@ def _observe(files: AttemptFiles, with_processes: bool) -> AttemptView:
         return view
     if keeper is None:
         return _never_kept(files)
-    return _keeper_dead(files, keeper)
+    ended = read_ended_here(files)
+    return _keeper_dead(files, keeper) if ended is None else _ended_here(files, ended)
+
+
+def _ended_here(files: AttemptFiles, ended: EndedHere) -> AttemptView:
+    """Nothing lives where its keeper was. The proof for the rest may have come since."""
+    report, ranks = settled_report(files, ended)
+    if report is not None:
+        return Exited(files.attempt, report)
+    return Unseen(files.attempt, describe(ranks, ended.why, files), ranks, has_ended_here=True)
 
 
 def _exited(files: AttemptFiles) -> Exited | None:
@@ -116,6 +130,8 @@ def _keeper_dead(files: AttemptFiles, keeper: KeeperRecord) -> AttemptView:
         return Orphaned(files.attempt, _pids(find_orphans(files)), f"its keeper (pid {keeper.pid}) died without a report")
     if keeper.host == socket.gethostname():
         return Orphaned(files.attempt, (), f"{keeper.host} was restarted under its keeper")
+    if has_started_anew(keeper.job, os.environ):
+        return Orphaned(files.attempt, (), f"its keeper ran on {keeper.host}, and the scheduler has started that job anew since")
     remedy = f'if that machine is gone for good, write {{"command_status":null,"ranks":[]}} to {files.exit}'
     return Unseen(files.attempt, f"its keeper ran on {keeper.host} and no sign of it reaches {socket.gethostname()}; {remedy}")
 

@@ -10,7 +10,8 @@ Each is a line for `sh`, run in the run's working directory. In its environment 
 SENTINEL_JOB (a name for this attempt that no other attempt has) and, where nodes are excluded, SENTINEL_EXCLUDE_NODES.
 
 start    submits the job, with the training command as "$@", and returns when the scheduler knows the job. Status 0: accepted.
-         126 or 127: it can never start. Anything else: it may start later.
+         126 or 127: it can never start. Anything else: it may start later; with Slurm's words for trouble of its own, or without
+         an end in time, it is tried for as long as that takes.
 status   prints one word: `pending`, `running`, `exited` (with the exit status behind it, where the scheduler knows it:
          `exited 1`), or `none`: the scheduler knows no such job. Anything else, a failure or a silence is unknown, and nothing
          is relaunched on it.
@@ -41,7 +42,8 @@ from sentinel.client.atomic_file import write_atomically
 from sentinel.client.closed_files import open_closed
 from sentinel.client.run_layout import stream_path
 from sentinel.client.strict_json import dumps
-from sentinel.errors import GiveUp, RetryLater
+from sentinel.detectors.engine_words import find_refusal
+from sentinel.errors import EngineDown, GiveUp, NotYet, RetryLater
 from sentinel.launcher.checks import check_command
 from sentinel.launcher.exit_report import (
     Evidence,
@@ -159,7 +161,7 @@ class CommandLauncher:
                     return settled
                 answer = self._ask(files)
                 if isinstance(answer, str):
-                    raise RetryLater(f"attempt {spec.attempt} is not started while its job may exist: {answer}", RETRY_IN_S)
+                    raise EngineDown(f"attempt {spec.attempt} is not started while its job may exist: {answer}", RETRY_IN_S)
                 if answer.word == "none" and isinstance(settled, NotStarted):
                     self._ensure_gone(AttemptFiles(self._run_dir, spec.attempt - 1))
                     write_spec(files, spec)
@@ -190,7 +192,7 @@ class CommandLauncher:
                     return _end(files, answer, "stopped by sentinel", was_killed=True)
                 if time.monotonic() >= deadline:
                     reason = f"not known to be stopped: the stop command: {done}; status: {doubt}"
-                    raise RetryLater(f"attempt {attempt}: {reason}", RETRY_IN_S)
+                    raise NotYet(f"attempt {attempt}: {reason}", RETRY_IN_S)
                 time.sleep(POLL_S)
         except (OSError, ValueError) as error:
             raise RetryLater(f"attempt {attempt} cannot be stopped now: {error}", RETRY_IN_S) from error
@@ -216,7 +218,7 @@ class CommandLauncher:
 
     def _ensure_gone(self, files: AttemptFiles) -> None:
         """The attempt before, if it was taken for ended: a scheduler that was wrong would have two trainers write to one run.
-        Raises RetryLater."""
+        Raises EngineDown."""
         if not _started(files).exists() or read_report(files) is None:
             return
         answer = self._ask(files)
@@ -225,15 +227,18 @@ class CommandLauncher:
             return
         if isinstance(answer, Answer):
             self._run(files, self._settings.stop)
-        raise RetryLater(f"attempt {files.attempt} was taken for ended, and is not known to be gone: {doubt}", RETRY_IN_S)
+        raise EngineDown(f"attempt {files.attempt} was taken for ended, and is not known to be gone: {doubt}", RETRY_IN_S)
 
     def _start(self, files: AttemptFiles, spec: AttemptSpec, lock: int) -> None:
-        """Raises GiveUp, RetryLater."""
+        """Raises GiveUp, EngineDown, RetryLater."""
         done = self._run(files, self._settings.start, spec, lock)
         if done.status in NEVER_STARTS:
             reason = f"the start command of the launcher can never start anything: {done}"
             write_report(files, ExitReport(None, (), None, reason), "certain")
             raise GiveUp(reason)
+        word = f"the start command: {done}" if done.status is None else find_refusal(done.output.splitlines())
+        if done.status != 0 and word:
+            raise EngineDown(f"attempt {files.attempt}: {word}", RETRY_IN_S)
         if done.status != 0:
             raise RetryLater(f"attempt {files.attempt}: the start command failed: {done}", RETRY_IN_S)
         _mark_started(files)

@@ -17,6 +17,7 @@ class Launcher(Protocol):
 
         Raises:
             GiveUp: the command cannot be started at all (no such program, not executable), with the reason.
+            EngineDown: the scheduler did not start it, or does not say whether it did; it is tried again, however long it takes.
             RetryLater: it could not be started now (out of processes, disk full).
         """
         ...
@@ -25,7 +26,8 @@ class Launcher(Protocol):
         """End every process of the attempt by SIGKILL, a dead keeper's orphans included; returns `Exited`.
 
         A polite stop is a request in overrides.json and is not the launcher's business. Raises RetryLater when
-        processes survive the deadline (uninterruptible sleep), naming them.
+        processes survive the deadline (uninterruptible sleep), naming them; NotYet when everything was done, and nothing proves
+        that what cannot be seen has ended: it is asked again, for as long as that lasts.
         """
         ...
 
@@ -34,7 +36,8 @@ class Launcher(Protocol):
         ...
 
     def observe(self, attempt: int, with_processes: bool = True) -> AttemptView:
-        """What can be seen of the attempt now. It never blocks and never raises: what cannot be seen is `Unseen`.
+        """What can be seen of the attempt now. It never blocks and never raises: what cannot be seen is `Unseen`, and so
+        is an attempt of which all that can be seen has ended, and not known to be all of it (`has_ended_here`).
 
         `with_processes` False: the caller asks only whether it lives. `Alive.pids` may then be empty, and nobody walks through
         every process of the machine for it, twice a second.

@@ -10,22 +10,22 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.masking import Masking
 from sentinel.client.regular_file import read_regular, regular
 from sentinel.client.strict_json import dumps, loads, printable
+from sentinel.launcher.exit_decoding import CODE_MAX, decode_report
 from sentinel.launcher.spare_records import read_spare_records, read_spare_report
 from sentinel.launcher.torchrun_table import NO_TABLE, TAIL_BYTES, FailureTable, parse_failure_table
 from sentinel.model.attempts import EXIT_FINISHED, EXIT_STOPPED, ExitReport, ExitSource, RankExit
-from sentinel.run_files.attempt_files import AttemptFiles, is_rank, rank_files
+from sentinel.run_files.attempt_files import AttemptFiles, rank_files
 
 StartFailure = Literal["certain", "passing"]
-CODE_MAX = 2**31  # of what the kernel calls a status; beyond it somebody wrote nonsense
 ORDERLY_EXITS = (EXIT_FINISHED, EXIT_STOPPED)
 _SHELL_SIGNAL_BASE = 128  # a shell reports a command ended by signal n as 128 + n
 
@@ -125,6 +125,18 @@ def _first_failed(exits: Sequence[RankExit], evidence: Evidence) -> int | None:
     return next((rank.rank for rank in failed if not rank.lost_peers), None)
 
 
+def with_records(report: ExitReport, elsewhere: Collection[int], records: Mapping[int, Mapping[str, Any]]) -> ExitReport:
+    """The report, and of ranks of which it knows nothing what they have recorded since. Whoever was blamed because nothing was
+    known of it alone is no longer, once it has said something."""
+    known = {rank.rank: rank for rank in report.ranks}
+    late = {rank for rank in {*known, *elsewhere} if rank not in known or known[rank].source == "unknown"}
+    late |= {rank for rank in known if known[rank].source == "launcher" and rank in records}
+    evidence = Evidence(ranks=late, records={rank: records[rank] for rank in late & set(records)})
+    known |= {rank: _rank_exit(rank, is_only_rank=False, evidence=evidence) for rank in late}
+    first = report.first_failed_rank if report.first_failed_rank not in evidence.records else None
+    return replace(report, ranks=tuple(known[rank] for rank in sorted(known)), first_failed_rank=first)
+
+
 def read_records(files: AttemptFiles) -> dict[int, Mapping[str, Any]]:
     """Every rank's own exit record that can be read, at home or in the second place."""
     records = read_spare_records(files)
@@ -189,18 +201,10 @@ def read_report(files: AttemptFiles) -> ExitReport | None:
     """exit.json, at home or in the second place; None when there is none. Raises OSError, or ValueError naming the file when it
     is not one of ours."""
     try:
-        value = loads(_read_exit(files))
-        return ExitReport(
-            command_status=_number(value["command_status"]),
-            ranks=tuple(_read_rank(rank) for rank in value["ranks"] if _names_rank(rank)),
-            first_failed_rank=_first_of(value.get("first_failed_rank")),
-            reason=printable(str(value.get("reason", ""))),
-            keeper_signal=_number(value.get("keeper_signal")),
-        )
+        data = _read_exit(files)
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{files.exit}: is not an exit report ({error})") from error
+    return decode_report(data, files.exit)
 
 
 def _read_exit(files: AttemptFiles) -> bytes:
@@ -221,27 +225,3 @@ def read_start_failure(files: AttemptFiles) -> StartFailure | None:
         return None
     kind = value.get("start_failure") if isinstance(value, dict) else None
     return "certain" if kind == "certain" else "passing" if kind == "passing" else None
-
-
-def _names_rank(value: Mapping[str, Any]) -> bool:
-    """False for a number that no rank has: a keeper of an older version took every file's name for one."""
-    return type(value["rank"]) is not int or is_rank(value["rank"])
-
-
-def _first_of(value: object) -> int | None:
-    return None if type(value) is int and not is_rank(value) else _number(value)
-
-
-def _read_rank(value: Mapping[str, Any]) -> RankExit:
-    rank, error = _number(value["rank"]), value.get("error")
-    if rank is None or value["source"] not in get_args(ExitSource):
-        raise ValueError(f"rank {rank!r}, source {value['source']!r}")
-    message = None if error is None else printable(str(error))
-    code, number = _number(value["code"]), _number(value["signal"])
-    return RankExit(rank, code, number, value["source"], message, _has_lost_peers(value))
-
-
-def _number(value: object) -> int | None:
-    if value is not None and (type(value) is not int or abs(value) >= CODE_MAX):
-        raise ValueError(f"{str(value)[:20]!r} is no status, signal or rank")
-    return value

@@ -20,19 +20,24 @@ import contextlib
 import ctypes
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
 from types import FrameType
 
 from sentinel.client.spare_place import SparePlace
+from sentinel.launcher.attempt_view import read_keeper
 from sentinel.launcher.direct_start import start_ranks
+from sentinel.launcher.elsewhere import judge_end, read_argv, read_printed, write_ended_here
 from sentinel.launcher.exit_report import StartFailure, encode_report, write_report
 from sentinel.launcher.keeper_loop import GRACE_S, KILL_NOW, Keeper
 from sentinel.launcher.keeper_start import NotStartable, Started, claim, complain, start_command, write_keeper
 from sentinel.launcher.spare_records import bring_home
+from sentinel.launcher.waiting_clients import OF_SCHEDULERS, client_name, why_not_vouched
 from sentinel.model.attempts import ExitReport
-from sentinel.run_files.attempt_files import AttemptFiles
+from sentinel.run_files.attempt_files import AttemptFiles, rank_files
+from sentinel.run_files.cluster_job import read_job
 from sentinel.signals import SAME_S
 
 Start = Callable[[AttemptFiles], Started | NotStartable]
@@ -93,7 +98,37 @@ def keep(files: AttemptFiles, grace_s: float, say: Callable[[int], None], start:
     report = Keeper(files, command, grace_s, wake, stop_signals).run()
     for process in command.processes:
         process.returncode = report.command_status  # it was waited for here, not through its object
-    return 0 if _write_surely(files, spare, report) else 1
+    return 0 if _write_end(files, spare, report) else 1
+
+
+def _write_end(files: AttemptFiles, spare: SparePlace, report: ExitReport) -> bool:
+    """exit.json, or ended-here.json where a rank on another machine is not known to have ended. Where the disk cannot be read,
+    that is every rank of which nothing is known."""
+    argv, status, host = read_argv(files), report.command_status, _host_at_start(files)
+    why = why_not_vouched(argv, status, read_printed(files))
+    is_killed = status == -signal.SIGKILL and client_name(argv) in OF_SCHEDULERS
+    for left in range(REPORT_TRIES, 0, -1):
+        try:
+            is_unheard = is_killed and not rank_files(files.heartbeats)
+            ended = judge_end(files, host, report, why, is_unheard=is_unheard, job=read_job(os.environ))
+            if isinstance(ended, ExitReport):
+                return _write_surely(files, spare, ended)
+            write_ended_here(files, ended)
+            return True
+        except OSError as error:
+            if all(rank.source != "unknown" for rank in report.ranks):
+                return _write_surely(files, spare, report)
+            complain(f"{files.folder}: what ended elsewhere cannot be found out ({error}); {left - 1} tries left")
+            time.sleep(REPORT_RETRY_S)
+    return False
+
+
+def _host_at_start(files: AttemptFiles) -> str:
+    """As the ranks of this machine know it: a machine may be given another name while they run."""
+    with contextlib.suppress(OSError, ValueError):
+        if (keeper := read_keeper(files)) is not None:
+            return keeper.host
+    return socket.gethostname()
 
 
 def _become_keeper(stop_signals: list[int]) -> int:

@@ -24,6 +24,7 @@ from sentinel.launcher.log_cap import LogCap
 from sentinel.launcher.process_tree import Process, describe_stuck, find_living, is_marked, read_process, send_signal
 from sentinel.launcher.rank_watch import RankWatch
 from sentinel.launcher.torchrun_table import FailureTable
+from sentinel.launcher.waiting_clients import SoftEnd
 from sentinel.model.attempts import ExitReport
 from sentinel.run_files.attempt_files import FOLLOWER_VARIABLE, AttemptFiles
 
@@ -70,7 +71,7 @@ class Keeper:
         self._stop_signals = stop_signals
         self._keeper_signal: int | None = None  # the signal that ended it, where that is the cause
         self._has_signalled_ranks = False
-        self._log_cap = LogCap(files.logs)
+        self._log_cap, self._soft_end = LogCap(files.logs), SoftEnd()
 
     def run(self) -> ExitReport:
         """Until no process of the attempt lives. Unbounded on purpose: that is what a keeper is for."""
@@ -195,8 +196,8 @@ class Keeper:
             followers = [process for process in living if is_marked(process.pid, FOLLOWER)]
             self._followers |= {pid for process in followers for pid in (process.pid, process.parent)}
         for process in living:
-            if process.pid == self._command.pid and is_table_due:
-                continue  # with its workers dead, torchrun says at last what befell the first of them
+            if self._soft_end.spares(process, now) or (process.pid == self._command.pid and is_table_due):
+                continue  # srun ends its tasks elsewhere; torchrun, its workers dead, says at last what befell the first of them
             if process.pid in self._followers and is_follower_due:
                 continue  # it ends by itself after its trainer, and so does the process that starts it again when it dies
             if send_signal(process, signal.SIGKILL):

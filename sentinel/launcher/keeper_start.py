@@ -25,6 +25,7 @@ from sentinel.launcher.exit_report import ORDERLY_EXITS, StartFailure, read_obje
 from sentinel.launcher.process_tree import read_boot_id, read_process
 from sentinel.launcher.torchrun_table import FailureTable
 from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, EXCLUDE_VARIABLE, LAUNCH_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles
+from sentinel.run_files.cluster_job import job_to_json, read_job
 
 CLAIM_TRIES, CLAIM_RETRY_S = 100, 0.01  # somebody who only looks whether the lock is held has it for microseconds
 _PASSING_ERRORS = {errno.EAGAIN, errno.ENOMEM, errno.ENFILE, errno.EMFILE, errno.ENOSPC, errno.ETXTBSY, errno.EIO, errno.ESTALE}
@@ -96,7 +97,7 @@ def write_keeper(files: AttemptFiles, command_pid: int | None) -> None:
     me = read_process(os.getpid())
     assert me is not None, "this process is in /proc"
     value = {"v": 1, "pid": me.pid, "create_time": me.create_time, "boot_id": read_boot_id(), "host": socket.gethostname()}
-    value |= {"started_at": time.time(), "command_pid": command_pid}
+    value |= {"started_at": time.time(), "command_pid": command_pid} | job_to_json(read_job(os.environ))
     write_atomically(files.keeper, dumps(value).encode() + b"\n")
 
 

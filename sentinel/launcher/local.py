@@ -19,8 +19,16 @@ from pathlib import Path
 
 from sentinel.client.closed_files import closed, open_closed
 from sentinel.client.regular_file import read_regular
-from sentinel.errors import GiveUp, RetryLater
+from sentinel.errors import GiveUp, NotYet, RetryLater
 from sentinel.launcher.attempt_view import KeeperRecord, find_orphans, find_ranks, read_keeper, read_view
+from sentinel.launcher.elsewhere import (
+    QUIET_S,
+    find_elsewhere,
+    judge_end,
+    read_argv,
+    read_printed,
+    write_ended_here,
+)
 from sentinel.launcher.exit_report import (
     Evidence,
     build_report,
@@ -38,6 +46,7 @@ from sentinel.launcher.process_tree import (
     find_living,
     is_same_process,
     kill_until_none,
+    read_name,
     read_process,
     send_signal,
     wait_gone,
@@ -45,10 +54,13 @@ from sentinel.launcher.process_tree import (
 from sentinel.launcher.reserve import Reserve
 from sentinel.launcher.spare_records import bring_home
 from sentinel.launcher.spec_file import write_spec
+from sentinel.launcher.waiting_clients import CLIENTS, GRACE_S, end_clients, why_not_vouched
 from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Exited, ExitReport, NotStarted, Orphaned, Unseen
 from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles, rank_files
+from sentinel.run_files.cluster_job import has_started_anew
 
 START_WAIT_S = 10.0  # a keeper is up in about 0.1 s; a machine that swaps takes seconds
+KEEPER_REACH_S = GRACE_S + QUIET_S + 5.0  # the same where ranks are to be ended on other machines
 KEEPER_STOP_S = 3.0  # it kills in well under a second; longer means that it or a process is stuck
 KILL_S = 10.0
 KEEPER_LAST_S = 1.0  # from the last process of the attempt to its report
@@ -109,6 +121,7 @@ class LocalLauncher:
                 with _starting(files):
                     view = read_view(files)
                     if isinstance(view, NotStarted):
+                        self._refuse_beside_unseen(spec.attempt)
                         write_spec(files, spec)
                         if self.reserve is not None:
                             self.reserve.take(spec, self._grace_s, self._direct)
@@ -121,6 +134,12 @@ class LocalLauncher:
         if isinstance(view, Exited) and read_start_failure(files) == "certain":
             raise GiveUp(view.report.reason)
         return view
+
+    def _refuse_beside_unseen(self, attempt: int) -> None:
+        """Raises RetryLater where the attempt before may live on other machines."""
+        view = read_view(self._files(attempt - 1)) if attempt > 1 else NotStarted(0)
+        if isinstance(view, Unseen) and view.has_ended_here:
+            raise RetryLater(f"attempt {attempt} is not started beside attempt {attempt - 1}: {view.reason}", RETRY_IN_S)
 
     def _start_keeper(self, files: AttemptFiles) -> AttemptView:
         """Start one and wait for its word (or START_WAIT_S). It is nobody's child afterwards: it detaches itself."""
@@ -158,8 +177,12 @@ class LocalLauncher:
                 view = self._stop_keeper(files)
             if isinstance(view, Orphaned):
                 view = self._reap(files, view.reason)
+            if isinstance(view, Exited) and read_report(files) is None:
+                write_report(files, view.report)  # what ended elsewhere is proven since
         except (OSError, ValueError) as error:
             raise RetryLater(f"attempt {attempt} cannot be stopped now: {error}", RETRY_IN_S) from error
+        if isinstance(view, Unseen) and view.has_ended_here:
+            raise NotYet(f"attempt {attempt}: {view.reason}", RETRY_IN_S)
         if isinstance(view, Unseen):
             raise RetryLater(view.reason, RETRY_IN_S)
         if isinstance(view, Alive):
@@ -189,7 +212,7 @@ class LocalLauncher:
             for number in (KILL_NOW, signal.SIGTERM):  # a keeper of an older version knows the second alone
                 send_signal(process, number)
             send_signal(process, signal.SIGCONT)  # should somebody have stopped it
-            if not wait_gone(keeper.pid, keeper.create_time, KEEPER_STOP_S):
+            if not wait_gone(keeper.pid, keeper.create_time, _patience_s(files, keeper)):
                 self._kill_all(files, keeper)
                 if not wait_gone(keeper.pid, keeper.create_time, KEEPER_LAST_S):
                     send_signal(process, signal.SIGKILL)
@@ -221,13 +244,21 @@ class LocalLauncher:
         """The keeper's work without a keeper: nobody saw the ranks' statuses, so only their own records count."""
         keeper = read_keeper(files)
         assert keeper is not None, "an orphaned attempt had a keeper"
+        clients: tuple[Process, ...] = ()
         if keeper.is_from_this_boot:
+            clients = end_clients(lambda: find_orphans(files))
             self._kill_all(files, keeper)
         evidence = Evidence(
             ranks=set(rank_files(files.heartbeats)), records=read_records(files), table=read_table(files), was_killed=True
         )
         if read_report(files) is None:
-            write_report(files, build_report(evidence, reason))
+            why = why_not_vouched(read_argv(files), 0 if clients else None, read_printed(files))
+            why = "" if has_started_anew(keeper.job, os.environ) else why
+            ended = judge_end(files, keeper.host, build_report(evidence, reason), why, job=keeper.job)
+            if isinstance(ended, ExitReport):
+                write_report(files, ended)
+            else:
+                write_ended_here(files, ended)
         return read_view(files)
 
     def signal_ranks(self, attempt: int, signal_number: int) -> int:
@@ -244,6 +275,12 @@ class LocalLauncher:
 
     def _files(self, attempt: int) -> AttemptFiles:
         return AttemptFiles(self._run_dir, attempt)
+
+
+def _patience_s(files: AttemptFiles, keeper: KeeperRecord) -> float:
+    """How long the keeper may take to end the attempt: a client that ends ranks on other machines needs its time."""
+    has_client = any(read_name(process.pid) in CLIENTS for process in find_living(roots=(keeper.pid,)))
+    return KEEPER_REACH_S if has_client or find_elsewhere(files, keeper.host) else KEEPER_STOP_S
 
 
 @contextmanager

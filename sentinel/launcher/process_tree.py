@@ -72,14 +72,19 @@ def read_kernel_place(pid: int, thread: int | None = None) -> str:
     return place if place.isidentifier() else ""
 
 
+def read_name(pid: int) -> str:
+    """The name of the program it runs, as the kernel has it (15 bytes of it); empty where it is gone."""
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            return "".join(char if char.isprintable() else "?" for char in file.read().strip())
+    except OSError:
+        return ""
+
+
 def describe_stuck(process: Process) -> str:
     """A process that does not end, for a person: 4711 (python, state D, waits in rpc_wait_bit_killable). Its command line is not
     read: that can wait for the very thing the process waits for."""
-    try:
-        with open(f"/proc/{process.pid}/comm", encoding="utf-8", errors="replace") as file:
-            name = "".join(char if char.isprintable() else "?" for char in file.read().strip())
-    except OSError:
-        name = ""
+    name = read_name(process.pid)
     now = read_process(process.pid)
     place = read_kernel_place(process.pid)
     parts = (name, f"state {process.state if now is None else now.state}", f"waits in {place}" if place else "")

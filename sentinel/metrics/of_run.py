@@ -12,7 +12,7 @@ from sentinel.engine.goodput import account
 from sentinel.metrics.of_cost import cost_rows
 from sentinel.model.disks import PLACES
 from sentinel.model.findings import Severity, Verdict
-from sentinel.model.state import ENDINGS
+from sentinel.model.state import ENDINGS, UNSEEN
 from sentinel.report.following import RunSnapshot
 from sentinel.report.tally import ACTIONS, Durations
 from sentinel.run_files.detector_standings import OLD_AFTER_S
@@ -21,7 +21,7 @@ from sentinel.run_files.stall import STALLED, run_word, stall_of
 Row = tuple[str, tuple[str, ...], float | Durations]
 
 STATES = (
-    "starting", "training", STALLED, "recovering", "probation", "paused", "held", "observing", *ENDINGS,
+    "starting", "training", STALLED, "recovering", UNSEEN, "probation", "paused", "held", "observing", *ENDINGS,
 )  # fmt: skip
 SEVERITIES = get_args(Severity)
 LAYERS_MAX = 256

@@ -190,13 +190,29 @@ class Orphaned:
     reason: str
 
 
+@recorded_as("RankElsewhere")
+@dataclass(frozen=True, slots=True)
+class RankElsewhere:
+    """A rank on another machine whose end nothing proves, as its newest heartbeat names it. `pid` None: it does not say."""
+
+    rank: int
+    host: str
+    pid: int | None = None
+
+
 @recorded_as("Unseen")
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """The launcher could not look. Unknown is not dead: nothing may be relaunched on this."""
+    """The launcher could not look. Unknown is not dead: nothing may be relaunched on this.
+
+    `has_ended_here`: it did look, and all of the attempt that it can see has ended; `ranks`, on other machines, may live. Where
+    there are none, what the attempt started there was never heard of.
+    """
 
     attempt: int
     reason: str
+    ranks: tuple[RankElsewhere, ...] = ()
+    has_ended_here: bool = False
 
 
 AttemptView = NotStarted | Alive | Exited | Orphaned | Unseen

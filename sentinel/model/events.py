@@ -63,22 +63,27 @@ class ActionDone:
 class ActionFailed:
     """An action did not take effect. `retry_in_s` None means: asking again cannot help. `goes_on`: it is under way and nothing
     is wrong; it is asked about again, however often. `overdue`: nothing was heard of it for too long; it
-    may still take effect."""
+    may still take effect. `by_engine`: the scheduler did not do it; `retry_in_s` then says nothing, and the pause is the engine's
+    to choose. `unproven`: with `goes_on`, that it took effect is not proven."""
 
     key: str
     reason: str
     retry_in_s: float | None
     goes_on: bool = False
     overdue: bool = False
+    by_engine: bool = False
+    unproven: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ActionDelayed:
-    """An action could not be done yet and will be asked for again by itself; recorded once, so that the wait has its reason."""
+    """An action could not be done yet and will be asked for again by itself; recorded once, so that the wait has its reason.
+    `unproven`: it was done, and nothing proves that it took effect."""
 
     key: str
     reason: str
     retry_in_s: float
+    unproven: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sentinel.model.actions import Action
-from sentinel.model.attempts import Evidence, RankExit, ResumePoint, SettingsInForce
+from sentinel.model.attempts import Evidence, RankElsewhere, RankExit, ResumePoint, SettingsInForce
 from sentinel.model.environment import Environment
 from sentinel.model.findings import Finding, Severity
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
@@ -392,11 +392,39 @@ class AttemptStopping:
 @dataclass(frozen=True, slots=True)
 class AttemptEnded:
     attempt: int
-    outcome: str  # finished | stopped | crashed | killed | lost | preempted
+    outcome: str  # finished | stopped | crashed | killed | lost | preempted | refused (`EngineTrouble`)
     reason: str
     last_step: int
     last_step_s: float
     ranks: tuple[RankExit, ...] = ()
+
+
+@recorded_as("AttemptUnseen")
+@dataclass(frozen=True, slots=True)
+class AttemptUnseen:
+    """Nothing proves that every rank of the attempt has ended, and those that may live cannot be seen: no other attempt is
+    started until it is proven. Recorded once in an attempt. `ranks`: those that are known, the first of `count`."""
+
+    attempt: int
+    reason: str
+    ranks: tuple[RankElsewhere, ...] = ()
+    count: int = 0
+
+
+@recorded_as("EngineTrouble")
+@dataclass(frozen=True, slots=True)
+class EngineTrouble:
+    """The scheduler did not start the attempt: trouble of its own, which uses no rung and counts against no budget of repairs.
+
+    `times`: so often in a row. `line`: its own word. `pause_s`: until it is tried again. `is_launched`: the attempt had been
+    launched and has ended, so that the next try has a number of its own; else the same is started again.
+    """
+
+    attempt: int
+    times: int
+    line: str
+    pause_s: float
+    is_launched: bool
 
 
 # --- what is wrong and what is done about it
@@ -704,6 +732,8 @@ Fact = (
     | CheckpointsQuarantined
     | AttemptStopping
     | AttemptEnded
+    | AttemptUnseen
+    | EngineTrouble
     | FindingRecorded
     | IncidentOpened
     | RungTaken

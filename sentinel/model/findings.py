@@ -53,6 +53,8 @@ class Kind(str):
     ENVIRONMENT_CHANGED: ClassVar[Kind]
     EXPRESSION: ClassVar[Kind]
     LOG_MATCH: ClassVar[Kind]
+    ENGINE_TROUBLE: ClassVar[Kind]
+    UNSEEN: ClassVar[Kind]
 
     def __new__(cls, word: str, is_numeric: bool | None = None) -> Kind:
         known = cls._declared.get(word)
@@ -89,6 +91,8 @@ Kind.OVERRIDE_MISMATCH = Kind("override_mismatch")
 Kind.ENVIRONMENT_CHANGED = Kind("environment_changed")
 Kind.EXPRESSION = Kind("expression", is_numeric=True)
 Kind.LOG_MATCH = Kind("log_match")
+Kind.ENGINE_TROUBLE = Kind("engine_trouble")
+Kind.UNSEEN = Kind("unseen")
 
 
 @dataclass(frozen=True, slots=True)

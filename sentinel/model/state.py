@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from sentinel.model.actions import Action, StartAttempt
-from sentinel.model.attempts import ChangePurpose, Evidence, RankExit, ResumePoint, SettingsInForce
+from sentinel.model.attempts import ChangePurpose, Evidence, RankElsewhere, RankExit, ResumePoint, SettingsInForce
 from sentinel.model.capabilities import MORE
 from sentinel.model.environment import Environment
 from sentinel.model.incidents import Incident, IncidentState
@@ -19,7 +19,9 @@ from sentinel.model.price import Price
 from sentinel.model.proof import Proof
 
 UNOBSERVED = "unobserved"
-INTERRUPTED = ("crashed", "lost", "killed", "preempted")  # outcomes of an attempt that nobody wanted
+UNSEEN = "unseen"  # the label of a run whose newest attempt is
+REFUSED = "refused"  # of an attempt that the scheduler did not start
+INTERRUPTED = ("crashed", "lost", "killed", "preempted", REFUSED)  # outcomes of an attempt that nobody wanted
 ENDINGS = ("finished", "failed", "stopped", "suspended", UNOBSERVED)
 RIGHTLY_ENDED = {"finished": "finished", UNOBSERVED: "ended with exit 0, unobserved"}  # nobody need start it again
 ATTEMPTS_KEPT = 512  # whole attempts kept for the ledger and the lineage; older ones are folded into `Archive`
@@ -147,6 +149,17 @@ class Inspection:
 
 
 @dataclass(frozen=True, slots=True)
+class UnseenAttempt:
+    """One that has ended as far as it can be seen, or was stopped as far as that can be done, and is not known to be gone:
+    `reason`, and since when. `ranks`: who may live, the first of them."""
+
+    attempt: int
+    reason: str
+    since_s: float
+    ranks: tuple[RankElsewhere, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class AppliedPolicy:
     """The policy in force, where somebody has applied it to the run; as in the fact `PolicyApplied`."""
 
@@ -251,6 +264,9 @@ class RunState:
     intervention_step: int = 0  # newest step at the last intervention
     restarts_s: tuple[float, ...] = ()
     without_progress: int = 0  # launches in a row that passed no new step
+    unseen: UnseenAttempt | None = None  # nothing is started before it is known to be gone
+    engine_troubles: int = 0  # in a row, since the scheduler last started something
+    engine_word: str = ""  # what it said last
     best_step: int = 0  # the furthest step any attempt reached
     blind: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     unlisted: str = ""  # why checkpoints may be missing above: their directory could not be read, and has not been read since
@@ -303,6 +319,19 @@ class RunState:
         raise AssertionError(f"no incident {number}")
 
     @property
+    def waits_for(self) -> str:
+        """What must happen elsewhere before anything trains, in words; empty where nothing must."""
+        attempt = self.attempt
+        if self.ended or attempt is None:
+            return ""
+        if (unseen := self.unseen) is not None:
+            return f"attempt {unseen.attempt} is not known to have ended, and nothing is started beside it: {unseen.reason}"
+        if self.engine_troubles and (attempt.is_over or f"start/{attempt.attempt}" in self.pending):
+            times = "once" if self.engine_troubles == 1 else f"{self.engine_troubles} times in a row"
+            return f"the scheduler has not started an attempt, {times}: {self.engine_word}"
+        return ""
+
+    @property
     def label(self) -> str:
         """The one word `sentinel status` shows."""
         if self.ended:
@@ -312,6 +341,8 @@ class RunState:
         if self.paused:
             return "paused"
         attempt = self.attempt
+        if self.unseen is not None:
+            return UNSEEN
         if self.plan is not None and (self.plan.incident is not None or not self.plan.is_live):
             return "recovering" if self.plan.incident is not None else "starting"
         if attempt is None or attempt.is_over:

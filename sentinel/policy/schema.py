@@ -133,6 +133,9 @@ class Budget(Model):
     """Restarts in a row that gained no new step; then a person is paged."""
     refill_after_progress_steps: Steps = written("1000 steps", alias="refill_after_progress")
     """So many new steps later all counts start again."""
+    engine_trouble: Count = 8
+    """Launches in a row that the scheduler did not start, by its own word; then a person is paged, and it is tried on. They use
+    no rung and are no restarts."""
     backoff: Range = written("5s..5m")
     """Shortest and longest pause (seconds) before a restart; doubled by each without progress, and up to half as long again."""
 
@@ -202,6 +205,8 @@ class ActLimits(Model):
     """An act that made no progress for so long (nothing read, nothing moved) is given up, and a person is paged."""
     launch_stuck_after_s: Seconds = written("30m", alias="launch_stuck_after")
     """The same for what a launcher does: starting an attempt, ending it."""
+    unseen_page_after_s: Seconds = written("5m", alias="unseen_page_after")
+    """An attempt that nothing proves to have ended, and that cannot be seen, is waited for; after so long a person is paged."""
 
 
 class PolicySpec(Model):

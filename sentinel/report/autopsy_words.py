@@ -127,6 +127,8 @@ def advice(found: Autopsy) -> str:
             return "make room or raise the quota, check that the newest checkpoint is whole, and relaunch"
         case CrashClass.IO_ERROR:
             return f"check the file system on the node of {rank}, and the file that is named, then relaunch"
+        case CrashClass.ENGINE:
+            return "Slurm could not start it: look at its controller and at the nodes that the line names, and start it again."
         case CrashClass.NETWORK:
             return (
                 f"check the network of the node of {rank}: ports, cables, name service, the service that is named; then relaunch"

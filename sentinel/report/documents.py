@@ -52,7 +52,7 @@ def status_document(state: RunState, now_s: float, outside: Outside) -> dict[str
     return {
         "run": state.run_id,
         "state": run_word(state, stall),
-        "reason": state.end_reason or state.held or (f"by {state.paused}" if state.paused else overdue),
+        "reason": state.end_reason or state.held or (f"by {state.paused}" if state.paused else state.waits_for or overdue),
         "attempt": attempt.attempt if attempt else None,
         "step": step,
         "total_steps": outside.total_steps,

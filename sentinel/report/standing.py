@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sentinel.model.state import UNOBSERVED, UNSEEN
+
 WELL, FAILED, WAITS, UNKNOWN = 0, 1, 3, 4  # 2 is a usage error's, as everywhere
 
 
 def exit_code(document: Mapping[str, Any]) -> int:
     """Of a status document. What is certain is said first: a run that failed has failed whoever was called for it, and one that
-    has ended needs no supervisor. An end that nobody saw (`unobserved`) is unknown, and so is whatever a supervisor that is gone
-    or stands still wrote last."""
+    has ended needs no supervisor. An end that nobody saw (`unobserved`) is unknown, one that is not proven (`unseen`), and
+    whatever a supervisor that is gone or stands still wrote last."""
     state = document["state"]
     if state == "failed":
         return FAILED
@@ -19,4 +21,4 @@ def exit_code(document: Mapping[str, Any]) -> int:
         return WELL
     if state in ("held", "paused") or not all(page["acknowledged_by"] for page in document["pages"]):
         return WAITS
-    return WELL if document["supervisor"] == "alive" and state != "unobserved" else UNKNOWN
+    return WELL if document["supervisor"] == "alive" and state not in (UNOBSERVED, UNSEEN) else UNKNOWN

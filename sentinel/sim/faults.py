@@ -24,6 +24,10 @@
     gradient_creeps@step=5000:length=30000,height=0.25    so does the gradient norm
     parameters_turn@step=9000:length=10000,height=0.05    the parameters' norm grew, and now falls by this share
     clips_more@step=9000:height=0.5   so much more of the steps is clipped; none of these five is in the loss, or ever ends
+    unseen@step=90:how=client,for=120   the launcher's client and the ranks on its machine die, at once or when the attempt
+                                   is stopped (how=stop); those on other machines hang unseen, for so many seconds (0: for good)
+    refused@time=60:times=3,how=launch   the scheduler starts so many launches not (0: none any more), and says so: in the log of
+                                   the attempt, or to the launcher (how=start)
     sick_node@step=120:node=1      from then on whatever runs on that node loses its GPU (an Xid), and dies 10 s later
     deaf@step=0                    the trainer ignores overrides, and its receipt says so
     blind@time=60:source=metrics,for=30   a source cannot be read    term@step=50           SIGTERM to the command from outside
@@ -86,6 +90,8 @@ KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "bad_resume": ((STEP,), {"after": "0"}),
     "keeper_kill": ((STEP,), {}),
     "sick_node": ((STEP,), {"node": "1"}),
+    "unseen": ((STEP,), {"how": "client", "for": "120"}),
+    "refused": ((TIME,), {"times": "3", "how": "launch"}),
     "deaf": ((STEP,), {}),
     "term": ((STEP,), {}),
     "blind": ((TIME,), {"source": "metrics", "for": "30"}),
@@ -112,6 +118,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "phase": PHASES, "how": ("stopped", "blocked", "works", "runs"),
     "heals": tuple(HEALING), "source": SOURCES, "side": ("before", "after"), "seen": SEEN, "does": ("refuses", "hangs"),
 }  # fmt: skip
+HOW = {"unseen": ("client", "stop"), "refused": ("launch", "start")}
 WHAT = {"ask": (*ASKED, "clip", "ack", "resolve", "note"), "changed": tuple(CHANGES)}
 
 
@@ -174,7 +181,7 @@ def parse_fault(text: str, kinds: Kinds | None = None) -> Fault:
 
 
 def _option(text: str, kind: str, key: str, given: str) -> str:
-    words = WHAT.get(kind) if key == "what" else WORDS.get(key)
+    words = WHAT.get(kind) if key == "what" else HOW.get(kind, WORDS["how"]) if key == "how" else WORDS.get(key)
     if key in ("name", "policy"):
         if not given.replace("-", "").replace("_", "").isalnum():
             raise _wrong(text, f"{key}={given!r} is no name", f"{key}=terminal")

@@ -213,7 +213,8 @@ class Inspector:
         if self.world.blind or self._blind_since:
             self._judge_blindness(engine, now_s)
         state = engine.state
-        if state.ended or state.held or state.paused or self.world.blind or self.observe_only:
+        is_called = any(incident.kind is Kind.UNSEEN for incident in state.open_pages)
+        if state.ended or state.held or state.paused or self.world.blind or self.observe_only or is_called:
             self._moved_s = now_s
         elif now_s - self._moved_s > STUCK_S:
             raise InvariantBroken("the run goes on, ends, or pages", f"nothing happened for {STUCK_S:g} s: {state.label}")

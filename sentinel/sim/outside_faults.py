@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from signal import SIGKILL, SIGTERM
 
 from sentinel.model.readings import HardwareReading
+from sentinel.sim.cluster import make_unseen
 from sentinel.sim.faults import Fault
 from sentinel.sim.processes import Job
 from sentinel.sim.world import World
@@ -34,6 +35,8 @@ def inject_from_outside(world: World, job: Job, hosts: tuple[str, ...], due: Ite
             job.send(min(job.processes), SIGTERM)
         elif fault.kind == "sick_node":
             _sicken(world, job, hosts, fault)
+        elif fault.kind == "unseen":
+            make_unseen(world, job, hosts, fault)
 
 
 def _sicken(world: World, job: Job, hosts: tuple[str, ...], fault: Fault) -> None:

@@ -8,6 +8,7 @@ judgement of what an exit means.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM, Signals
@@ -42,6 +43,20 @@ class Program(Protocol):
         ...
 
 
+class NoProgram:
+    """In the place of a program that could not be started."""
+
+    def begin(self, job: Job) -> None: ...
+
+    def on_signal(self, rank: int, number: int) -> bool:
+        del rank, number
+        return False
+
+    def on_death(self, rank: int) -> None: ...
+
+    def on_peer_lost(self, rank: int) -> None: ...
+
+
 @dataclass(slots=True)
 class SimProcess:
     """`value` is the exit value once dead: a code, or a negative signal."""
@@ -59,7 +74,9 @@ class SimProcess:
 
 @dataclass
 class Job:
-    """One attempt's keeper and everything below it. `version` counts what a look from outside could see."""
+    """One attempt's keeper and everything below it. `version` counts what a look from outside could see. `printed`: the end of
+    the launcher's log. `elsewhere`: ranks that live on other machines, where nobody sees them, and which. `outlives_stop`: what
+    happens when it is stopped."""
 
     world: Machine
     attempt: int
@@ -75,6 +92,9 @@ class Job:
     command_status: int | None = None
     report: ExitReport | None = None
     can_start: bool = True
+    printed: tuple[str, ...] = ()
+    elsewhere: dict[int, str] = field(default_factory=dict)
+    outlives_stop: Callable[[], None] | None = None
     version: int = 0
 
     def __post_init__(self) -> None:
@@ -240,9 +260,23 @@ class Job:
         if self.is_keeper_living and not self.is_keeper_stopped:
             self._kill_all()
 
+    def lose_client(self, elsewhere: Mapping[int, str]) -> None:
+        """The launcher's client is gone, and whatever lives on its machine; the ranks `elsewhere` hang, out of sight."""
+        self.elsewhere = {rank: host for rank, host in elsewhere.items() if rank in self.living_ranks}
+        for rank in self.elsewhere:
+            self.rank_process(rank).is_stopped = True
+        self._kill_all()
+
+    def release(self) -> None:
+        """The ranks out of sight notice that they were left, and say so in their records."""
+        ranks, self.elsewhere = self.elsewhere, {}
+        for rank in ranks:
+            self.rank_process(rank).is_stopped = False
+            self.leave(rank, 1, "RuntimeError: connection closed by peer")
+
     def _kill_all(self) -> None:
         for process in list(self.processes.values()):
-            if process.is_living:
+            if process.is_living and process.rank not in self.elsewhere:
                 self._killed += 1
                 self._die(process, -SIGKILL)
 

@@ -19,6 +19,7 @@ from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
 from sentinel.sim.accuracy import Struck
 from sentinel.sim.actions import Failures, SimRunner
+from sentinel.sim.cluster import SimScheduler
 from sentinel.sim.end_invariants import judge_ending
 from sentinel.sim.fault_injector import FaultInjector
 from sentinel.sim.faults import TIME, Fault, request_of
@@ -101,7 +102,9 @@ class Simulation:
         self.failures = Failures([fault for fault in scenario.faults if fault.kind == "fails"])
         self.policies = Policies(policy, others or {}, lambda: self.inspector.state, self.failures)
         self._injector = FaultInjector(scenario.faults, self.world.faults_done)
-        self.launcher = SimLauncher(self.world, with_inspections(self._make_job, self.world, scenario.shape, self._injector))
+        self.scheduler = SimScheduler()
+        make_job = with_inspections(self._make_job, self.world, scenario.shape, self._injector)
+        self.launcher = SimLauncher(self.world, make_job, self.scheduler)
         self._make_engine = make_engine
         self._check_fold = check_fold
         self._daemon: Daemon | None = None
@@ -232,6 +235,7 @@ class Simulation:
         effects["leave"] = lambda: stop(StopWanted("SIGUSR1", resumes=True))
         effects["changed"] = lambda: world.change_program(options["what"])
         effects["blind"] = lambda: world.go_blind(options["source"], fault.number("for"))
+        effects["refused"] = lambda: self.scheduler.fail(fault)
         effects["disk"] = lambda: world.fill_disk(fault.number("left"), fault.number("for"))
         effects["route"] = lambda: world.spoil_route(options["name"], options["does"], fault.number("for"))
         return {**effects, "unreadable": lambda: world.hide_checkpoints(fault.number("for"))}[fault.kind]

@@ -12,7 +12,7 @@ from functools import partial
 
 from sentinel.launcher.contract import Launcher
 from sentinel.model.attempts import AttemptView, Exited, Unseen
-from sentinel.model.readings import CheckpointRead, Heartbeat, LauncherReading, Reading, Receipt, StepReading
+from sentinel.model.readings import CheckpointRead, Heartbeat, LauncherReading, LogTail, Reading, Receipt, StepReading
 from sentinel.model.saved import ReadBack, SavedNumbers
 from sentinel.sim.disk import SimDisk
 from sentinel.sim.store import CHECKPOINT_BYTES, SimCheckpoint
@@ -89,6 +89,8 @@ class SimTelemetry:
         if trainer is not None and self._exit is None:
             out += self._silent.poll(now_s, self._lives, partial(_observations, trainer))
         if self._exit is not None and not self.has_more:
+            job = self._world.jobs[self._attempt]
+            out += [LogTail(self._attempt, None, job.printed)] if job.printed else []
             out.append(self._exit)
             self._exit = None
         return out
@@ -124,7 +126,7 @@ class SimTelemetry:
             return  # nothing that a look could see has changed since the last
         self._seen_version = seen
         view = self._launcher.observe(self._attempt)
-        if isinstance(view, Unseen):
+        if isinstance(view, Unseen) and not view.has_ended_here:
             self._view = None
             out += self._health_of["launcher"].lost(view.reason)
             return

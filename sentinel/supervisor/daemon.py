@@ -64,11 +64,13 @@ class Silent:
 
 @dataclass(slots=True)
 class Due:
-    """A decided action that waits for its time, or for another try. `progress`: how far it had got at `moved_s`."""
+    """A decided action that waits for its time, or for another try. `progress`: how far it had got at `moved_s`. `is_reported`:
+    the engine knows that it is not proven to have taken effect."""
 
     action: Action
     at_s: float
     tries: int = 0
+    is_reported: bool = False
     progress: int | None = None
     moved_s: float = 0.0
 
@@ -202,8 +204,12 @@ class Daemon:
         if due is not None and isinstance(outcome, ActionFailed) and outcome.goes_on:
             due.at_s, due.tries = now_s + (outcome.retry_in_s or TICK_S), 0
             self._due[outcome.key] = due  # the engine has the deadline, and takes it from what is pending
+            if outcome.unproven and not due.is_reported:
+                due.is_reported = True
+                self._handle(now_s, ActionDelayed(outcome.key, outcome.reason, outcome.retry_in_s or TICK_S, unproven=True))
             return
-        if due is not None and isinstance(outcome, ActionFailed) and outcome.retry_in_s is not None:
+        is_own = isinstance(outcome, ActionFailed) and due is not None and not _is_engines(due, outcome)
+        if due is not None and isinstance(outcome, ActionFailed) and is_own and outcome.retry_in_s is not None:
             can_do_without = due.action.if_failed == "go on"
             if due.tries < (EVIDENCE_TRIES_MAX if can_do_without else RETRIES_MAX):
                 retry_in_s = min(outcome.retry_in_s, EVIDENCE_RETRY_S) if can_do_without else outcome.retry_in_s
@@ -232,3 +238,8 @@ class Daemon:
                 del self._running[key]
                 reason = f"nothing was heard of it for {now_s - due.moved_s:.0f} s; it is left behind where it is stuck"
                 self._handle(now_s, ActionFailed(key, reason, None, overdue=True))
+
+
+def _is_engines(due: Due, outcome: ActionFailed) -> bool:
+    """The scheduler did not start an attempt: when it is asked again is for the engine to decide."""
+    return outcome.by_engine and isinstance(due.action, StartAttempt)

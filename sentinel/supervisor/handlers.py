@@ -22,7 +22,7 @@ from sentinel.journal.lease import Lease
 from sentinel.journal.run_file import RunFile
 from sentinel.launcher.contract import Launcher
 from sentinel.launcher.environment import start_recorded
-from sentinel.launcher.living import living_attempts
+from sentinel.launcher.living import living_attempts, unseen_attempts
 from sentinel.launcher.spec_file import read_launch
 from sentinel.launcher.strangers import find_before_launch, find_strangers, refuse_strangers
 from sentinel.model import actions as a
@@ -127,6 +127,8 @@ def _find(run_dir: Path, trained: Trained | None) -> FoundCheckpoints:
 def _quarantine(run_dir: Path, launcher: Launcher, action: a.Quarantine) -> str:
     for number, pids in living_attempts(run_dir, launcher).items():
         raise GiveUp(f"no checkpoint is moved while attempt {number} is alive (processes {', '.join(map(str, pids[:8]))})")
+    for number, reason in unseen_attempts(run_dir, launcher).items():
+        raise GiveUp(f"no checkpoint is moved while attempt {number} may live: {reason}")
     refuse_strangers(find_strangers(run_dir), "no checkpoint is moved")
     moved = quarantine_above(run_dir, action.above_step, action.attempt, progressed)
     progressed()

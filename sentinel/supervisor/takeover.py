@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sentinel.errors import AlreadySupervised, UsageError
-from sentinel.journal.cluster_job import is_on_cluster
 from sentinel.policy.quantities import Malformed, parse_duration, show_duration
+from sentinel.run_files.cluster_job import is_on_cluster
 from sentinel.supervisor.journal_outage import say
 from sentinel.supervisor.stop_signals import StopSignals
 from sentinel.supervisor.systemd import Notifier

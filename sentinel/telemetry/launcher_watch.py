@@ -47,7 +47,7 @@ class LauncherWatch:
             return []
         self._observed_s, self._signatures = now_s, signatures
         view = self._launcher.observe(self.attempt, with_processes=False)
-        if isinstance(view, Unseen):
+        if isinstance(view, Unseen) and not view.has_ended_here:
             self._view = None  # whatever is seen next is news
             return [*self._health.lost(view.reason)]
         out: list[Reading] = [*self._health.regained()]

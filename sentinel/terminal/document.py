@@ -20,7 +20,7 @@ def picture_document(picture: Picture) -> dict[str, Any]:
         "run": state.run_id,
         "state": run_word(state, stall),
         "has_ended": bool(state.ended),
-        "reason": state.end_reason or state.held or (stall.words(picture.now_s) if stall else ""),
+        "reason": state.end_reason or state.held or state.waits_for or (stall.words(picture.now_s) if stall else ""),
         "attempt": state.attempt.attempt if state.attempt else None,
         "step": newest_step(picture),
         "total_steps": picture.total,

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from sentinel.model.actions import StartAttempt
 from sentinel.model.incidents import AwaitedApproval
+from sentinel.model.state import UNSEEN
 from sentinel.terminal.clean import clean
 from sentinel.terminal.picture import Picture, shown_incident
 from sentinel.terminal.words import action_words
@@ -42,6 +43,8 @@ def _now(picture: Picture) -> Text:
     asking = next((one for one in state.open_incidents if one.awaits_approval), None)
     if asking is not None and asking.approval is not None:
         line.append(_asked(asking.id, asking.approval, picture.now_s), "bold red")
+    elif state.label == UNSEEN:
+        line.append(clean(f"waiting: {state.waits_for}"), "bold yellow")
     elif plan is not None:
         action = plan.actions[plan.next]
         wait_s = action.not_before_s - picture.now_s if isinstance(action, StartAttempt) else 0.0

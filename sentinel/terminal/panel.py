@@ -19,7 +19,7 @@ from sentinel.curves.blocks import ASCII_BLOCKS, BLOCKS, Point, columns, find_co
 from sentinel.curves.registry import CURVES
 from sentinel.engine.goodput import account
 from sentinel.model.metrics import SHORT_CHARS_MAX
-from sentinel.model.state import UNOBSERVED
+from sentinel.model.state import UNOBSERVED, UNSEEN
 from sentinel.run_files.stall import STALLED, run_word
 from sentinel.terminal.clean import clean
 from sentinel.terminal.incident_rows import incident_rows
@@ -33,7 +33,7 @@ STYLES: dict[Tone, str] = {"plain": "", "quiet": "dim", "good": "green", "warn":
 STATE_STYLES = {
     "training": "green", "probation": "yellow", "recovering": "bold yellow", "finished": "bold green", "observing": "cyan",
     STALLED: "bold yellow", "failed": "bold red", "held": "bold red", "stopped": "yellow", "suspended": "yellow",
-    UNOBSERVED: "yellow",
+    UNOBSERVED: "yellow", UNSEEN: "bold yellow",
 }  # fmt: skip
 LABELS = {curve.name: curve.short for curve in CURVES if curve.short}
 LABEL_WIDTH = SHORT_CHARS_MAX

@@ -49,7 +49,7 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return Line(f"attempt {fact.attempt}: {proof.words}: {fact.reason}", "plain" if proof.is_proven else "warn")
         case f.FindingRecorded() | f.IncidentOpened() | f.RungTaken() | f.RungJudged() | f.IncidentMoved() | f.PlaybookChanged():
             return _of_incident(fact, state)
-        case f.NumbersMissing() | f.NodeExcluded():
+        case f.NumbersMissing() | f.NodeExcluded() | f.AttemptUnseen() | f.EngineTrouble():
             return _of_what_is_missing(fact)
         case f.SettingLapsed() | f.LapseJudged():
             return _of_lapse(fact)
@@ -118,10 +118,20 @@ def action_words(action: a.Action) -> str:
             return action.words
 
 
-def _of_what_is_missing(fact: f.NumbersMissing | f.NodeExcluded) -> Line:
+def _of_what_is_missing(fact: f.NumbersMissing | f.NodeExcluded | f.AttemptUnseen | f.EngineTrouble) -> Line:
+    if isinstance(fact, (f.AttemptUnseen, f.EngineTrouble)):
+        return _of_elsewhere(fact)
     if isinstance(fact, f.NumbersMissing):
         return Line(missing_words(fact), "warn")
     return Line(f"node {fact.node} is left out from now on: {fact.reason}", "warn")
+
+
+def _of_elsewhere(fact: f.AttemptUnseen | f.EngineTrouble) -> Line:
+    if isinstance(fact, f.AttemptUnseen):
+        return Line(f"attempt {fact.attempt} is unseen: {fact.reason}; nothing is started beside it", "warn")
+    times = f", {fact.times} times in a row" if fact.times > 1 else ""
+    again = "is launched again" if fact.is_launched else "is started again"
+    return Line(f"attempt {fact.attempt} was not started{times}: {fact.line}; it {again} in {fact.pause_s:.0f} s", "warn")
 
 
 def missing_words(fact: f.NumbersMissing) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from sentinel.engine.goodput import account
 from sentinel.model.incidents import Incident
-from sentinel.model.state import RunState
+from sentinel.model.state import UNSEEN, RunState
 from sentinel.policy.quiet_hours import hold_words
 from sentinel.report.following import RunSnapshot
 from sentinel.run_files.stall import run_word, stall_of
@@ -16,7 +16,7 @@ CALLED, FAILED, STRUGGLES, WAITS, WELL, OVER = range(6)
 RECENT_ROWS = 120  # of the loss, in a row of the list
 _URGENCY = {
     "failed": FAILED, "held": FAILED, "stalled": STRUGGLES, "recovering": STRUGGLES, "probation": STRUGGLES, "paused": WAITS,
-    "unobserved": WAITS, "finished": OVER, "stopped": OVER, "suspended": OVER,
+    UNSEEN: STRUGGLES, "unobserved": WAITS, "finished": OVER, "stopped": OVER, "suspended": OVER,
 }  # fmt: skip
 
 
@@ -31,7 +31,7 @@ def overview_document(name: str, snapshot: RunSnapshot, recent: Sequence[float])
         "state": word,
         "urgency": _urgency(word, state, snapshot.supervisor),
         "gravity": _gravity(word, incident),
-        "reason": stall.words(snapshot.now_s) if stall else state.end_reason,
+        "reason": stall.words(snapshot.now_s) if stall else state.end_reason or state.waits_for,
         "step": snapshot.step,
         "total_steps": snapshot.total_steps,
         "goodput": round(account(state, snapshot.now_s, stall.since_s if stall else None).goodput_ratio, 4),

@@ -38,7 +38,7 @@ def needs_document(snapshot: RunSnapshot, policy: Policy | None) -> dict[str, An
         "incident": incident.id if incident is not None else None,
         "cause": f"{incident.kind}: {incident.reason}" if incident is not None else state.end_reason or state.held,
         "tried": _tried(incident) if incident is not None else "",
-        "trains": _trains(snapshot.attempt_alive),
+        "trains": _trains(snapshot),
         "next": follows(state, incident, snapshot.now_s),
         "answers": _typed(answers(snapshot.run_dir, state, incident, "trigger")),
     }
@@ -53,7 +53,7 @@ def _suspected(snapshot: RunSnapshot, stall: Stall, policy: Policy | None) -> di
         "incident": None,
         "cause": stall.words(snapshot.now_s),
         "tried": "",
-        "trains": "No step is being made." if snapshot.attempt_alive is not False else _trains(False),
+        "trains": "No step is being made." if snapshot.attempt_alive is not False else _trains(snapshot),
         "next": _when_believed(policy, stall) if is_watched else unwatched,
         "answers": [],
     }
@@ -98,7 +98,7 @@ def _next(snapshot: RunSnapshot, incident: Incident, policy: Policy | None) -> l
     """The journal says what is meant to happen; where nobody is there to do it, only what is seen is said."""
     state, page = snapshot.state, incident.page
     if not state.ended and snapshot.supervisor != "alive":
-        return [_trains(snapshot.attempt_alive), _UNWATCHED[snapshot.supervisor]]
+        return [_trains(snapshot), _UNWATCHED[snapshot.supervisor]]
     would = [page.reason] if incident.awaits_approval and page is not None and page.reason else []
     return [*would, *follows(state, incident, _whole_minutes(snapshot, incident)), *_if_it_fails(state, incident, policy)]
 
@@ -154,7 +154,10 @@ def _tried(incident: Incident) -> str:
     return f"{count} {str(last.outcome).replace('_', ' ')}" + (f": {last.reason}" if last.reason else "")
 
 
-def _trains(attempt_alive: bool | None) -> str:
+def _trains(snapshot: RunSnapshot) -> str:
+    attempt_alive, unseen = snapshot.attempt_alive, snapshot.state.unseen
+    if unseen is not None:
+        return f"Whether ranks of it live on other machines is not known: {unseen.reason}."
     if attempt_alive is None:
         return "Whether anything of it trains is not known from here."
     return "Processes of its newest attempt are still there." if attempt_alive else "Nothing of it trains now."

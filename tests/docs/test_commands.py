@@ -89,7 +89,7 @@ COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
 STATUS = ("run", "state", "attempt", "step", "goodput", "open_incident", "pages")
 STATES = {
     "starting", "training", "stalled", "recovering", "probation", "paused", "held", "observing", "finished", "failed", "stopped",
-    "suspended", "unobserved",
+    "suspended", "unobserved", "unseen",
 }  # fmt: skip
 INCIDENT = (
     "id", "kind", "severity", "state", "onset_step", "detected_step", "time_to_detect_s", "time_to_recover_s", "steps_lost",

@@ -23,6 +23,7 @@ from sentinel.journal import run_file
 from sentinel.journal.head import Chain, write_head
 from sentinel.journal.lease import Lease, RunLock
 from sentinel.journal.run_file import PolicyReference, RunFile, write_run_file
+from sentinel.launcher.elsewhere import ENDED_HERE, EndedHere, write_ended_here
 from sentinel.launcher.exit_report import write_report
 from sentinel.launcher.spec_file import overrides_to_json, write_spec
 from sentinel.model import attempts
@@ -109,7 +110,9 @@ def run_dir(tmp_path: Path) -> Path:
     JournalPages(tmp_path, paging.model_copy(update={"routes": ()})).page(JournalError("it is gone"), 0.0, print)
     StandingsFile(tmp_path).write(0.0, Engine(load_policy(shipped_policy_path("default"))))
     write_spec(files, AttemptSpec(3, ("train",), "/", None, SettingsInForce(id="ov-3")))
-    write_report(files, ExitReport(0, (RankExit(0, 0, None, "record", None),), None, "the command ended with code 0"))
+    report = ExitReport(0, (RankExit(0, 0, None, "record", None),), None, "the command ended with code 0")
+    write_report(files, report)
+    write_ended_here(files, EndedHere("n1", report, frozenset(), "srun was killed"))
     session = client.Session.from_environment(environ=files.environment)
     assert session is not None
     session.heartbeat(1, "forward")
@@ -142,6 +145,7 @@ def test_every_file_has_the_keys_the_page_gives_it(run_dir: Path, monkeypatch: p
         "attempts/N/warm.json": written(folder / "warm.json"),
         "spec.json": written(folder / "spec.json"),
         "exit.json": written(folder / "exit.json"),
+        ENDED_HERE: written(folder / ENDED_HERE),
         "heartbeats/rank-N.json": written(folder / "heartbeats/rank-00000.json"),
         "exits/rank-N.json": written(folder / "exits/rank-00000.json"),
     }

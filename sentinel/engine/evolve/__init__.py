@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 from sentinel.engine.evolve import attempts as of_attempts
 from sentinel.engine.evolve import incidents as of_incidents
 from sentinel.engine.evolve import pages as of_pages
+from sentinel.engine.evolve import pruning as of_pruning
+from sentinel.engine.evolve import refusals as of_refusals
 from sentinel.engine.evolve import requests as of_requests
 from sentinel.engine.evolve import run as of_run
 from sentinel.engine.evolve import settings as of_settings
@@ -24,6 +26,7 @@ from sentinel.model import facts as f
 from sentinel.model.actions import (
     Action,
     FindCheckpoints,
+    KillAttempt,
     PruneCheckpoint,
     SendPage,
     SignalRanks,
@@ -63,7 +66,7 @@ def _decided(state: RunState, at_s: float, fact: f.ActionDecided) -> RunState:
     if isinstance(action, SendPage):
         return of_pages.decided(state, at_s, action)
     if isinstance(action, PruneCheckpoint):
-        return of_attempts.pruned(state, action)
+        return of_pruning.pruned(state, action)
     return state
 
 
@@ -72,6 +75,8 @@ def _confirmed(state: RunState, at_s: float, fact: f.ActionConfirmed) -> RunStat
     state = replace(state, pending=_without(state.pending, fact.key))
     if isinstance(action, FindCheckpoints):
         state = replace(state, unlisted="")
+    if isinstance(action, KillAttempt):
+        state = of_attempts.seen_ended(state, action.attempt)
     if isinstance(action, VerifyCheckpoint):
         state = of_attempts.validated(state, action.step, fact.detail)
     if isinstance(action, SendPage):
@@ -98,7 +103,7 @@ def _purpose_in_id(name: str) -> ChangePurpose:
 def _abandoned(state: RunState, at_s: float, fact: f.ActionAbandoned) -> RunState:
     action = state.pending.get(fact.key)
     if isinstance(action, PruneCheckpoint):
-        state = of_attempts.not_pruned(state, at_s, action)
+        state = of_pruning.not_pruned(state, at_s, action)
     if isinstance(action, SendPage):
         state = of_pages.abandoned(state, action, fact)
     return replace(state, pending=_without(state.pending, fact.key))
@@ -126,6 +131,9 @@ def _dropped(state: RunState, at_s: float, fact: f.PlanDropped) -> RunState:
     del at_s, fact
     keys = {a.key for a in state.plan.actions} if state.plan else set()
     left: dict[str, Action] = {k: a for k, a in state.pending.items() if k not in keys}
+    for action in (state.pending[key] for key in keys & state.pending.keys()):
+        if isinstance(action, KillAttempt) and (state.attempt is None or action.attempt != state.attempt.attempt):
+            state = of_attempts.seen_ended(state, action.attempt)  # of an inspection, which nobody asks about any more
     return replace(state, plan=None, inspection=None, pending=MappingProxyType(left))
 
 
@@ -158,6 +166,8 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.ReceiptSeen: of_attempts.receipt,
     f.SettingObserved: of_attempts.observed,
     f.NumbersMissing: of_attempts.numbers_missing,
+    f.AttemptUnseen: of_attempts.unseen,
+    f.EngineTrouble: of_refusals.engine_trouble,
     f.FirstStep: of_attempts.first_step,
     f.CheckpointCommitted: of_attempts.checkpoint,
     f.CheckpointVerified: of_attempts.read_back,

@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from sentinel.engine.evolve.refusals import begun, is_first_launch, uncounted
 from sentinel.engine.goodput import fold_oldest
 from sentinel.model import facts as f
-from sentinel.model.actions import PruneCheckpoint
 from sentinel.model.changed import replace
 from sentinel.model.incidents import Incident, Outcome, Try
 from sentinel.model.proof import Proof, merge_proofs
 from sentinel.model.state import (
     ATTEMPTS_KEPT,
     MARKS_KEPT,
-    PRUNED_KEPT,
     QUARANTINED_KEPT,
+    REFUSED,
     STAMPS_KEPT,
     Attempt,
     Checkpoint,
     Inspection,
     Mark,
     RunState,
+    UnseenAttempt,
 )
 from sentinel.plan.environment import merge
 from sentinel.plan.verifying import rate_of
@@ -37,7 +38,7 @@ def launched(state: RunState, at_s: float, fact: f.AttemptLaunched) -> RunState:
     """Only what lies at or below the resume step is still this run's: the rest was moved aside before the launch."""
     resumed = fact.resume.step if fact.resume else 0
     attempt = Attempt(fact.attempt, at_s, fact.resume, fact.overrides, fact.why, resumed_step=resumed)
-    restarts = state.restarts_s if fact.attempt == 1 else (*state.restarts_s, at_s)[-STAMPS_KEPT:]
+    restarts = state.restarts_s if is_first_launch(state, fact) else (*state.restarts_s, at_s)[-STAMPS_KEPT:]
     attempts, archive = (*state.attempts, attempt), state.archive
     while len(attempts) > ATTEMPTS_KEPT:
         attempts, archive = fold_oldest(attempts, archive)
@@ -73,7 +74,7 @@ def receipt(state: RunState, at_s: float, fact: f.ReceiptSeen) -> RunState:
         resumed = replace(a, receipt_s=at_s, resumed_step=fact.resumed_step, deterministic=fact.deterministic)
         return replace(resumed, world_size=fact.world_size, gpus=fact.gpus)
 
-    state = replace(state, listed=fact.capabilities) if state.listed != fact.capabilities else state
+    state = replace(begun(state), listed=fact.capabilities) if state.listed != fact.capabilities else begun(state)
     return proven(change_attempt(state, fact.attempt, with_receipt), fact.attempt, fact.proofs)
 
 
@@ -109,11 +110,11 @@ def proven(state: RunState, number: int, proofs: tuple[Proof, ...]) -> RunState:
 def first_step(state: RunState, at_s: float, fact: f.FirstStep) -> RunState:
     """A trainer that writes no receipt has begun with its first step."""
 
-    def begun(a: Attempt) -> Attempt:
+    def with_step(a: Attempt) -> Attempt:
         began_s = at_s if a.receipt_s is None else a.receipt_s
         return replace(a, first_step=fact.step, first_step_s=at_s, receipt_s=began_s)
 
-    return change_attempt(state, fact.attempt, begun)
+    return change_attempt(begun(state), fact.attempt, with_step)
 
 
 def checkpoint(state: RunState, at_s: float, fact: f.CheckpointCommitted) -> RunState:
@@ -196,30 +197,6 @@ def quarantined(state: RunState, at_s: float, fact: f.CheckpointsQuarantined) ->
     return replace(state, checkpoints=kept, quarantined=(*state.quarantined, *moved)[-QUARANTINED_KEPT:])
 
 
-def pruned(state: RunState, action: PruneCheckpoint) -> RunState:
-    """Given up from the decision on: whatever is planned while it is being deleted does not reckon with it."""
-    gone = tuple(replace(c, pruned=action.reason) for c in state.checkpoints if c.step == action.step and _is_meant(c, action))
-    kept = tuple(c for c in state.checkpoints if c.step != action.step or not _is_meant(c, action))
-    return replace(state, checkpoints=kept, pruned=(*state.pruned, *gone)[-PRUNED_KEPT:])
-
-
-def not_pruned(state: RunState, at_s: float, action: PruneCheckpoint) -> RunState:
-    """It is there after all. One above the step that the run has since gone back to was moved aside then."""
-    back = next((c for c in state.pruned if _is_meant(c, action)), None)
-    last = state.attempt
-    if back is None:
-        return state
-    left = tuple(c for c in state.pruned if c is not back)
-    taken = any(c.step == back.step for c in state.checkpoints)
-    is_ours = last is None or back.attempt == last.attempt or back.step <= last.resumed_step
-    again = (replace(back, pruned="", unpruned_s=at_s),) if is_ours and not taken else ()
-    return replace(state, checkpoints=tuple(sorted((*state.checkpoints, *again), key=lambda c: c.step)), pruned=left)
-
-
-def _is_meant(found: Checkpoint, action: PruneCheckpoint) -> bool:
-    return (found.step, found.digest) == (action.step, action.digest)
-
-
 def stopping(state: RunState, at_s: float, fact: f.AttemptStopping) -> RunState:
     by = "" if state.giving_up else state.stop_by
     change = partial(replace, stopping=fact.reason, stopping_s=at_s, stopped_by=by, stop_resumes=bool(by) and state.stop_resumes)
@@ -228,6 +205,8 @@ def stopping(state: RunState, at_s: float, fact: f.AttemptStopping) -> RunState:
 
 def ended(state: RunState, at_s: float, fact: f.AttemptEnded) -> RunState:
     before = next(a for a in state.attempts if a.attempt == fact.attempt)
+    state = uncounted(state, before) if fact.outcome == REFUSED else begun(state)
+    state = seen_ended(state, fact.attempt)
     progressed = fact.last_step > state.best_step
     wanted = bool(before.stopping) or fact.outcome == "finished"
     state = change_attempt(
@@ -243,5 +222,15 @@ def ended(state: RunState, at_s: float, fact: f.AttemptEnded) -> RunState:
             ranks=fact.ranks,
         ),
     )
-    stuck = 0 if progressed else state.without_progress + (0 if wanted and before.first_step is not None else 1)
+    is_counted = fact.outcome != REFUSED and not (wanted and before.first_step is not None)
+    stuck = 0 if progressed else state.without_progress + int(is_counted)
     return replace(state, without_progress=stuck, best_step=max(state.best_step, fact.last_step))
+
+
+def unseen(state: RunState, at_s: float, fact: f.AttemptUnseen) -> RunState:
+    return replace(state, unseen=UnseenAttempt(fact.attempt, fact.reason, at_s, fact.ranks))
+
+
+def seen_ended(state: RunState, number: int) -> RunState:
+    """That it is gone is proven."""
+    return replace(state, unseen=None) if state.unseen is not None and state.unseen.attempt == number else state

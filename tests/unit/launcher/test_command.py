@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 
 from sentinel.client.run_layout import attempt_folder
-from sentinel.errors import GiveUp, RetryLater, UsageError
+from sentinel.errors import EngineDown, GiveUp, NotYet, RetryLater, UsageError
 from sentinel.launcher import command as launching
 from sentinel.launcher.command import CommandLauncher, CommandSettings
 from sentinel.launcher.registry import LaunchPlace, find_row, open_launcher, settings_of
 from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Exited, NotStarted, SettingsInForce, Unseen
 
+REFUSED = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
 START = 'test ! -e "$JOBS/broken" && echo "$@" >>"$JOBS/$SENTINEL_JOB.argv" && echo running >"$JOBS/$SENTINEL_JOB"'
 STATUS = 'test ! -e "$JOBS/down" && if test -e "$JOBS/$SENTINEL_JOB"; then cat "$JOBS/$SENTINEL_JOB"; else echo none; fi'
 STOP = 'echo "exited -9" >"$JOBS/$SENTINEL_JOB"'
@@ -162,7 +163,7 @@ def test_an_answer_that_is_none_is_unknown_and_starts_nothing(scheduler: Schedul
         assert isinstance(view, Unseen)
         assert time.monotonic() < deadline, view
         time.sleep(0.01)
-    with pytest.raises(RetryLater, match="attempt 2 is not started while its job may exist"):
+    with pytest.raises(EngineDown, match="attempt 2 is not started while its job may exist"):
         launcher.ensure_started(spec(2))
     assert scheduler.submitted(2) == []
 
@@ -314,6 +315,27 @@ def test_one_that_fails_now_is_tried_again(scheduler: Scheduler) -> None:
     assert scheduler.launcher().ensure_started(spec()) == Alive(1, 0, ())
 
 
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (f"echo {REFUSED}; exit 1", f"attempt 1: {REFUSED}"),
+        (f"echo {REFUSED} >&2; exit 1", f"attempt 1: {REFUSED}"),
+        ("sleep 1000", "attempt 1: the start command: it did not end in time"),
+    ],
+)
+def test_a_scheduler_that_refuses_is_no_command_that_fails(scheduler: Scheduler, line: str, reason: str) -> None:
+    with pytest.raises(EngineDown) as trouble:
+        scheduler.launcher(start=line, timeout="0.3s").ensure_started(spec())
+    assert str(trouble.value).startswith(reason)
+
+
+@pytest.mark.parametrize("line", ["echo sbatch: error: Batch job submission failed: Invalid qos specification; exit 1", "exit 1"])
+def test_what_no_waiting_helps_is_none_of_the_schedulers_trouble(scheduler: Scheduler, line: str) -> None:
+    with pytest.raises(RetryLater) as trouble:
+        scheduler.launcher(start=line).ensure_started(spec())
+    assert type(trouble.value) is RetryLater
+
+
 def test_a_stop_is_believed_when_the_scheduler_says_so(scheduler: Scheduler) -> None:
     launcher = scheduler.launcher()
     launcher.ensure_started(spec())
@@ -330,7 +352,7 @@ def test_a_stop_command_that_succeeds_and_does_nothing_is_not_believed(
     launcher = scheduler.launcher(stop="true")
     launcher.ensure_started(spec())
     with pytest.raises(
-        RetryLater, match="not known to be stopped: the stop command: it ended with 0: no output; status: running"
+        NotYet, match="not known to be stopped: the stop command: it ended with 0: no output; status: running"
     ):
         launcher.ensure_stopped(1)
     assert isinstance(seen(launcher, Alive), Alive)

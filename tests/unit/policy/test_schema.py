@@ -66,8 +66,9 @@ def test_labels_are_free_beside_severity():
 
 
 def test_the_language_knows_exactly_the_kinds_and_severities_of_the_model():
-    """A rule on an expression says `expr`, and a pattern over logs says itself what follows; nothing else makes these kinds."""
-    assert set(get_args(FindingKind)) == {str(kind) for kind in KINDS} - {"expression", "log_match"}
+    """A rule on an expression says `expr`, a pattern over logs says itself what follows, and of a scheduler's trouble and of
+    ranks out of sight nothing follows but waiting; nothing else makes these kinds."""
+    assert set(get_args(FindingKind)) == {str(kind) for kind in KINDS} - {"expression", "log_match", "engine_trouble", "unseen"}
     assert get_args(Severity) == get_args(findings.Severity)
 
 

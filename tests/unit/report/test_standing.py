@@ -33,6 +33,8 @@ def document(state: str, supervisor: str = "alive", *pages: dict[str, str]) -> d
         (document("training", "stuck"), UNKNOWN),
         (document("training", "unknown"), UNKNOWN),
         (document("unobserved", "gone"), UNKNOWN),
+        (document("unseen"), UNKNOWN),
+        (document("unseen", "alive", UNSEEN), WAITS),
     ],
     ids=lambda value: " ".join(map(str, value.values())) if isinstance(value, dict) else "",
 )

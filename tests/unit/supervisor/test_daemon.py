@@ -114,6 +114,44 @@ def test_an_action_that_goes_on_is_asked_about_for_as_long_as_it_is_wanted() -> 
     assert not loop.engine.state.pending
 
 
+def test_a_stop_that_is_not_proven_is_put_on_record_once_and_asked_about_for_as_long_as_it_takes() -> None:
+    loop = Loop().launched()
+    loop.daemon.want_stop("ann")
+    loop.turn()
+    loop.runner.done("stop/1")
+    loop.daemon.want_stop("ann")
+    loop.turn()
+    for _ in range(3 * RETRIES_MAX):
+        loop.runner.unproven("kill/1", "rank 3 on n2 may live", 1.0)
+        loop.turn()
+        loop.clock.advance(1.0)
+        loop.turn()
+    assert loop.runner.keys.count("kill/1") > 2 * RETRIES_MAX
+    unseen = [entry.fact for entry in loop.log.entries if isinstance(entry.fact, f.AttemptUnseen)]
+    assert unseen == [f.AttemptUnseen(1, "rank 3 on n2 may live")]
+    assert loop.engine.state.label == "unseen"
+    loop.runner.done("kill/1")
+    loop.turn()
+    assert loop.engine.state.label != "unseen"
+
+
+def test_a_start_that_the_scheduler_refuses_is_the_engines_to_try_again() -> None:
+    loop = Loop().start()
+    for times in (1, 2, 3):
+        loop.runner.refused("start/1", "Unable to contact slurm controller")
+        loop.turn()
+        trouble = [entry.fact for entry in loop.log.entries if isinstance(entry.fact, f.EngineTrouble)][-1]
+        assert (trouble.times, trouble.is_launched) == (times, False)
+        assert loop.runner.keys == ["start/1"] * times, "not before its pause is over"
+        loop.clock.advance(trouble.pause_s)
+        loop.turn()
+    assert loop.runner.keys == ["start/1"] * 4
+    loop.runner.done("start/1")
+    loop.turn()
+    assert not loop.engine.state.pending
+    assert len(loop.engine.state.attempts) == 1
+
+
 def test_a_failure_for_good_is_not_tried_again() -> None:
     loop = Loop().start()
     loop.runner.failed("start/1", "no such command")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sentinel.journal.cluster_job import ClusterJob, is_on_cluster, read_job
+from sentinel.run_files.cluster_job import ClusterJob, is_on_cluster, read_job
 
 
 @pytest.mark.parametrize(

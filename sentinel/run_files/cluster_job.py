@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,25 @@ def read_job(environ: Mapping[str, str]) -> ClusterJob | None:
     if not (number.isdecimal() and restarts.isdecimal()):
         return None
     return ClusterJob(f"slurm/{environ.get('SLURM_CLUSTER_NAME', '')}/{number}", int(restarts))
+
+
+def job_to_json(job: ClusterJob | None) -> dict[str, Any]:
+    """The key `job` of a document, where there is one."""
+    return {} if job is None else {"job": {"id": job.id, "restarts": job.restarts}}
+
+
+def job_of_json(value: Mapping[str, Any]) -> ClusterJob | None:
+    """Of such a document; None where it names none, or makes no sense."""
+    job = value.get("job")
+    if not isinstance(job, dict) or not isinstance(job.get("id"), str) or type(job.get("restarts")) is not int:
+        return None
+    return ClusterJob(job["id"], job["restarts"])
+
+
+def has_started_anew(job: ClusterJob | None, environ: Mapping[str, str]) -> bool:
+    """Whether this process is of a later start of that job: then nothing of the start before lives on a node that it may use."""
+    own = read_job(environ)
+    return job is not None and own is not None and own.succeeds(job)
 
 
 def is_on_cluster(environ: Mapping[str, str]) -> bool:
