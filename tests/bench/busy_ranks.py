@@ -13,6 +13,7 @@ from tests.bench.spread import Window
 SPAWN = multiprocessing.get_context("spawn")
 PROCESSORS = sorted(os.sched_getaffinity(0))
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+STARTS_S = 120.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -48,10 +49,13 @@ class BusyRanks:
 
     def warm_up(self, seconds: float) -> None:
         """Until they make steps, and so long. Raises AssertionError where one has died."""
+        deadline_s = time.monotonic() + STARTS_S
         while self._steps.value == 0:
             assert all(rank.is_alive() for rank in self._ranks), "a rank has died; its error stands above"
+            assert time.monotonic() < deadline_s, f"no step within {STARTS_S:.0f} s"
             time.sleep(0.1)
-        time.sleep(seconds)
+        self.during(lambda: None, seconds)
+        self.others_share.clear()
 
     def during(self, what: Callable[[], None], at_least_s: float) -> Window:
         """The steps that they make while this goes on, and until so many seconds are over."""
