@@ -127,7 +127,7 @@ INCIDENTS = (
         "sentinel_incident_lost_gpu_seconds", "gauge", ("kind",), "seconds",
         "The same in GPU time; not there where the GPUs are not known",
     ),
-    Family("sentinel_steps_lost_total", "counter", (), "steps", "Steps trained and thrown away"),
+    Family("sentinel_steps_lost_total", "counter", (), "steps", "Steps trained and thrown away, as far as rows showed them"),
     Family(
         "sentinel_detector_state", "gauge", ("detector", "verdict"), "0/1",
         "What a detector says: healthy, breached or unknown; unknown too while nobody judges",

@@ -163,7 +163,8 @@ class Incident:
     band: Band | None = None
     samples: SampleAnchor | None = None
     blamed_rank: int | None = None
-    steps_lost: int = 0
+    steps_lost: int = 0  # as far as rows showed them
+    steps_unseen: int | None = 0  # that may be lost besides, where rows are seldom; None: nobody knows
     restored_s: float | None = None
     closed_s: float | None = None
     verdict: str = ""
@@ -188,6 +189,15 @@ class Incident:
     page: IncidentPage | None = None  # None: nobody was ever called for it, or only before pages had a life of their own
     labels: tuple[tuple[str, str], ...] = ()  # name and value, of the rule that opened it: its severity is none of them
     relaid_tries: int | None = None  # how many tries there were when it began the playbook of another policy anew
+
+    @property
+    def may_have_lost_steps(self) -> bool:
+        return self.steps_lost > 0 or self.steps_unseen != 0
+
+    @property
+    def steps_lost_at_most(self) -> int | None:
+        """None: not known."""
+        return None if self.steps_unseen is None else self.steps_lost + self.steps_unseen
 
     @property
     def is_numeric(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, assert_never
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
+from sentinel.model.amounts import lost_words
 from sentinel.model.incidents import IncidentState, Outcome
 from sentinel.model.paging import PageHold
 from sentinel.model.recorded import recorded_name
@@ -243,7 +244,7 @@ def _of_recovery(fact: f.Restored | f.StepsLost | f.GaveUp, at_s: float, state: 
             after = f"{max(0.0, at_s - found.visible_s):.1f} s after the fault showed"
             return Line(f"incident {fact.incident}: new ground at step {fact.step}, {after}", "good")
         case f.StepsLost():
-            return Line(f"{fact.steps} steps will be trained again", "quiet", is_part=True)
+            return Line(f"{lost_words(fact.steps, fact.unseen)} will be trained again", "quiet", is_part=True)
         case f.GaveUp():
             then = {"stop_now": "training stops", "hold": "training is held", "keep_training": "training goes on"}
             return Line(f"incident {fact.incident}: out of remedies ({fact.reason}); {then.get(fact.then, fact.then)}", "bad")

@@ -160,4 +160,9 @@ def excluded(state: RunState, at_s: float, fact: f.NodeExcluded) -> RunState:
 
 def lost(state: RunState, at_s: float, fact: f.StepsLost) -> RunState:
     del at_s
-    return change_incident(state, fact.incident, lambda i: replace(i, steps_lost=i.steps_lost + fact.steps))
+
+    def more(incident: Incident) -> Incident:
+        unseen = None if incident.steps_unseen is None or fact.unseen is None else incident.steps_unseen + fact.unseen
+        return replace(incident, steps_lost=incident.steps_lost + fact.steps, steps_unseen=unseen)
+
+    return change_incident(state, fact.incident, more)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sentinel.model.amounts import lost_words
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Try
 from sentinel.model.state import RunState
 from sentinel.paging.case_words import span, where
@@ -97,7 +98,8 @@ def _ended(incident: Incident, state: RunState) -> str:
     if incident.state is IncidentState.RECOVERED:
         back = incident.restored_s
         after = f" New ground was made {span(back - incident.visible_s)} after the fault showed." if back is not None else ""
-        lost = f" {incident.steps_lost} steps had to be trained again." if incident.steps_lost else ""
+        steps = lost_words(incident.steps_lost, incident.steps_unseen)
+        lost = f" {steps[0].upper()}{steps[1:]} had to be trained again." if incident.may_have_lost_steps else ""
         healed = "It healed by itself" if incident.benign else "It is repaired"
         return f"{healed}: {incident.verdict or 'the metric is back in its band'}.{after}{lost}{seen_by}"
     if incident.state is IncidentState.EXHAUSTED:
