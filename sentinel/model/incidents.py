@@ -4,6 +4,8 @@
       ▲                          │
       └──────remedy failed───────┘          open ──out of rungs or budget──▶ exhausted
 
+    either ──the run ends, and nobody saw whether it healed──▶ unknown
+
 `wait` (patience) is a rung taken while open. The table itself is `NEXT` below; an illegal move is a bug and asserts.
 """
 
@@ -26,13 +28,16 @@ class IncidentState(StrEnum):
     PROBATION = "probation"
     RECOVERED = "recovered"
     EXHAUSTED = "exhausted"
+    UNKNOWN = "unknown"  # the run ended, and nobody saw whether it had healed
 
 
+CLOSED = (IncidentState.RECOVERED, IncidentState.EXHAUSTED, IncidentState.UNKNOWN)
 NEXT: dict[IncidentState, tuple[IncidentState, ...]] = {
-    IncidentState.OPEN: (IncidentState.PROBATION, IncidentState.RECOVERED, IncidentState.EXHAUSTED),
-    IncidentState.PROBATION: (IncidentState.OPEN, IncidentState.RECOVERED, IncidentState.EXHAUSTED),
+    IncidentState.OPEN: (IncidentState.PROBATION, *CLOSED),
+    IncidentState.PROBATION: (IncidentState.OPEN, *CLOSED),
     IncidentState.RECOVERED: (),
     IncidentState.EXHAUSTED: (),
+    IncidentState.UNKNOWN: (),
 }
 
 
@@ -46,6 +51,7 @@ class Outcome(StrEnum):
     PAGED = "paged"
     PASSED_OVER = "passed_over"  # it could not be carried out here: nothing was done
     DENIED = "denied"  # a person, or a deadline, said no: nothing was done
+    UNKNOWN = "unknown"  # the run ended, and nobody saw whether it worked
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +136,6 @@ class AwaitedApproval:
     answer: str = ""
     mark: str = ""  # of what the rung says
 
-
-_CLOSED = (IncidentState.RECOVERED, IncidentState.EXHAUSTED)  # asked on every tick of every incident a run has had
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +245,7 @@ class Incident:
 
     @property
     def is_closed(self) -> bool:
-        return self.state in _CLOSED
+        return self.state in CLOSED
 
     @property
     def last_try(self) -> Try | None:

@@ -14,7 +14,7 @@ from typing import get_args
 
 from sentinel.model import facts as f
 from sentinel.model.actions import Action, SendPage
-from sentinel.model.incidents import Incident, IncidentState
+from sentinel.model.incidents import CLOSED, Incident, IncidentState
 from sentinel.model.recorded import recorded_name
 from sentinel.model.state import RunState
 
@@ -101,7 +101,7 @@ class Tally:
 
     def _moved(self, before: RunState, fact: f.IncidentMoved) -> None:
         moved = next((one for one in reversed(before.incidents) if one.id == fact.incident), None)
-        if moved is None or fact.to not in (IncidentState.RECOVERED, IncidentState.EXHAUSTED):
+        if moved is None or fact.to not in CLOSED:
             return
         kind, recovered = str(moved.kind), fact.to is IncidentState.RECOVERED
         self.closed[kind, "healed" if recovered and fact.benign else str(fact.to)] += 1

@@ -9,7 +9,7 @@ from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
 from sentinel.model.amounts import lost_words
-from sentinel.model.incidents import IncidentState, Outcome
+from sentinel.model.incidents import CLOSED, IncidentState, Outcome
 from sentinel.model.paging import PageHold
 from sentinel.model.recorded import recorded_name
 from sentinel.model.state import RunState
@@ -23,6 +23,10 @@ _NOTES_SHOWN = (
     "policy",
     "adoption", "resume", "launcher", "rollback", "stop", "wish", "checkpoints", "pages", "deadline", "signal", f.ABOUT_SOURCE,
 )  # fmt: skip
+
+_CLOSED_TONES: dict[IncidentState, Tone] = {
+    IncidentState.RECOVERED: "good", IncidentState.EXHAUSTED: "bad", IncidentState.UNKNOWN: "warn",
+}  # fmt: skip
 
 
 class Line(NamedTuple):
@@ -230,8 +234,8 @@ def _of_incident(
         case f.IncidentMoved():
             if fact.to is IncidentState.OPEN:
                 return None  # the judgement before it says why
-            word = {IncidentState.RECOVERED: "RECOVERED", IncidentState.EXHAUSTED: "EXHAUSTED"}.get(fact.to, str(fact.to))
-            tone = "good" if fact.to is IncidentState.RECOVERED else "bad" if fact.to is IncidentState.EXHAUSTED else "plain"
+            word = str(fact.to).upper() if fact.to in CLOSED else str(fact.to)
+            tone = _CLOSED_TONES.get(fact.to, "plain")
             return Line(f"incident {fact.incident} {word}: {fact.reason}", tone)
 
 

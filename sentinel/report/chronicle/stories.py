@@ -13,7 +13,7 @@ from sentinel.model import facts as f
 from sentinel.model.actions import SendPage
 from sentinel.model.amounts import lost_words
 from sentinel.model.facts import Fact
-from sentinel.model.incidents import Incident, IncidentState, Outcome
+from sentinel.model.incidents import CLOSED, Incident, IncidentState, Outcome
 from sentinel.policy.rung_words import CONDITIONS
 from sentinel.report.chronicle.plain import plain
 from sentinel.report.tables import cell
@@ -77,7 +77,7 @@ class Story:
                 self.tries[-1].outcome, self.tries[-1].verdict = str(outcome), reason
             case f.IncidentMoved(to=to, reason=reason):
                 self.state, self.verdict = to, reason
-                self.closed_s = at_s if to in (IncidentState.RECOVERED, IncidentState.EXHAUSTED) else None
+                self.closed_s = at_s if to in CLOSED else None
             case f.Restored():
                 self.restored_s = at_s
             case f.StepsLost(steps=steps, unseen=unseen):

@@ -87,6 +87,7 @@ def _outcome(one: Try) -> str:
         Outcome.PENDING: "(still judged)", Outcome.WORKED: "worked", Outcome.FAILED: "failed",
         Outcome.OBSERVED: "(only observed)", Outcome.PAGED: "called a person",
         Outcome.PASSED_OVER: "was passed over", Outcome.DENIED: "was denied",
+        Outcome.UNKNOWN: "had an unknown outcome",
     }[one.outcome]  # fmt: skip
 
 
@@ -104,6 +105,8 @@ def _ended(incident: Incident, state: RunState) -> str:
         return f"{healed}: {incident.verdict or 'the metric is back in its band'}.{after}{lost}{seen_by}"
     if incident.state is IncidentState.EXHAUSTED:
         return f"Sentinel ran out of remedies and called a person: {incident.verdict}.{seen_by}"
+    if incident.state is IncidentState.UNKNOWN:
+        return f"Whether it healed is not known: {incident.verdict}.{seen_by}"
     if incident.awaits_approval:
         return f"A rung waits for a person.{seen_by}"
     if state.ended:
