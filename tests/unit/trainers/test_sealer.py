@@ -11,6 +11,7 @@ from sentinel.client.stream import Stream
 from sentinel.trainers.found import find_checkpoints
 from sentinel.trainers.loading import load_profile
 from sentinel.trainers.profile import CheckpointFiles
+from sentinel.trainers.remarks import Remarks
 from sentinel.trainers.sealer import Sealer
 from sentinel.trainers.spec import TrainerSpec
 from sentinel.trainers.start import prepare
@@ -35,7 +36,7 @@ def test_a_save_is_under_way_until_a_later_step_comes_and_those_of_before_the_ru
     (root / "latest_checkpointed_iteration.txt").write_text("900")
     spec = TrainerSpec(load_profile(f"megatron:root={root}"), ("train",), {}, "/", root, {}, None, True)
     prepare(run_dir, 1, spec)
-    sealer, stream = Sealer(run_dir, 1, spec), Stream(tmp_path / "metrics.jsonl", 1)
+    sealer, stream = Sealer(run_dir, 1, spec, Remarks(run_dir, 1)), Stream(tmp_path / "metrics.jsonl", 1)
     sealer.turn(stream, None, 1e9)
     assert not sealer.has_saved(0)
     (root / "iter_0000020").mkdir()  # begun, and not whole
@@ -50,7 +51,8 @@ def test_one_that_cannot_be_looked_at_is_told_once(tmp_path: Path, capfd: pytest
     run_dir.mkdir()
     (root / "iter_0000020").mkdir(parents=True)
     os.mkfifo(root / "iter_0000020" / "pipe")
-    sealer = Sealer(run_dir, 1, TrainerSpec(load_profile(f"megatron:root={root}"), ("train",), {}, "/", root, {}, None, True))
+    spec = TrainerSpec(load_profile(f"megatron:root={root}"), ("train",), {}, "/", root, {}, None, True)
+    sealer = Sealer(run_dir, 1, spec, Remarks(run_dir, 1))
     stream = Stream(tmp_path / "metrics.jsonl", 1)
     for now_s in (1e9, 2e9):
         sealer.turn(stream, None, now_s)
@@ -75,7 +77,8 @@ def test_the_sealer_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
     mine.write_text(PROFILE)
     (root / "save-20").mkdir(parents=True)
     (root / "save-20" / "model.safetensors").write_bytes(b"\xff" * 5)
-    sealer = Sealer(run_dir, 1, TrainerSpec(load_profile(f"{mine}:root={root}"), ("train",), {}, "/", root, {}, None, True))
+    spec = TrainerSpec(load_profile(f"{mine}:root={root}"), ("train",), {}, "/", root, {}, None, True)
+    sealer = Sealer(run_dir, 1, spec, Remarks(run_dir, 1))
     os.utime(root / "save-20" / "model.safetensors", (1000.0, 1000.0))
     stream = Stream(tmp_path / "metrics.jsonl", 1)
     said: list[str] = []
