@@ -10,7 +10,7 @@ import pickletools
 import re
 import stat
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from sentinel.trainers.profile import PATTERN_STEP, CheckpointFiles
 from sentinel.trainers.whole import find_torn, look
 
 TORN_S = 60.0  # a file that is still being written is cut off, too
+LACKS_S = 600.0  # a large one is written for minutes, and uploaded, before it is whole
 SETTLED_S = 2.0  # a checkpoint without files that tell is complete when nothing of it changed for so long
 DEPTH_MAX = 6
 ENTRIES_MAX = 20_000
@@ -61,7 +62,10 @@ class FoundCheckpoint:
         return shown == "whole" or (shown == "nothing" and wall_s - self.newest_change_s >= SETTLED_S)
 
     def why_torn(self, places: CheckpointFiles, wall_s: float) -> str:
-        """A sentence where one of its files has long been cut off, and it is never complete; else empty. Raises OSError."""
+        """A sentence where what tells it complete has not come for long, or one of its files has long been cut off, and it is
+        never complete; else empty. Raises OSError."""
+        if self.missing and not self.trouble and self.signature and wall_s - self.newest_change_s >= LACKS_S:
+            return f"{self.path}: what tells it whole has not come ({', '.join(self.missing)}), so it is not sealed"
         if self.missing or self.trouble or _tells_complete(places) or wall_s - self.newest_change_s < TORN_S:
             return ""
         torn = find_torn(self.path, (name for name, _, _ in self.signature))
@@ -109,6 +113,17 @@ def _tracked_step(places: CheckpointFiles, root: Path) -> int:
     before, _, after = places.tracker.text.partition("{step}")
     digits = text.removeprefix(before).removesuffix(after) if text.startswith(before) else ""
     return int(digits) if digits.isascii() and digits.isdecimal() else -1
+
+
+def why_tracker_misleads(places: CheckpointFiles, root: Path, there: Iterable[FoundCheckpoint]) -> str:
+    """A sentence where the tracker names a step of which there is no checkpoint: from there the trainer cannot go on. Else empty.
+    `there`: what was found a moment ago. Raises OSError."""
+    step = _tracked_step(places, root)
+    if places.tracker is None or step < 0 or any(found.step == step for found in there):
+        return ""
+    if any(found.step == step for found in find_checkpoints(places, root)):
+        return ""  # it came since
+    return f"{root / places.tracker.file} names step {step}, and no {places.pattern} of that step lies under {root}"
 
 
 def list_names(root: Path, limit: int = 6) -> list[str]:

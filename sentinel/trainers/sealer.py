@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sentinel.client.stream import Stream
-from sentinel.trainers.found import FoundCheckpoint, find_checkpoints
+from sentinel.trainers.found import FoundCheckpoint, find_checkpoints, why_tracker_misleads
 from sentinel.trainers.mismatch import find_mismatch
 from sentinel.trainers.profile import CheckpointFiles
 from sentinel.trainers.remarks import Remarks
@@ -59,6 +59,8 @@ class Sealer:
             if not there and not self._has_reported_mismatch and now_s >= self._elsewhere_s:
                 self._elsewhere_s = now_s + ELSEWHERE_EVERY_S
                 self._look_elsewhere(places, root)
+            if why := why_tracker_misleads(places, root, there):
+                self._remarks.add(why)
             for found in there:
                 if found.trouble:
                     self._remarks.add(found.trouble)

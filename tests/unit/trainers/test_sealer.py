@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sentinel.client.stream import Stream
+from sentinel.telemetry.follower_remarks import FollowerRemarks
 from sentinel.trainers.found import find_checkpoints
 from sentinel.trainers.loading import load_profile
 from sentinel.trainers.profile import CheckpointFiles
@@ -69,6 +70,34 @@ def test_one_whose_file_stays_cut_off_is_told_once_it_is_old(tmp_path: Path) -> 
     assert found.why_torn(plain, written_s + 59.0) == "", "it may still be written"
     assert found.why_torn(plain, written_s + 61.0).startswith(f"{torn}: is cut off")
     assert found.why_torn(CheckpointFiles(pattern="checkpoint-{step}", path="out", complete=("model.safetensors",)), 1e12) == ""
+
+
+def test_one_that_lacks_for_long_what_tells_it_whole_is_told(tmp_path: Path) -> None:
+    """Half of a checkpoint, which its pattern matches: it is never sealed, and nothing would say why."""
+    part = tmp_path / "checkpoint-20" / "model.bin"
+    part.parent.mkdir()
+    part.write_bytes(b"half")
+    marked = CheckpointFiles(pattern="checkpoint-{step}", path="out", complete=("trainer_state.json",))
+    (found,) = find_checkpoints(marked, tmp_path)
+    written_s = part.stat().st_mtime
+    assert found.why_torn(marked, written_s + 599.0) == "", "it may still be written"
+    said = f"{part.parent}: what tells it whole has not come (trainer_state.json), so it is not sealed"
+    assert found.why_torn(marked, written_s + 601.0) == said
+
+
+def test_a_tracker_that_names_a_step_of_which_nothing_lies_there_is_told(tmp_path: Path) -> None:
+    run_dir, root = tmp_path / "run", tmp_path / "ck"
+    (run_dir / "attempts" / "0001").mkdir(parents=True)
+    (root / "iter_0000020").mkdir(parents=True)
+    (root / "latest_checkpointed_iteration.txt").write_text("40")
+    spec = TrainerSpec(load_profile(f"megatron:root={root}"), ("train",), {}, "/", root, {}, None, True)
+    sealer, stream = Sealer(run_dir, 1, spec, Remarks(run_dir, 1)), Stream(tmp_path / "metrics.jsonl", 1)
+    for now_s in (1e9, 2e9):
+        sealer.turn(stream, None, now_s)
+    sealer.finish(stream, None)
+    (said,) = FollowerRemarks(run_dir, 1).poll()
+    tracker = root / "latest_checkpointed_iteration.txt"
+    assert said.reason == f"{tracker} names step 40, and no iter_{{step:07d}} of that step lies under {root}"
 
 
 def test_the_sealer_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
