@@ -35,9 +35,7 @@ CLOSED = (IncidentState.RECOVERED, IncidentState.EXHAUSTED, IncidentState.UNKNOW
 NEXT: dict[IncidentState, tuple[IncidentState, ...]] = {
     IncidentState.OPEN: (IncidentState.PROBATION, *CLOSED),
     IncidentState.PROBATION: (IncidentState.OPEN, *CLOSED),
-    IncidentState.RECOVERED: (),
-    IncidentState.EXHAUSTED: (),
-    IncidentState.UNKNOWN: (),
+    **dict.fromkeys(CLOSED, ()),
 }
 
 
@@ -135,7 +133,6 @@ class AwaitedApproval:
     otherwise: Literal["approve", "deny"]
     answer: str = ""
     mark: str = ""  # of what the rung says
-
 
 
 @dataclass(frozen=True, slots=True)

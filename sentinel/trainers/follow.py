@@ -25,7 +25,7 @@ from sentinel.plan.proving import size_within
 from sentinel.run_files.stream import read_receipt
 from sentinel.telemetry.lineage import read_own
 from sentinel.trainers.life import Life
-from sentinel.trainers.remarks import Remarks
+from sentinel.trainers.remarks import FollowerNotes
 from sentinel.trainers.renewed import Renewed
 from sentinel.trainers.sealer import Sealer
 from sentinel.trainers.sources import open_sources
@@ -186,7 +186,7 @@ def follow(run_dir: Path, attempt: int, trainer_pid: int) -> None:
     stream = Stream(stream_path(run_dir, attempt), attempt, raises=True)  # who follows is started again, and loses nothing
     writer = Writer(stream, spec)
     writer.recall(run_dir, attempt)
-    remarks, unread = Remarks(run_dir, attempt), Unread(run_dir, attempt, spec, time.monotonic())
+    remarks, unread = FollowerNotes(run_dir, attempt), Unread(run_dir, attempt, spec, time.monotonic())
     sealer, life = Sealer(run_dir, attempt, spec, remarks), Life(run_dir, attempt, trainer_pid)
     while not _is_over(trainer, POLL_S):
         now_s = time.monotonic()

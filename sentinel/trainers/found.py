@@ -10,13 +10,14 @@ import pickletools
 import re
 import stat
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sentinel.client.regular_file import NotRegular, kind_of_file, read_regular
+from sentinel.client.regular_file import NotRegular, kind_of_file
 from sentinel.trainers.profile import PATTERN_STEP, CheckpointFiles
+from sentinel.trainers.tracker import tracked_step
 from sentinel.trainers.whole import find_torn, look
 
 TORN_S = 60.0  # a file that is still being written is cut off, too
@@ -81,7 +82,7 @@ def _tells_complete(places: CheckpointFiles) -> bool:
 def find_checkpoints(places: CheckpointFiles, root: Path) -> list[FoundCheckpoint]:
     """By rising step, of those with the same step the newest. Raises OSError where the folder is there and cannot be read."""
     newest: dict[int, FoundCheckpoint] = {}
-    tracked = _tracked_step(places, root)
+    tracked = tracked_step(places, root)
     for path in _matching(places.pattern, root):
         step = _step_of(places, path)
         if step is None:
@@ -100,30 +101,6 @@ def find_checkpoints(places: CheckpointFiles, root: Path) -> list[FoundCheckpoin
             if known is None or (bool(known.missing), -known.newest_change_s) > (bool(found.missing), -found.newest_change_s):
                 newest[step] = found
     return [newest[step] for step in sorted(newest)]
-
-
-def _tracked_step(places: CheckpointFiles, root: Path) -> int:
-    """Of the tracker; -1 where it names none."""
-    if places.tracker is None:
-        return -1
-    try:
-        text = read_regular(root / places.tracker.file).decode("utf-8", "replace").strip()
-    except OSError:
-        return -1
-    before, _, after = places.tracker.text.partition("{step}")
-    digits = text.removeprefix(before).removesuffix(after) if text.startswith(before) else ""
-    return int(digits) if digits.isascii() and digits.isdecimal() else -1
-
-
-def why_tracker_misleads(places: CheckpointFiles, root: Path, there: Iterable[FoundCheckpoint]) -> str:
-    """A sentence where the tracker names a step of which there is no checkpoint: from there the trainer cannot go on. Else empty.
-    `there`: what was found a moment ago. Raises OSError."""
-    step = _tracked_step(places, root)
-    if places.tracker is None or step < 0 or any(found.step == step for found in there):
-        return ""
-    if any(found.step == step for found in find_checkpoints(places, root)):
-        return ""  # it came since
-    return f"{root / places.tracker.file} names step {step}, and no {places.pattern} of that step lies under {root}"
 
 
 def list_names(root: Path, limit: int = 6) -> list[str]:

@@ -9,10 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from sentinel.client.stream import Stream
-from sentinel.trainers.found import FoundCheckpoint, find_checkpoints, why_tracker_misleads
-from sentinel.trainers.mismatch import find_mismatch
+from sentinel.trainers.found import FoundCheckpoint, find_checkpoints
+from sentinel.trainers.mismatch import find_mismatch, why_tracker_misleads
 from sentinel.trainers.profile import CheckpointFiles
-from sentinel.trainers.remarks import Remarks
+from sentinel.trainers.remarks import FollowerNotes
 from sentinel.trainers.sealing import Sealed, drop_old, is_sealed, seal_new
 from sentinel.trainers.spec import TrainerSpec
 from sentinel.trainers.start import forget_before, read_before
@@ -24,7 +24,7 @@ ELSEWHERE_EVERY_S = 60.0  # the patterns of all shipped profiles are tried
 class Sealer:
     """Seals checkpoints while the trainer goes on, and says once why none is found."""
 
-    def __init__(self, run_dir: Path, attempt: int, spec: TrainerSpec, remarks: Remarks) -> None:
+    def __init__(self, run_dir: Path, attempt: int, spec: TrainerSpec, remarks: FollowerNotes) -> None:
         self._run_dir, self._attempt, self._spec, self._remarks = run_dir, attempt, spec, remarks
         self._next_s = 0.0
         self._sealed: set[str] | None = None  # keys

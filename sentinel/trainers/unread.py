@@ -35,7 +35,7 @@ class Unread:
         self._looked_s = float("-inf")
         self._looked_at = 0  # bytes that were printed at the last look for another format
         self._others: tuple[str, ...] = ()
-        self._has_told: set[str] = set()  # the reasons
+        self._given: set[str] = set()  # the reasons
 
     def why(self, now_s: float) -> str:
         """A sentence where there is a new reason for one; else empty. Asked while no row has come."""
@@ -51,8 +51,8 @@ class Unread:
         held = printed if metrics.from_ == "output" else max((_size(place) for place in self._places()), default=0)
         is_sure = metrics.from_ == "output" or lasted_s >= OTHER_S  # what is printed beside a file of rows is usually no mistake
         reasons = {"other": bool(self._others) and is_sure, "much": held >= PREAMBLE_BYTES, "long": lasted_s >= LONG_S}
-        new = {reason for reason, is_true in reasons.items() if is_true} - self._has_told
-        self._has_told |= new
+        new = {reason for reason, is_true in reasons.items() if is_true} - self._given
+        self._given |= new
         return self._sentence(printed, lasted_s) if new else ""
 
     def _profiles_of_printed(self) -> tuple[str, ...]:

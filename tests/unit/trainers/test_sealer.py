@@ -12,7 +12,7 @@ from sentinel.telemetry.follower_remarks import FollowerRemarks
 from sentinel.trainers.found import find_checkpoints
 from sentinel.trainers.loading import load_profile
 from sentinel.trainers.profile import CheckpointFiles
-from sentinel.trainers.remarks import Remarks
+from sentinel.trainers.remarks import FollowerNotes
 from sentinel.trainers.sealer import Sealer
 from sentinel.trainers.spec import TrainerSpec
 from sentinel.trainers.start import prepare
@@ -37,7 +37,7 @@ def test_a_save_is_under_way_until_a_later_step_comes_and_those_of_before_the_ru
     (root / "latest_checkpointed_iteration.txt").write_text("900")
     spec = TrainerSpec(load_profile(f"megatron:root={root}"), ("train",), {}, "/", root, {}, None, True)
     prepare(run_dir, 1, spec)
-    sealer, stream = Sealer(run_dir, 1, spec, Remarks(run_dir, 1)), Stream(tmp_path / "metrics.jsonl", 1)
+    sealer, stream = Sealer(run_dir, 1, spec, FollowerNotes(run_dir, 1)), Stream(tmp_path / "metrics.jsonl", 1)
     sealer.turn(stream, None, 1e9)
     assert not sealer.has_saved(0)
     (root / "iter_0000020").mkdir()  # begun, and not whole
@@ -53,7 +53,7 @@ def test_one_that_cannot_be_looked_at_is_told_once(tmp_path: Path, capfd: pytest
     (root / "iter_0000020").mkdir(parents=True)
     os.mkfifo(root / "iter_0000020" / "pipe")
     spec = TrainerSpec(load_profile(f"megatron:root={root}"), ("train",), {}, "/", root, {}, None, True)
-    sealer = Sealer(run_dir, 1, spec, Remarks(run_dir, 1))
+    sealer = Sealer(run_dir, 1, spec, FollowerNotes(run_dir, 1))
     stream = Stream(tmp_path / "metrics.jsonl", 1)
     for now_s in (1e9, 2e9):
         sealer.turn(stream, None, now_s)
@@ -91,7 +91,7 @@ def test_a_tracker_that_names_a_step_of_which_nothing_lies_there_is_told(tmp_pat
     (root / "iter_0000020").mkdir(parents=True)
     (root / "latest_checkpointed_iteration.txt").write_text("40")
     spec = TrainerSpec(load_profile(f"megatron:root={root}"), ("train",), {}, "/", root, {}, None, True)
-    sealer, stream = Sealer(run_dir, 1, spec, Remarks(run_dir, 1)), Stream(tmp_path / "metrics.jsonl", 1)
+    sealer, stream = Sealer(run_dir, 1, spec, FollowerNotes(run_dir, 1)), Stream(tmp_path / "metrics.jsonl", 1)
     for now_s in (1e9, 2e9):
         sealer.turn(stream, None, now_s)
     sealer.finish(stream, None)
@@ -107,7 +107,7 @@ def test_the_sealer_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
     (root / "save-20").mkdir(parents=True)
     (root / "save-20" / "model.safetensors").write_bytes(b"\xff" * 5)
     spec = TrainerSpec(load_profile(f"{mine}:root={root}"), ("train",), {}, "/", root, {}, None, True)
-    sealer = Sealer(run_dir, 1, spec, Remarks(run_dir, 1))
+    sealer = Sealer(run_dir, 1, spec, FollowerNotes(run_dir, 1))
     os.utime(root / "save-20" / "model.safetensors", (1000.0, 1000.0))
     stream = Stream(tmp_path / "metrics.jsonl", 1)
     said: list[str] = []

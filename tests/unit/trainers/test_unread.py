@@ -12,7 +12,7 @@ from sentinel.model.readings import SourceReading
 from sentinel.telemetry.follower_remarks import FollowerRemarks
 from sentinel.telemetry.log_formats import HEAD_BYTES, PREAMBLE_BYTES, format_at_end
 from sentinel.trainers.loading import load_profile
-from sentinel.trainers.remarks import Remarks
+from sentinel.trainers.remarks import FollowerNotes
 from sentinel.trainers.sources import RowSource
 from sentinel.trainers.spec import TrainerSpec
 from sentinel.trainers.unread import LONG_S, OTHER_S, Unread
@@ -76,7 +76,7 @@ def test_a_profile_that_names_no_numbers_is_asked_for_none(tmp_path: Path) -> No
 def test_before_there_is_a_stream_a_remark_reaches_the_supervisor_by_a_file(tmp_path: Path) -> None:
     (tmp_path / "attempts" / "0001").mkdir(parents=True)
     path = tmp_path / "attempts" / "0001" / "metrics.jsonl"
-    remarks, stream, heard = Remarks(tmp_path, 1), Stream(path, 1), FollowerRemarks(tmp_path, 1)
+    remarks, stream, heard = FollowerNotes(tmp_path, 1), Stream(path, 1), FollowerRemarks(tmp_path, 1)
     assert heard.poll() == []
     for sentence in ("no row yet", "no row yet", "nor a checkpoint"):
         remarks.add(sentence)
