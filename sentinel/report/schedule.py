@@ -81,7 +81,7 @@ class SettingsHistory:
     def document(self, branches: Sequence[Branch], tokens_per_sample: float | None) -> dict[str, Any]:
         """The ledger of a run, as `sentinel status --json` has it under `schedule`. `branches`: its lineage.
         `full_rate_steps_lost`: the sum of 1 - lr_scale over the surviving steps; negative where the rate was raised.
-        `skipped_tokens` None: the trainer does not say. `steps_thrown_away_exact` false: rows are seldom, and there may be more."""
+        `skipped_tokens` None: the trainer does not say. `steps_thrown_away_exact` false: there may be more."""
         under = {row.key: 0 for row in BY_WORD.values()}
         lost = 0.0
         for branch in branches:
