@@ -108,7 +108,7 @@ INCIDENTS = (
     Family("sentinel_incidents_opened_total", "counter", ("kind",), "", "Incidents"),
     Family(
         "sentinel_incidents_total", "counter", ("kind", "outcome"), "",
-        "Incidents that are over: recovered, healed (nothing had been done), exhausted",
+        "Incidents that are over: recovered, healed (nothing had been done), exhausted, unknown",
     ),
     Family("sentinel_open_incidents", "gauge", ("severity",), "", "Incidents that are not over"),
     Family(

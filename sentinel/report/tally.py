@@ -42,7 +42,8 @@ class Durations:
 class Tally:
     """Counters by what they count.
 
-    findings: (kind, severity). opened: kind. closed: (kind, outcome), outcome recovered | healed (nothing was done) | exhausted.
+    findings: (kind, severity). opened: kind.
+    closed: (kind, outcome), outcome recovered | healed (nothing was done) | exhausted | unknown.
     detection, recovery: by kind, from the moment the fault was first visible; recovery of incidents that recovered.
     actions: (action, outcome), outcome confirmed | abandoned | dropped (no longer wanted).
     delivered, undelivered: (stage, route).
