@@ -38,10 +38,10 @@ class BusyRanks:
 
     def __init__(self) -> None:
         os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
-        meet, self._steps = SPAWN.Barrier(len(PROCESSORS)), SPAWN.Value("q", 0, lock=False)
+        self._meet, self._steps = SPAWN.Barrier(len(PROCESSORS)), SPAWN.Value("q", 0, lock=False)  # kept: a rank opens it by name
         others = SPAWN.Value("q", 0, lock=False)
         counts = [self._steps, *[others] * (len(PROCESSORS) - 1)]
-        self._ranks = [SPAWN.Process(target=train, args=(meet, count), daemon=True) for count in counts]
+        self._ranks = [SPAWN.Process(target=train, args=(self._meet, count), daemon=True) for count in counts]
         for rank in self._ranks:
             rank.start()
         self.beside: list[int] = []
