@@ -216,6 +216,9 @@ def read_counts(run_dir: Path, attempt: int) -> dict[str, Before]:
 
 
 def metric_places(spec: TrainerSpec) -> list[str]:
+    """Paths and patterns of what the profile names; of one that has no files of its own, none."""
+    if spec.profile.spec.metrics.from_ in WITHOUT_FILES:
+        return []
     root = glob.escape(str(spec.root))
     metrics = spec.profile.spec.metrics
     within = RUNS_OF.get(metrics.from_, "")

@@ -13,7 +13,7 @@ from sentinel.telemetry.follower_remarks import FollowerRemarks
 from sentinel.telemetry.log_formats import HEAD_BYTES, PREAMBLE_BYTES, format_at_end
 from sentinel.trainers.loading import load_profile
 from sentinel.trainers.remarks import FollowerNotes
-from sentinel.trainers.sources import RowSource
+from sentinel.trainers.sources import RowSource, count_rows, metric_places
 from sentinel.trainers.spec import TrainerSpec
 from sentinel.trainers.unread import LONG_S, OTHER_S, Unread
 
@@ -66,6 +66,12 @@ def test_a_file_that_is_not_there_and_one_that_reads_as_nothing(tmp_path: Path) 
     assert said.endswith("what is printed has rows: --trainer nanogpt:metrics=output?")
     (tmp_path / "log.csv").write_bytes(TALK * 200_000)
     assert f"saw {tmp_path}/log.csv, 10.2 MB, and no row that it knows" in found.why(OTHER_S + 10.0)
+
+
+@pytest.mark.parametrize("trainer", ["megatron:root=ck", "hf-trainer:root=ck,metrics=trainer_state", "exit-only:metrics=none"])
+def test_a_profile_without_files_of_rows_names_no_place(tmp_path: Path, trainer: str) -> None:
+    spec = TrainerSpec(load_profile(trainer), ("t",), {}, str(tmp_path), tmp_path / "ck", {}, None, True)
+    assert (metric_places(spec), count_rows(spec)) == ([], {})
 
 
 def test_a_profile_that_names_no_numbers_is_asked_for_none(tmp_path: Path) -> None:
