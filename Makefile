@@ -114,7 +114,7 @@ bench-verify: $(STAMP) ## a checkpoint of 4 GiB verified by each word of the pol
 bench-watching: $(STAMP) ## the supervisor's processor time beside two ranks at twenty steps a second, in turn with the naive way (five minutes)
 	$(BENCH) tests/bench/test_watching_bench.py
 
-bench-sealing: $(STAMP) ## what two processes that compute lose while a checkpoint of 1 GiB is sealed beside them (ten minutes; on a quiet machine)
+bench-sealing: $(STAMP) ## what two processes that compute lose while a checkpoint of 1 GiB is sealed beside them (ten minutes; on a quiet machine; ROUNDS=6 for six)
 	$(BENCH) tests/bench/test_sealing_bench.py
 
 REPEATS ?= 5

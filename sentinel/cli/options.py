@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +14,7 @@ from typer.core import TyperCommand
 
 from sentinel.client.masking import Masking
 from sentinel.client.run_layout import RUN_FILE_NAME
+from sentinel.errors import UsageError
 
 RUN, LOOK, STEER, ANSWER = "Run", "Look at a run", "Steer a run", "Answer a page"
 POLICIES, REHEARSE = "Policies", "Read logs, rehearse disasters"
@@ -83,7 +86,12 @@ NAMED: Mapping[str, Callable[[], str]] = {
 
 
 class NamesRows(TyperCommand):
-    """A command whose help names rows of a table: a word of NAMED stands for them. The table is read when the help is shown."""
+    """A command whose help names rows of a table: a word of NAMED stands for them. The table is read when the help is shown.
+
+    An option that counts once is refused where it is given twice: click would go on with the last, and say nothing."""
+
+    def make_parser(self, ctx: Any) -> Any:
+        return _OnceOnly(super().make_parser(ctx))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         described: Sequence[Any] = (self, *self.params)
@@ -125,6 +133,38 @@ class RunDirAnywhere(NamesRows):
             else:
                 dealt.pop(name, None)
         return dealt
+
+
+class _OnceOnly:
+    """click's parser of one command line, which refuses a second value for what has one."""
+
+    def __init__(self, parser: Any) -> None:
+        self._parser = parser
+
+    def parse_args(self, args: list[str]) -> tuple[dict[str, Any], list[str], list[Any]]:
+        given = list(args)  # click takes the words away
+        values, rest, order = self._parser.parse_args(args)
+        for parameter in {id(one): one for one in order}.values():
+            is_switch = getattr(parameter, "is_flag", False) and not parameter.secondary_opts  # twice says the same
+            if parameter.param_type_name == "option" and order.count(parameter) > 1 and not parameter.multiple and not is_switch:
+                raise UsageError(_given_twice(parameter, given))
+        return values, rest, order
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._parser, name)
+
+
+def _given_twice(parameter: Any, words: Sequence[str]) -> str:
+    names = (*parameter.opts, *parameter.secondary_opts)
+    shown: list[str] = []
+    for at, word in enumerate(itertools.takewhile(lambda word: word != "--", words)):
+        if word in names:
+            shown.append(word if parameter.is_flag else shlex.join(words[at : at + 2]))
+        elif word.partition("=")[0] in names:
+            shown.append(shlex.quote(word))
+    named = Masking.of(os.environ).text(" and ".join(shown))
+    often = "twice" if len(shown) == 2 else f"{len(shown)} times"
+    return f"{parameter.opts[0]}: is given {often} ({named}); give it once"
 
 
 class _Rearranged:

@@ -175,8 +175,8 @@ def hardware(
     raise typer.Exit(code)
 
 
-app.command(rich_help_panel=RUN)(init)
-app.command(rich_help_panel=TRAINERS)(probe)
+app.command(cls=NamesRows, rich_help_panel=RUN)(init)
+app.command(cls=NamesRows, rich_help_panel=TRAINERS)(probe)
 register_seeing(app)
 app.command(rich_help_panel=LOOK)(web)
 app.command(cls=RunDirAnywhere, rich_help_panel=LOOK)(report)

@@ -40,7 +40,7 @@ def give_up(decision: Decision, incident_id: int, reason: str, page_rung: int | 
     decision.record(f.IncidentMoved(incident_id, IncidentState.EXHAUSTED, reason))
     decision.record(f.GaveUp(incident_id, after, reason))
     if after != "keep_training":
-        _condemn_after(decision, incident)
+        condemn_after(decision, incident)
     elif incident.limit_step is not None:
         suspect = f"checkpoints from step {incident.limit_step} on are suspect, and are used all the same"
         decision.note(f.about_incident(incident.id), f"{suspect}: training goes on from what they hold ({reason})")
@@ -48,13 +48,13 @@ def give_up(decision: Decision, incident_id: int, reason: str, page_rung: int | 
     finish_giving_up(decision)
 
 
-def _condemn_after(decision: Decision, incident: Incident) -> None:
+def condemn_after(decision: Decision, incident: Incident, why: str = "which was never repaired") -> None:
     """What was saved at or after an onset that was never repaired is not to be resumed from, by whoever starts the run again."""
     limit = incident.limit_step
     if limit is not None:
         for checkpoint in decision.state.checkpoints:
             if checkpoint.step >= limit and (not checkpoint.condemned or checkpoint.damaged):
-                suspect = f"at or after the onset of incident {incident.id}, which was never repaired"
+                suspect = f"at or after the onset of incident {incident.id}, {why}"
                 decision.record(f.CheckpointCondemned(checkpoint.step, suspect))
 
 
@@ -64,7 +64,7 @@ def fail_run(decision: Decision, reason: str) -> None:
         if incident.last_try is not None and incident.last_try.outcome is Outcome.PENDING:
             decision.record(f.RungJudged(incident.id, Outcome.FAILED, "the run failed before it had proved itself"))
         decision.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, f"the run failed: {reason}"))
-        _condemn_after(decision, incident)
+        condemn_after(decision, incident)
         last = not decision.state.open_incidents  # a run never fails unsaid, however mild what it failed of
         is_open = incident.page is not None and incident.page.is_open
         if is_open or (not incident.pages and (incident.severity == "critical" or last)):

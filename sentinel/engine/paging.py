@@ -113,8 +113,8 @@ def on_end(decision: Decision) -> None:
         decision.note(ABOUT, f"a page waits: {ends}; sentinel stays until it is out or somebody answers; Ctrl-C ends that")
     for incident in state.incidents:
         if state.ended == "finished":
-            if incident.state is IncidentState.EXHAUSTED and incident.closed_s == decision.now_s:
-                continue  # it was closed by the end itself, as unknown: somebody has to look
+            if incident.state is IncidentState.UNKNOWN and incident.closed_s == decision.now_s:
+                continue  # it was closed by the end itself: somebody has to look
             resolve(decision, incident.id, state.end_reason)
         elif state.ended == "stopped" and incident.acknowledged_by:
             resolve(decision, incident.id, f"the run was {state.end_reason}", incident.acknowledged_by)

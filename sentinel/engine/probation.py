@@ -14,6 +14,7 @@ from sentinel.engine.diagnosis import compare_past_break, is_diagnosing
 from sentinel.engine.ladder import fail_rung
 from sentinel.engine.paging import on_recovered, page
 from sentinel.engine.sources import STREAM
+from sentinel.engine.unobserved import end_unknown
 from sentinel.model import facts as f
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Band, Incident, IncidentState, Outcome
@@ -181,7 +182,7 @@ def settle_at_finish(decision: Decision) -> bool:
         verdict = _verdict_at_end(decision, incident) if incident.is_numeric else None
         if verdict is not None and not verdict.is_known:
             unknown = f"the run finished before it was known: {verdict.reason}"
-            decision.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, unknown))
+            end_unknown(decision, incident, unknown)
             page(decision, incident.id, incident.severity, unknown, "the run has finished; look at its last steps")
             continue
         if verdict is not None and not verdict.is_within:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from sentinel.engine.decision import Decision
 from sentinel.engine.disk_room import hold_back
 from sentinel.engine.leaving import end_stopped
+from sentinel.engine.lost_steps import count_lost
 from sentinel.model import facts as f
 from sentinel.model.actions import Action, InspectSamples, StartAttempt
 from sentinel.model.attempts import ResumePoint, SettingsInForce
@@ -77,7 +78,7 @@ def proceed(decision: Decision) -> None:
     if isinstance(action, StartAttempt):
         if hold_back(decision, action):
             return
-        _count_lost(decision, plan.incident, action)
+        count_lost(decision, plan.incident, action)
         _see_ended(decision, action)
         word = vouch(decision.state, decision.now_s, action.attempt, action.resume)
         decision.launch(replace(action, vouched=word), plan.reason or "launch")
@@ -102,14 +103,6 @@ def try_again(decision: Decision) -> None:
     decision.record(f.PlanDropped(by))
     reason = f"{by} while a launch waited for room on the disk"
     return end_stopped(decision, reason) if state.stop_by else decision.record(f.Held(reason))
-
-
-def _count_lost(decision: Decision, incident: int | None, action: StartAttempt) -> None:
-    """Steps to be trained again. After a restart of the supervisor the stream may not have been read to its end yet."""
-    last = decision.state.incident(incident).last_try if incident is not None else None
-    lost = max(decision.newest_step, last.taken_step if last else 0) - (action.resume.step if action.resume else 0)
-    if incident is not None and lost > 0:
-        decision.record(f.StepsLost(incident, lost))
 
 
 def _see_ended(decision: Decision, action: StartAttempt) -> None:

@@ -8,7 +8,9 @@ to decide.
 from __future__ import annotations
 
 from sentinel.engine.decision import Decision
+from sentinel.engine.giving_up import condemn_after
 from sentinel.model import facts as f
+from sentinel.model.incidents import Incident, IncidentState, Outcome
 from sentinel.model.state import UNOBSERVED
 
 MAY_RESTART = "restart"
@@ -23,10 +25,20 @@ def is_unobserved(decision: Decision) -> bool:
 
 
 def end_unobserved(decision: Decision, reason: str) -> None:
-    """Neither failed nor finished, and nobody is called."""
+    """Neither failed nor finished, and nobody is called. What was being watched is never called healed."""
+    for incident in decision.state.open_incidents:
+        end_unknown(decision, incident, f"the run ended, and nobody saw whether it healed: {reason}")
+        condemn_after(decision, incident, "of which nobody saw whether it healed")
     contract = "the contract: sentinel/client/PROTOCOL.md"
     why = f"{reason}; it wrote no receipt and no step: whether it trained is not known ({contract})"
     decision.record(f.RunEnded(UNOBSERVED, why))
+
+
+def end_unknown(decision: Decision, incident: Incident, reason: str) -> None:
+    """The incident is closed with its run, and its last try is judged no more."""
+    if incident.last_try is not None and incident.last_try.outcome is Outcome.PENDING:
+        decision.record(f.RungJudged(incident.id, Outcome.UNKNOWN, reason))
+    decision.record(f.IncidentMoved(incident.id, IncidentState.UNKNOWN, reason))
 
 
 def refuse_restart(decision: Decision) -> str:

@@ -108,7 +108,7 @@ INCIDENTS = (
     Family("sentinel_incidents_opened_total", "counter", ("kind",), "", "Incidents"),
     Family(
         "sentinel_incidents_total", "counter", ("kind", "outcome"), "",
-        "Incidents that are over: recovered, healed (nothing had been done), exhausted",
+        "Incidents that are over: recovered, healed (nothing had been done), exhausted, unknown",
     ),
     Family("sentinel_open_incidents", "gauge", ("severity",), "", "Incidents that are not over"),
     Family(
@@ -127,7 +127,7 @@ INCIDENTS = (
         "sentinel_incident_lost_gpu_seconds", "gauge", ("kind",), "seconds",
         "The same in GPU time; not there where the GPUs are not known",
     ),
-    Family("sentinel_steps_lost_total", "counter", (), "steps", "Steps trained and thrown away"),
+    Family("sentinel_steps_lost_total", "counter", (), "steps", "Steps trained and thrown away, as far as rows showed them"),
     Family(
         "sentinel_detector_state", "gauge", ("detector", "verdict"), "0/1",
         "What a detector says: healthy, breached or unknown; unknown too while nobody judges",

@@ -64,6 +64,8 @@ def parse_mirror(flag: str, asked: str | None) -> dict[str, str]:
         name, equals, value = part.partition("=")
         if not equals or not name.strip():
             raise UsageError(f"{flag} {asked}: '{part}' is no option; write TO,option=value,option=value")
+        if name.strip() in texts:
+            raise UsageError(f"{flag} {asked}: '{name.strip()}' is given twice; give it once")
         texts[name.strip()] = value.strip()
     MirrorSettings.of(f"{flag} {asked}", texts)
     return {**texts, "to": absolute(to)}

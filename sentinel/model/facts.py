@@ -541,8 +541,12 @@ class NodeExcluded:
 @recorded_as("StepsLost")
 @dataclass(frozen=True, slots=True)
 class StepsLost:
+    """`steps`: that rows showed, and that are trained again. `unseen`: how many more there may be, behind the newest row; None:
+    nobody knows."""
+
     incident: int
     steps: int
+    unseen: int | None = 0
 
 
 @recorded_as("PlanAdopted")

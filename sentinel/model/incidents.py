@@ -4,6 +4,8 @@
       ▲                          │
       └──────remedy failed───────┘          open ──out of rungs or budget──▶ exhausted
 
+    either ──the run ends, and nobody saw whether it healed──▶ unknown
+
 `wait` (patience) is a rung taken while open. The table itself is `NEXT` below; an illegal move is a bug and asserts.
 """
 
@@ -26,13 +28,14 @@ class IncidentState(StrEnum):
     PROBATION = "probation"
     RECOVERED = "recovered"
     EXHAUSTED = "exhausted"
+    UNKNOWN = "unknown"  # the run ended, and nobody saw whether it had healed
 
 
+CLOSED = (IncidentState.RECOVERED, IncidentState.EXHAUSTED, IncidentState.UNKNOWN)
 NEXT: dict[IncidentState, tuple[IncidentState, ...]] = {
-    IncidentState.OPEN: (IncidentState.PROBATION, IncidentState.RECOVERED, IncidentState.EXHAUSTED),
-    IncidentState.PROBATION: (IncidentState.OPEN, IncidentState.RECOVERED, IncidentState.EXHAUSTED),
-    IncidentState.RECOVERED: (),
-    IncidentState.EXHAUSTED: (),
+    IncidentState.OPEN: (IncidentState.PROBATION, *CLOSED),
+    IncidentState.PROBATION: (IncidentState.OPEN, *CLOSED),
+    **dict.fromkeys(CLOSED, ()),
 }
 
 
@@ -46,6 +49,7 @@ class Outcome(StrEnum):
     PAGED = "paged"
     PASSED_OVER = "passed_over"  # it could not be carried out here: nothing was done
     DENIED = "denied"  # a person, or a deadline, said no: nothing was done
+    UNKNOWN = "unknown"  # the run ended, and nobody saw whether it worked
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +135,6 @@ class AwaitedApproval:
     mark: str = ""  # of what the rung says
 
 
-_CLOSED = (IncidentState.RECOVERED, IncidentState.EXHAUSTED)  # asked on every tick of every incident a run has had
-
-
 @dataclass(frozen=True, slots=True)
 class Incident:
     """Attributes:
@@ -163,7 +164,8 @@ class Incident:
     band: Band | None = None
     samples: SampleAnchor | None = None
     blamed_rank: int | None = None
-    steps_lost: int = 0
+    steps_lost: int = 0  # as far as rows showed them
+    steps_unseen: int | None = 0  # that may be lost besides, where rows are seldom; None: nobody knows
     restored_s: float | None = None
     closed_s: float | None = None
     verdict: str = ""
@@ -188,6 +190,15 @@ class Incident:
     page: IncidentPage | None = None  # None: nobody was ever called for it, or only before pages had a life of their own
     labels: tuple[tuple[str, str], ...] = ()  # name and value, of the rule that opened it: its severity is none of them
     relaid_tries: int | None = None  # how many tries there were when it began the playbook of another policy anew
+
+    @property
+    def may_have_lost_steps(self) -> bool:
+        return self.steps_lost > 0 or self.steps_unseen != 0
+
+    @property
+    def steps_lost_at_most(self) -> int | None:
+        """None: not known."""
+        return None if self.steps_unseen is None else self.steps_lost + self.steps_unseen
 
     @property
     def is_numeric(self) -> bool:
@@ -231,7 +242,7 @@ class Incident:
 
     @property
     def is_closed(self) -> bool:
-        return self.state in _CLOSED
+        return self.state in CLOSED
 
     @property
     def last_try(self) -> Try | None:

@@ -38,7 +38,7 @@ def answers(run_dir: Path, state: RunState, incident: Incident | None, stage: St
     if incident is not None and stage != "acknowledge" and not incident.acknowledged_by:
         found.append(AnswerCommand(f"sentinel ack {number} {run}", "you have seen it: it is not repeated"))
     found += _of_run(run_dir, run, state, incident)
-    if incident is not None and incident.state is IncidentState.EXHAUSTED:
+    if incident is not None and incident.state in (IncidentState.EXHAUSTED, IncidentState.UNKNOWN):
         found.append(AnswerCommand(f"sentinel resolve {number} {run}", "you have taken it up: the page is closed"))
     if number is not None:
         found.append(AnswerCommand(f"sentinel incidents show {number} {run}", "the whole story"))

@@ -56,6 +56,8 @@ def split_options(flag: str, asked: str) -> tuple[str, dict[str, str]]:
         option, equals, value = part.partition("=")
         if not equals or not option.strip():
             raise UsageError(f"{flag} {asked}: '{part}' is no option; write NAME:option=value,option=value")
+        if option.strip() in options:
+            raise UsageError(f"{flag} {asked}: '{option.strip()}' is given twice; give it once")
         options[option.strip()] = value.strip()
     return name, options
 

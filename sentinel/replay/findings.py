@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from sentinel.model import facts as f
 from sentinel.model.facts import Fact
 from sentinel.model.findings import Severity
-from sentinel.model.incidents import Incident, IncidentState, Outcome
+from sentinel.model.incidents import CLOSED, Incident, IncidentState, Outcome
 from sentinel.policy.schema_rungs import WORDS
 from sentinel.streams.curve import Bucket
 
@@ -104,7 +104,7 @@ class Collector:
                     touched += self._acted(number, "+".join(remedy.words), step)
                 case f.RungJudged(incident=number, outcome=Outcome.OBSERVED):
                     touched += self._members.get(number, ())
-                case f.IncidentMoved(to=to) if to in (IncidentState.RECOVERED, IncidentState.EXHAUSTED):
+                case f.IncidentMoved(to=to) if to in CLOSED:
                     touched += self._closed(fact, step)
                 case _:
                     pass

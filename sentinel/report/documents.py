@@ -142,7 +142,8 @@ def incident_documents(state: RunState, losses: Sequence[IncidentLoss], gpus_in_
 
 
 def incident_document(incident: Incident) -> dict[str, Any]:
-    """Both times count from the moment the fault was first visible in what the trainer wrote."""
+    """Both times count from the moment the fault was first visible in what the trainer wrote. `steps_lost`: as rows showed them,
+    null where they showed none and there may be some; `steps_lost_at_most` null: nobody knows how many."""
     restored, found = incident.restored_s, incident.diagnosis
     return {
         "id": incident.id,
@@ -154,7 +155,8 @@ def incident_document(incident: Incident) -> dict[str, Any]:
         "break_step": incident.break_step,
         "time_to_detect_s": round(max(0.0, incident.detected_s - incident.visible_s), 3),
         "time_to_recover_s": round(max(0.0, restored - incident.visible_s), 3) if restored is not None else None,
-        "steps_lost": incident.steps_lost,
+        "steps_lost": incident.steps_lost if incident.steps_lost or not incident.may_have_lost_steps else None,
+        "steps_lost_at_most": incident.steps_lost_at_most,
         "reason": incident.reason,
         "verdict": incident.verdict,
         "alert": incident.alert,

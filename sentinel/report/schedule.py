@@ -14,6 +14,7 @@ from typing import Any
 from sentinel.client.settings import BY_WORD
 from sentinel.model import actions as a
 from sentinel.model import facts as f
+from sentinel.model.amounts import lost_words
 from sentinel.model.attempts import SettingsInForce
 from sentinel.model.facts import Fact
 from sentinel.plan.overrides import without
@@ -49,6 +50,7 @@ class SettingsHistory:
         self._writes: dict[str, a.WriteOverrides] = {}
         self._lapses: list[dict[str, Any]] = []
         self._has_profile = False
+        self._is_lost_known = True  # how many steps each relaunch threw away, to the step
 
     def take(self, fact: Fact) -> None:
         known, writes = self._timelines, self._writes
@@ -67,6 +69,8 @@ class SettingsHistory:
                 known[write.attempt].begin(write.step + 1, write.overrides, write.overrides.id)
             case f.OverridesAnswered(attempt=number, id=name, step=step) if number in known:
                 _answered(known[number], fact, name, step)
+            case f.StepsLost(unseen=unseen) if unseen != 0:
+                self._is_lost_known = False
             case f.SettingLapsed():
                 self._lapsed(fact)
             case f.LapseJudged() if self._lapses and not self._lapses[-1]["outcome"]:
@@ -77,7 +81,7 @@ class SettingsHistory:
     def document(self, branches: Sequence[Branch], tokens_per_sample: float | None) -> dict[str, Any]:
         """The ledger of a run, as `sentinel status --json` has it under `schedule`. `branches`: its lineage.
         `full_rate_steps_lost`: the sum of 1 - lr_scale over the surviving steps; negative where the rate was raised.
-        `skipped_tokens` None: the trainer does not say."""
+        `skipped_tokens` None: the trainer does not say. `steps_thrown_away_exact` false: there may be more."""
         under = {row.key: 0 for row in BY_WORD.values()}
         lost = 0.0
         for branch in branches:
@@ -92,6 +96,7 @@ class SettingsHistory:
             "steps_under": {key: steps for key, steps in under.items() if steps},
             "skipped_samples": samples,
             "skipped_tokens": round(samples * tokens_per_sample) if tokens_per_sample is not None else None,
+            "steps_thrown_away_exact": self._is_lost_known,
             "steps_thrown_away": sum(_thrown_away(branch) for branch in branches),
             "lapses": [dict(lapse) for lapse in self._lapses],
         }
@@ -112,7 +117,9 @@ def schedule_rows(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     if document["skipped_samples"]:
         tokens = f" ({document['skipped_tokens']} tokens)" if document["skipped_tokens"] is not None else ""
         words.append(f"{document['skipped_samples']} samples left out{tokens}")
-    if document["steps_thrown_away"]:
+    if not document["steps_thrown_away_exact"]:
+        words.append(f"{lost_words(document['steps_thrown_away'], None)} thrown away")
+    elif document["steps_thrown_away"]:
         words.append(f"{document['steps_thrown_away']} steps thrown away")
     rows = [("schedule", ", ".join(words))] if words else []
     for lapse in document["lapses"]:

@@ -14,7 +14,7 @@ from typing import get_args
 
 from sentinel.model import facts as f
 from sentinel.model.actions import Action, SendPage
-from sentinel.model.incidents import Incident, IncidentState
+from sentinel.model.incidents import CLOSED, Incident, IncidentState
 from sentinel.model.recorded import recorded_name
 from sentinel.model.state import RunState
 
@@ -42,7 +42,8 @@ class Durations:
 class Tally:
     """Counters by what they count.
 
-    findings: (kind, severity). opened: kind. closed: (kind, outcome), outcome recovered | healed (nothing was done) | exhausted.
+    findings: (kind, severity). opened: kind.
+    closed: (kind, outcome), outcome recovered | healed (nothing was done) | exhausted | unknown.
     detection, recovery: by kind, from the moment the fault was first visible; recovery of incidents that recovered.
     actions: (action, outcome), outcome confirmed | abandoned | dropped (no longer wanted).
     delivered, undelivered: (stage, route).
@@ -101,7 +102,7 @@ class Tally:
 
     def _moved(self, before: RunState, fact: f.IncidentMoved) -> None:
         moved = next((one for one in reversed(before.incidents) if one.id == fact.incident), None)
-        if moved is None or fact.to not in (IncidentState.RECOVERED, IncidentState.EXHAUSTED):
+        if moved is None or fact.to not in CLOSED:
             return
         kind, recovered = str(moved.kind), fact.to is IncidentState.RECOVERED
         self.closed[kind, "healed" if recovered and fact.benign else str(fact.to)] += 1

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sentinel.detectors.disk_memory import bytes_words
+from sentinel.model.amounts import number_between
 from sentinel.model.state import UNOBSERVED
 from sentinel.policy.rung_words import CONDITIONS
 from sentinel.report.cost import cost_rows, incident_words
@@ -119,9 +120,15 @@ def incident_row(incident: Mapping[str, Any]) -> tuple[object, ...]:
         incident["detected_step"],
         remedy_words(incident),
         incident["state"],
-        incident["steps_lost"],
+        steps_lost(incident),
         incident["time_to_recover_s"],
     )
+
+
+def steps_lost(incident: Mapping[str, Any]) -> int | str:
+    """As far as rows showed them: `90 to 99` where they are seldom."""
+    least, most = incident["steps_lost"] or 0, incident["steps_lost_at_most"]
+    return least if most == least else number_between(least, None if most is None else most - least)
 
 
 def incident_story(incident: Mapping[str, Any]) -> list[str]:

@@ -56,6 +56,11 @@ class AttemptFiles:
         return self.folder / "exit.json"
 
     @property
+    def remarks(self) -> Path:
+        """Of the follower of a trainer under a profile, before there is a stream."""
+        return self.folder / "remarks.jsonl"
+
+    @property
     def heartbeats(self) -> Path:
         return self.folder / "heartbeats"
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from sentinel.model.amounts import lost_words
 from sentinel.model.facts import Entry, FindingRecorded, LapseJudged
 from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.state import RunState
@@ -138,8 +139,10 @@ def _differing(want: ExpectedIncident, incident: Incident) -> Iterator[str]:
         if expected is not None and expected != got:
             shown = [", ".join(value) if isinstance(value, tuple) else str(value) for value in (got, expected)]
             yield f"incident {incident.id}: {name} {shown[0]}, expected {shown[1]}"
-    if want.steps_lost_max is not None and incident.steps_lost > want.steps_lost_max:
-        yield f"incident {incident.id}: {incident.steps_lost} steps were lost, expected {want.steps_lost_max} at most"
+    most = incident.steps_lost_at_most
+    if want.steps_lost_max is not None and (most is None or most > want.steps_lost_max):
+        lost = lost_words(incident.steps_lost, incident.steps_unseen)
+        yield f"incident {incident.id}: {lost} were lost, expected {want.steps_lost_max} at most"
     skipped = sum(span.end - span.start for span in incident.last_try.remedy.skip) if incident.last_try else 0
     if want.skipped_max is not None and skipped > want.skipped_max:
         yield f"incident {incident.id}: {skipped} samples were left out, expected {want.skipped_max} at most"

@@ -12,7 +12,7 @@ from sentinel.engine import Engine, evolve
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
 from sentinel.model.findings import Finding, Kind
-from sentinel.model.incidents import IncidentState
+from sentinel.model.incidents import CLOSED, IncidentState
 from sentinel.model.state import INCIDENTS_KEPT, PRUNED_KEPT, REQUESTS_KEPT, STAMPS_KEPT, RunState
 from sentinel.policy.schema import Policy
 from sentinel.sim.checkpoint_invariants import (
@@ -143,7 +143,7 @@ class Inspector:
             case f.IncidentOpened(incident=incident) if incident.is_numeric:
                 self._open[incident.id] = incident.onset_step
             case f.IncidentMoved(incident=number, to=to):
-                if to in (IncidentState.RECOVERED, IncidentState.EXHAUSTED):
+                if to in CLOSED:
                     self._open.pop(number, None)
             case f.SettingLapsed(keys=keys, by_trainer=False):
                 _judge_lapse(keys, self._lapsing, self.state)

@@ -84,6 +84,18 @@ def open_log(path: Path, format: str = "auto") -> tuple[str, LogReader]:
     return found, DOCUMENTS[found](path)
 
 
+def format_at_end(path: Path) -> str | None:
+    """The format of the lines at the end of a plain text log that is longer than what is searched at its beginning. None where it
+    is shorter, or none is known there. Raises OSError."""
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        if size <= HEAD_BYTES + PREAMBLE_BYTES:
+            return None
+        file.seek(size - HEAD_BYTES)
+        tail = file.read(HEAD_BYTES)
+    return None if compression_of(tail) or b"\0" in tail else _by_any_line(tail.partition(b"\n")[2])
+
+
 def _open_folder(path: Path) -> tuple[str, LogReader]:
     if is_mlflow_run(path):
         return "mlflow", MlflowLog(path)

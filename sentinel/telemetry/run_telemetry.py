@@ -23,8 +23,9 @@ from pathlib import Path
 
 from sentinel.launcher.contract import Launcher
 from sentinel.model.attempts import Exited
-from sentinel.model.readings import LauncherReading, Reading
+from sentinel.model.readings import LauncherReading, Reading, Receipt, StepReading
 from sentinel.telemetry.checkpoints import CheckpointSource
+from sentinel.telemetry.follower_remarks import FollowerRemarks
 from sentinel.telemetry.hardware import Hardware
 from sentinel.telemetry.heartbeats import Heartbeats
 from sentinel.telemetry.inbox import Inbox
@@ -52,6 +53,8 @@ class FollowedAttempt:
         self.reopens_stream = False
         self.is_read_out = False
         self.stream = MetricsStream(run_dir, attempt, healths["metrics"])
+        self.follower = FollowerRemarks(run_dir, attempt)
+        self.has_lines = False  # of the stream; from then on the follower writes there what it has to say
         self.beats = Heartbeats(run_dir, attempt, healths["heartbeats"])
         self.silent = SilentRanks(run_dir, attempt)
         self.printed = LogPatterns(run_dir, attempt, patterns)
@@ -88,6 +91,9 @@ class FollowedAttempt:
             self.reopens_stream = False
             self.stream.look_again()
         out = self.stream.poll(now_s)
+        if not self.has_lines:
+            self.has_lines = any(isinstance(reading, (Receipt, StepReading)) for reading in out)
+            out += self.follower.poll()
         if self.exit is not None and not self.stream.has_more:
             out += self.stream.finish()
             self.is_read_out = True

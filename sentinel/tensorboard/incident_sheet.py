@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.masking import Masking
+from sentinel.model.amounts import number_between
 from sentinel.model.incidents import Incident
 from sentinel.report.documents import incident_document
 from sentinel.report.tables import markdown_table
@@ -89,7 +90,7 @@ def story(incident: Incident) -> str:
         lines.append(markdown_table(("rung", "remedy", "attempt launched", "outcome", "why"), rows))
     if document["diagnosis"]:
         lines.append(f"Diagnosis: {document['diagnosis']['cause']}: {_plain(document['diagnosis']['reason'])}")
-    lines.append(f"Steps lost: {document['steps_lost']}. {_plain(incident.verdict)}".strip())
+    lines.append(f"Steps lost: {number_between(incident.steps_lost, incident.steps_unseen)}. {_plain(incident.verdict)}".strip())
     return "\n\n".join(lines)
 
 

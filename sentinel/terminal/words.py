@@ -8,7 +8,8 @@ from typing import Literal, NamedTuple, assert_never
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
-from sentinel.model.incidents import IncidentState, Outcome
+from sentinel.model.amounts import lost_words
+from sentinel.model.incidents import CLOSED, IncidentState, Outcome
 from sentinel.model.paging import PageHold
 from sentinel.model.recorded import recorded_name
 from sentinel.model.state import RunState
@@ -22,6 +23,10 @@ _NOTES_SHOWN = (
     "policy",
     "adoption", "resume", "launcher", "rollback", "stop", "wish", "checkpoints", "pages", "deadline", "signal", f.ABOUT_SOURCE,
 )  # fmt: skip
+
+_CLOSED_TONES: dict[IncidentState, Tone] = {
+    IncidentState.RECOVERED: "good", IncidentState.EXHAUSTED: "bad", IncidentState.UNKNOWN: "warn",
+}  # fmt: skip
 
 
 class Line(NamedTuple):
@@ -239,8 +244,8 @@ def _of_incident(
         case f.IncidentMoved():
             if fact.to is IncidentState.OPEN:
                 return None  # the judgement before it says why
-            word = {IncidentState.RECOVERED: "RECOVERED", IncidentState.EXHAUSTED: "EXHAUSTED"}.get(fact.to, str(fact.to))
-            tone = "good" if fact.to is IncidentState.RECOVERED else "bad" if fact.to is IncidentState.EXHAUSTED else "plain"
+            word = str(fact.to).upper() if fact.to in CLOSED else str(fact.to)
+            tone = _CLOSED_TONES.get(fact.to, "plain")
             return Line(f"incident {fact.incident} {word}: {fact.reason}", tone)
 
 
@@ -253,7 +258,7 @@ def _of_recovery(fact: f.Restored | f.StepsLost | f.GaveUp, at_s: float, state: 
             after = f"{max(0.0, at_s - found.visible_s):.1f} s after the fault showed"
             return Line(f"incident {fact.incident}: new ground at step {fact.step}, {after}", "good")
         case f.StepsLost():
-            return Line(f"{fact.steps} steps will be trained again", "quiet", is_part=True)
+            return Line(f"{lost_words(fact.steps, fact.unseen)} will be trained again", "quiet", is_part=True)
         case f.GaveUp():
             then = {"stop_now": "training stops", "hold": "training is held", "keep_training": "training goes on"}
             return Line(f"incident {fact.incident}: out of remedies ({fact.reason}); {then.get(fact.then, fact.then)}", "bad")

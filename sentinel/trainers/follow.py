@@ -25,10 +25,12 @@ from sentinel.plan.proving import size_within
 from sentinel.run_files.stream import read_receipt
 from sentinel.telemetry.lineage import read_own
 from sentinel.trainers.life import Life
+from sentinel.trainers.remarks import FollowerNotes
 from sentinel.trainers.renewed import Renewed
 from sentinel.trainers.sealer import Sealer
 from sentinel.trainers.sources import open_sources
 from sentinel.trainers.spec import TrainerSpec, read_trainer_spec
+from sentinel.trainers.unread import Unread
 
 POLL_S = 0.2
 NEWEST = 2**53
@@ -184,11 +186,14 @@ def follow(run_dir: Path, attempt: int, trainer_pid: int) -> None:
     stream = Stream(stream_path(run_dir, attempt), attempt, raises=True)  # who follows is started again, and loses nothing
     writer = Writer(stream, spec)
     writer.recall(run_dir, attempt)
-    sealer, life = Sealer(run_dir, attempt, spec), Life(run_dir, attempt, trainer_pid)
+    remarks, unread = FollowerNotes(run_dir, attempt), Unread(run_dir, attempt, spec, time.monotonic())
+    sealer, life = Sealer(run_dir, attempt, spec, remarks), Life(run_dir, attempt, trainer_pid)
     while not _is_over(trainer, POLL_S):
         now_s = time.monotonic()
         rows = [row for source in sources for row in source.poll()]
         writer.take(rows, now_s)
+        if writer.newest < 0 and not writer.waiting and (why := unread.why(now_s)):
+            remarks.add(why)
         sealer.turn(writer.stream, writer.resume_step, now_s)
         if rows:
             life.row(writer.numbering.reached, now_s)

@@ -15,11 +15,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sentinel.client.regular_file import NotRegular, kind_of_file, read_regular
+from sentinel.client.regular_file import NotRegular, kind_of_file
 from sentinel.trainers.profile import PATTERN_STEP, CheckpointFiles
+from sentinel.trainers.tracker import tracked_step
 from sentinel.trainers.whole import find_torn, look
 
 TORN_S = 60.0  # a file that is still being written is cut off, too
+LACKS_S = 600.0  # a large one is written for minutes, and uploaded, before it is whole
 SETTLED_S = 2.0  # a checkpoint without files that tell is complete when nothing of it changed for so long
 DEPTH_MAX = 6
 ENTRIES_MAX = 20_000
@@ -61,7 +63,10 @@ class FoundCheckpoint:
         return shown == "whole" or (shown == "nothing" and wall_s - self.newest_change_s >= SETTLED_S)
 
     def why_torn(self, places: CheckpointFiles, wall_s: float) -> str:
-        """A sentence where one of its files has long been cut off, and it is never complete; else empty. Raises OSError."""
+        """A sentence where what tells it complete has not come for long, or one of its files has long been cut off, and it is
+        never complete; else empty. Raises OSError."""
+        if self.missing and not self.trouble and self.signature and wall_s - self.newest_change_s >= LACKS_S:
+            return f"{self.path}: what tells it whole has not come ({', '.join(self.missing)}), so it is not sealed"
         if self.missing or self.trouble or _tells_complete(places) or wall_s - self.newest_change_s < TORN_S:
             return ""
         torn = find_torn(self.path, (name for name, _, _ in self.signature))
@@ -77,7 +82,7 @@ def _tells_complete(places: CheckpointFiles) -> bool:
 def find_checkpoints(places: CheckpointFiles, root: Path) -> list[FoundCheckpoint]:
     """By rising step, of those with the same step the newest. Raises OSError where the folder is there and cannot be read."""
     newest: dict[int, FoundCheckpoint] = {}
-    tracked = _tracked_step(places, root)
+    tracked = tracked_step(places, root)
     for path in _matching(places.pattern, root):
         step = _step_of(places, path)
         if step is None:
@@ -96,19 +101,6 @@ def find_checkpoints(places: CheckpointFiles, root: Path) -> list[FoundCheckpoin
             if known is None or (bool(known.missing), -known.newest_change_s) > (bool(found.missing), -found.newest_change_s):
                 newest[step] = found
     return [newest[step] for step in sorted(newest)]
-
-
-def _tracked_step(places: CheckpointFiles, root: Path) -> int:
-    """Of the tracker; -1 where it names none."""
-    if places.tracker is None:
-        return -1
-    try:
-        text = read_regular(root / places.tracker.file).decode("utf-8", "replace").strip()
-    except OSError:
-        return -1
-    before, _, after = places.tracker.text.partition("{step}")
-    digits = text.removeprefix(before).removesuffix(after) if text.startswith(before) else ""
-    return int(digits) if digits.isascii() and digits.isdecimal() else -1
 
 
 def list_names(root: Path, limit: int = 6) -> list[str]:

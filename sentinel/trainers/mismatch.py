@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from sentinel.client.run_layout import attempts_folder
 from sentinel.trainers.found import FoundCheckpoint, find_checkpoints, list_names
 from sentinel.trainers.loading import load_profile, shipped_profiles
 from sentinel.trainers.profile import CheckpointFiles
+from sentinel.trainers.tracker import tracked_step
 
 NAMED_MAX = 3  # of the names that another profile matches
 
@@ -74,6 +75,17 @@ def _others(own: CheckpointFiles, root: Path) -> Iterator[OtherMatch]:
             if other.profile not in seen and other.pattern != own.pattern:
                 seen.add(other.profile)
                 yield other
+
+
+def why_tracker_misleads(places: CheckpointFiles, root: Path, there: Iterable[FoundCheckpoint]) -> str:
+    """A sentence where the tracker names a step of which there is no checkpoint: from there the trainer cannot go on. Else empty.
+    `there`: what was found a moment ago. Raises OSError."""
+    step = tracked_step(places, root)
+    if places.tracker is None or step < 0 or any(found.step == step for found in there):
+        return ""
+    if any(found.step == step for found in find_checkpoints(places, root)):
+        return ""  # it came since
+    return f"{root / places.tracker.file} names step {step}, and no {places.pattern} of that step lies under {root}"
 
 
 def reason_against_scratch(run_dir: Path, places: CheckpointFiles, root: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections import deque
@@ -11,8 +10,9 @@ from pathlib import Path
 
 from sentinel.client.stream import Stream
 from sentinel.trainers.found import FoundCheckpoint, find_checkpoints
-from sentinel.trainers.mismatch import find_mismatch
+from sentinel.trainers.mismatch import find_mismatch, why_tracker_misleads
 from sentinel.trainers.profile import CheckpointFiles
+from sentinel.trainers.remarks import FollowerNotes
 from sentinel.trainers.sealing import Sealed, drop_old, is_sealed, seal_new
 from sentinel.trainers.spec import TrainerSpec
 from sentinel.trainers.start import forget_before, read_before
@@ -24,14 +24,12 @@ ELSEWHERE_EVERY_S = 60.0  # the patterns of all shipped profiles are tried
 class Sealer:
     """Seals checkpoints while the trainer goes on, and says once why none is found."""
 
-    def __init__(self, run_dir: Path, attempt: int, spec: TrainerSpec) -> None:
-        self._run_dir, self._attempt, self._spec = run_dir, attempt, spec
+    def __init__(self, run_dir: Path, attempt: int, spec: TrainerSpec, remarks: FollowerNotes) -> None:
+        self._run_dir, self._attempt, self._spec, self._remarks = run_dir, attempt, spec, remarks
         self._next_s = 0.0
         self._sealed: set[str] | None = None  # keys
         self._done: deque[Sealed] = deque()
         self._worker = threading.Thread()
-        self._complaints: list[str] = []
-        self._sent = 0  # of them
         self._elsewhere_s = 0.0
         self._has_reported_mismatch = False
         self._newest_step = -1  # of the checkpoints of this run that lie there, finished or not
@@ -52,7 +50,7 @@ class Sealer:
         while self._done and stream.is_begun:
             one = self._done.popleft()
             stream.event("checkpoint_committed", step=one.step, seconds=one.seconds, blocked_s=0.0, how=one.how)
-        self._send(stream)
+        self._remarks.send(stream)
         if places is None or root is None or now_s < self._next_s:
             return
         try:
@@ -61,15 +59,17 @@ class Sealer:
             if not there and not self._has_reported_mismatch and now_s >= self._elsewhere_s:
                 self._elsewhere_s = now_s + ELSEWHERE_EVERY_S
                 self._look_elsewhere(places, root)
+            if why := why_tracker_misleads(places, root, there):
+                self._remarks.add(why)
             for found in there:
                 if found.trouble:
-                    self._complain(found.trouble)
+                    self._remarks.add(found.trouble)
             self._newest_step = max((one.step for one in there if one.key not in others), default=-1)
             if not self._worker.is_alive() and (self._sealed is None or any(found.key not in self._sealed for found in there)):
                 self._worker = threading.Thread(target=self._seal, args=(places, there, others), daemon=True)
                 self._worker.start()
         except OSError as error:
-            self._complain(f"{root}: checkpoints cannot be found: {error}")
+            self._remarks.add(f"{root}: checkpoints cannot be found: {error}")
         self._next_s = time.monotonic() + SEAL_EVERY_S
 
     def has_saved(self, step: int) -> bool:
@@ -86,20 +86,20 @@ class Sealer:
                 self._done.append(sealed)
             drop_old(self._run_dir, places, there)
         except OSError as error:
-            self._complain(f"{self._spec.root}: checkpoints cannot be sealed: {error}")
+            self._remarks.add(f"{self._spec.root}: checkpoints cannot be sealed: {error}")
         self._sealed = {found.key for found in there if found.key in known or is_sealed(self._run_dir, found)}
         for found in there:
             if found.key not in self._sealed and found.key not in others:
                 with suppress(OSError):
                     if why := found.why_torn(places, time.time()):
-                        self._complain(why)
+                        self._remarks.add(why)
 
     def finish(self, stream: Stream, resume_step: int | None) -> None:
         """The trainer is gone: what it left is made this run's, and what was expected of it and is not there is said."""
         self.adopt(resume_step)
         if not self._has_reported_mismatch and (why := why_nothing_matches(self._spec)):
-            self._complain(why)
-        self._send(stream)
+            self._remarks.add(why)
+        self._remarks.send(stream)
 
     def _look_elsewhere(self, places: CheckpointFiles, root: Path) -> None:
         """Nothing lies where the profile expects it. That is usual before the first save, unless another profile knows what is
@@ -107,18 +107,7 @@ class Sealer:
         mismatch = find_mismatch(places, root)
         if mismatch is not None and mismatch.others:
             self._has_reported_mismatch = True
-            self._complain(mismatch.sentence)
-
-    def _complain(self, sentence: str) -> None:
-        if sentence not in self._complaints:
-            self._complaints.append(sentence)
-            print(sentence, file=sys.stderr, flush=True)  # `sentinel doctor` reads it where there is no stream
-
-    def _send(self, stream: Stream) -> None:
-        """To whoever watches the run, once there is a stream."""
-        while stream.is_begun and self._sent < len(self._complaints):
-            stream.event("remark", reason=self._complaints[self._sent])
-            self._sent += 1
+            self._remarks.add(mismatch.sentence)
 
 
 def why_nothing_matches(spec: TrainerSpec) -> str:

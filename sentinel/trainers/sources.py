@@ -15,16 +15,18 @@ from sentinel.client.regular_file import read_regular, regular
 from sentinel.client.run_layout import attempt_folder
 from sentinel.client.strict_json import dumps, loads
 from sentinel.model.readings import StepReading
-from sentinel.telemetry.log_formats import UnreadableLog, open_log
+from sentinel.telemetry.log_formats import NoStepYet, UnreadableLog, format_at_end, open_log
 from sentinel.telemetry.log_reader import LineLog, LogReader
 from sentinel.trainers.found import find_checkpoints
 from sentinel.trainers.spec import TrainerSpec
 
 FIND_EVERY_S = 1.0
+FORMAT_WAITS = 20  # times as long as a look for the format took, until the next
 MATCHES_MAX = 1000
 MARK_BYTES = 4096
 RUNS_OF = {"wandb": "*run-*/run-*.wandb", "mlflow": "*/*"}
 """Below the folder of a logger: what each launch of a trainer begins anew."""
+WITHOUT_FILES = ("output", "trainer_state", "none")
 DEFAULT_FOLDERS = {"wandb": "wandb", "mlflow": "mlruns"}
 COUNTS_NAME = "rows_before.json"  # of files that were there before the attempt
 
@@ -63,6 +65,7 @@ class RowSource:
         self._format = format
         self._reader: LogReader | None = None
         self._seen: tuple[int, int] | None = None
+        self._next_s = float("-inf")  # when it is looked at again for its format
 
     def poll(self) -> list[StepReading]:
         """What is new. Never raises."""
@@ -80,6 +83,7 @@ class RowSource:
             return []
 
     def finish(self) -> list[StepReading]:
+        self._next_s = float("-inf")
         rows = self.poll()
         return rows if self._reader is None else rows + self._new(self._reader.finish())
 
@@ -102,10 +106,19 @@ class RowSource:
     def _open(self) -> bool:
         try:
             status = os.stat(self.path)
-            if self._seen == (status.st_size, status.st_mtime_ns):
+            began_s = time.monotonic()
+            if self._seen == (status.st_size, status.st_mtime_ns) or began_s < self._next_s:
                 return False
             self._seen = (status.st_size, status.st_mtime_ns)
-            _, self._reader = open_log(self.path, self._format)
+            try:
+                _, self._reader = open_log(self.path, self._format)
+            except NoStepYet:
+                if (found := format_at_end(self.path)) is None:
+                    raise
+                _, self._reader = open_log(self.path, found)
+            finally:
+                now_s = time.monotonic()
+                self._next_s = now_s + FORMAT_WAITS * (now_s - began_s)  # of 8 MiB without a step a look takes a second
         except (UnreadableLog, OSError):
             return False
         return True
@@ -173,7 +186,7 @@ def open_sources(run_dir: Path, attempt: int, spec: TrainerSpec) -> list[RowSour
         return []
     before = read_counts(run_dir, attempt)
     found: list[RowSource | Matching | NewestState] = []
-    for place in _places(spec):
+    for place in metric_places(spec):
         if _is_pattern(place):
             found.append(Matching(place, metrics.format, before))
         else:
@@ -183,11 +196,9 @@ def open_sources(run_dir: Path, attempt: int, spec: TrainerSpec) -> list[RowSour
 
 def count_rows(spec: TrainerSpec) -> dict[str, Before]:
     """Of each file that the profile names, what stands in it. Asked before the trainer starts."""
-    metrics = spec.profile.spec.metrics
-    if metrics.from_ in ("output", "trainer_state", "none"):
-        return {}
-    files = {path for place in _places(spec) for path in (glob.glob(place, recursive=True) if _is_pattern(place) else [place])}
-    return {path: RowSource(Path(path), metrics.format).count() for path in sorted(files)[:MATCHES_MAX]}
+    places = metric_places(spec)
+    files = {path for place in places for path in (glob.glob(place, recursive=True) if _is_pattern(place) else [place])}
+    return {path: RowSource(Path(path), spec.profile.spec.metrics.format).count() for path in sorted(files)[:MATCHES_MAX]}
 
 
 def write_counts(run_dir: Path, attempt: int, counts: Mapping[str, Before]) -> None:
@@ -204,7 +215,10 @@ def read_counts(run_dir: Path, attempt: int) -> dict[str, Before]:
         return {}
 
 
-def _places(spec: TrainerSpec) -> list[str]:
+def metric_places(spec: TrainerSpec) -> list[str]:
+    """Paths and patterns of what the profile names; of one that has no files of its own, none."""
+    if spec.profile.spec.metrics.from_ in WITHOUT_FILES:
+        return []
     root = glob.escape(str(spec.root))
     metrics = spec.profile.spec.metrics
     within = RUNS_OF.get(metrics.from_, "")

@@ -10,7 +10,6 @@ Everything else is the trainer's.
 from __future__ import annotations
 
 import argparse
-import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -46,12 +45,3 @@ def main(compare: Compare, *, rounds: int, steps: int, kinds: tuple[str, ...] = 
                 record.write(given.record, {}, {"trainer": {given.label: dict(figures)}})
         dist.barrier()
     dist.destroy_process_group()
-
-
-def sure_of_median(values: list[float]) -> tuple[float, float]:
-    """Between these the median of what was drawn from lies, in 95 of 100 such measurements: two of its ordered values, by the
-    normal approximation of the binomial (Conover, Practical Nonparametric Statistics, 3.2); no shape is supposed."""
-    ordered, half = sorted(values), 0.98 * math.sqrt(len(values))
-    last = len(ordered) - 1
-    low, high = math.floor(len(ordered) / 2 - half), math.ceil(len(ordered) / 2 + half)
-    return ordered[max(low, 0)], ordered[min(high, last)]

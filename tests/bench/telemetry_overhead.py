@@ -24,7 +24,8 @@ from typing import Any
 import torch
 
 from sentinel.client import Session, Spec
-from tests.bench.in_turns import ROUNDS_MIN, main, sure_of_median
+from tests.bench.in_turns import ROUNDS_MIN, main
+from tests.bench.spread import sure_of_median
 from trainer.command_line import parse_arguments
 from trainer.control import Control
 from trainer.run import Run, build_run

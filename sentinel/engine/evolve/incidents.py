@@ -8,7 +8,7 @@ from sentinel.engine.evolve.attempts import change_attempt
 from sentinel.model import facts as f
 from sentinel.model.changed import replace
 from sentinel.model.findings import Finding, Kind
-from sentinel.model.incidents import NEXT, Incident, IncidentState, Outcome, Try
+from sentinel.model.incidents import CLOSED, NEXT, Incident, IncidentState, Outcome, Try
 from sentinel.model.state import INCIDENTS_KEPT, STAMPS_KEPT, Attempt, Excluded, RunState
 
 FINDING_KEYS_KEPT = 4096  # of one attempt: a key forgotten is an incident found again when the stream is read again
@@ -112,7 +112,7 @@ def judged(state: RunState, at_s: float, fact: f.RungJudged) -> RunState:
 def moved(state: RunState, at_s: float, fact: f.IncidentMoved) -> RunState:
     def in_state(i: Incident) -> Incident:
         assert fact.to in NEXT[i.state], f"incident {i.id} may not move from {i.state} to {fact.to}"
-        closed = at_s if fact.to in (IncidentState.RECOVERED, IncidentState.EXHAUSTED) else None
+        closed = at_s if fact.to in CLOSED else None
         benign = fact.benign if fact.benign is not None else i.benign
         kept = i.kept_step if fact.to is IncidentState.PROBATION else None
         return replace(i, state=fact.to, verdict=fact.reason, closed_s=closed, benign=benign, kept_step=kept)
@@ -160,4 +160,9 @@ def excluded(state: RunState, at_s: float, fact: f.NodeExcluded) -> RunState:
 
 def lost(state: RunState, at_s: float, fact: f.StepsLost) -> RunState:
     del at_s
-    return change_incident(state, fact.incident, lambda i: replace(i, steps_lost=i.steps_lost + fact.steps))
+
+    def more(incident: Incident) -> Incident:
+        unseen = None if incident.steps_unseen is None or fact.unseen is None else incident.steps_unseen + fact.unseen
+        return replace(incident, steps_lost=incident.steps_lost + fact.steps, steps_unseen=unseen)
+
+    return change_incident(state, fact.incident, more)

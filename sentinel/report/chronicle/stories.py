@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from sentinel.model import facts as f
 from sentinel.model.actions import SendPage
+from sentinel.model.amounts import lost_words
 from sentinel.model.facts import Fact
-from sentinel.model.incidents import Incident, IncidentState, Outcome
+from sentinel.model.incidents import CLOSED, Incident, IncidentState, Outcome
 from sentinel.policy.rung_words import CONDITIONS
 from sentinel.report.chronicle.plain import plain
 from sentinel.report.tables import cell
@@ -40,6 +41,7 @@ class Story:
     verdict: str = ""
     restored_s: float | None = None
     steps_lost: int = 0
+    steps_unseen: int | None = 0  # as of an incident
     remarks: list[str] = field(default_factory=list)  # Markdown, in the order they came
     called: dict[str, tuple[float, SendPage]] = field(default_factory=dict)  # deliveries of the page, by key
     refused: list[str] = field(default_factory=list)
@@ -75,11 +77,12 @@ class Story:
                 self.tries[-1].outcome, self.tries[-1].verdict = str(outcome), reason
             case f.IncidentMoved(to=to, reason=reason):
                 self.state, self.verdict = to, reason
-                self.closed_s = at_s if to in (IncidentState.RECOVERED, IncidentState.EXHAUSTED) else None
+                self.closed_s = at_s if to in CLOSED else None
             case f.Restored():
                 self.restored_s = at_s
-            case f.StepsLost(steps=steps):
+            case f.StepsLost(steps=steps, unseen=unseen):
                 self.steps_lost += steps
+                self.steps_unseen = None if self.steps_unseen is None or unseen is None else self.steps_unseen + unseen
             case f.Diagnosed(diagnosis=found):
                 self.remarks.append(f"Diagnosis: {found.cause}: {plain(found.reason)}")
             case f.Attributed(attribution=found):
@@ -147,4 +150,5 @@ def outcome_words(story: Story) -> str:
     """`recovered in 7.7 s, 32 steps lost`."""
     took = story.seconds
     words = str(story.state) + (f" in {took:.1f} s" if took is not None else "")
-    return words + (f", {many(story.steps_lost, 'step')} lost" if story.steps_lost else "")
+    has_lost = story.steps_lost or story.steps_unseen != 0
+    return words + (f", {lost_words(story.steps_lost, story.steps_unseen)} lost" if has_lost else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sentinel.model.amounts import lost_words
 from sentinel.model.incidents import Incident
 from sentinel.model.price import Price
 from sentinel.paging.case_words import span
@@ -29,7 +30,7 @@ class Cost:
     rows: tuple[tuple[str, str, str], ...]
     lost: str
     lost_s: float
-    steps: int
+    steps: str
     gpu_time: str
     unknown: str
     detected: str
@@ -46,7 +47,7 @@ def cost_of(incident: Incident, stretch: IncidentStretch | None, gpus: Gpus, pri
         rows=tuple((name, WORDS[name], _exact(spent[name])) for name in LOST if spent[name] >= 0.05),
         lost=_exact(loss.lost_s),
         lost_s=loss.lost_s,
-        steps=incident.steps_lost,
+        steps=lost_words(incident.steps_lost, incident.steps_unseen),
         gpu_time=amount_words(cost, price.currency if price is not None else "") if cost["gpu_hours"] else "",
         unknown="GPU hours are not known: " + gpus.why if cost["gpu_hours"] is None and gpus.why else "",
         detected=_exact(late_s) if late_s >= 0.05 else "at once",

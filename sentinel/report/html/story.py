@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sentinel.model.amounts import lost_words
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Try
 from sentinel.model.state import RunState
 from sentinel.paging.case_words import span, where
@@ -86,6 +87,7 @@ def _outcome(one: Try) -> str:
         Outcome.PENDING: "(still judged)", Outcome.WORKED: "worked", Outcome.FAILED: "failed",
         Outcome.OBSERVED: "(only observed)", Outcome.PAGED: "called a person",
         Outcome.PASSED_OVER: "was passed over", Outcome.DENIED: "was denied",
+        Outcome.UNKNOWN: "had an unknown outcome",
     }[one.outcome]  # fmt: skip
 
 
@@ -97,11 +99,14 @@ def _ended(incident: Incident, state: RunState) -> str:
     if incident.state is IncidentState.RECOVERED:
         back = incident.restored_s
         after = f" New ground was made {span(back - incident.visible_s)} after the fault showed." if back is not None else ""
-        lost = f" {incident.steps_lost} steps had to be trained again." if incident.steps_lost else ""
+        steps = lost_words(incident.steps_lost, incident.steps_unseen)
+        lost = f" {steps[0].upper()}{steps[1:]} had to be trained again." if incident.may_have_lost_steps else ""
         healed = "It healed by itself" if incident.benign else "It is repaired"
         return f"{healed}: {incident.verdict or 'the metric is back in its band'}.{after}{lost}{seen_by}"
     if incident.state is IncidentState.EXHAUSTED:
         return f"Sentinel ran out of remedies and called a person: {incident.verdict}.{seen_by}"
+    if incident.state is IncidentState.UNKNOWN:
+        return f"Whether it healed is not known: {incident.verdict}.{seen_by}"
     if incident.awaits_approval:
         return f"A rung waits for a person.{seen_by}"
     if state.ended:

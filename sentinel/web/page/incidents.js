@@ -79,13 +79,23 @@ function factWords(incident, paged) {
     incident.severity,
     `seen ${spanWords(incident.time_to_detect_s)} after it showed`,
     incident.time_to_recover_s !== null && `new ground after ${spanWords(incident.time_to_recover_s)}`,
-    incident.steps_lost > 0 && `${countWords(incident.steps_lost, "step")} lost`,
+    lostWords(incident),
     incident.blamed_rank !== null && `rank ${incident.blamed_rank}`,
     incident.blamed_node && `node ${incident.blamed_node}`,
     incident.page?.held,
     incident.pages.length > 0 && (paged.has(incident.id) ? "page open" : "a person was paged"),
     incident.acknowledged_by && `acknowledged by ${incident.acknowledged_by}`,
   ].filter(Boolean);
+}
+
+/** Where rows are seldom, the steps behind the newest one are not known. @param {any} incident */
+function lostWords(incident) {
+  const least = incident.steps_lost ?? 0;
+  const most = incident.steps_lost_at_most === undefined ? least : incident.steps_lost_at_most;
+  if (most === 0) return null;
+  if (most === null) return least > 0 ? `at least ${countWords(least, "step")} lost` : "how many steps were lost is not known";
+  if (most === least) return `${countWords(least, "step")} lost`;
+  return least > 0 ? `${least} to ${countWords(most, "step")} lost` : `up to ${countWords(most, "step")} lost`;
 }
 
 /** @param {any[]} remedies */

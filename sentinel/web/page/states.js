@@ -6,9 +6,9 @@ const RUN_TONES = {
   stalled: "warn", unseen: "warn", stopped: "warn", suspended: "warn", unobserved: "warn", held: "bad", failed: "bad",
 };
 /** @type {Record<string, string>} */
-const INCIDENT_TONES = { open: "bad", probation: "warn", recovered: "good", exhausted: "bad" };
+const INCIDENT_TONES = { open: "bad", probation: "warn", recovered: "good", exhausted: "bad", unknown: "warn" };
 /** @type {Record<string, string>} */
-const TRY_TONES = { worked: "good", failed: "bad", pending: "warn", paged: "warn", denied: "warn" };
+const TRY_TONES = { worked: "good", failed: "bad", pending: "warn", paged: "warn", denied: "warn", unknown: "warn" };
 
 /** @param {string} state */
 export const runTone = (state) => RUN_TONES[state] ?? "plain";

@@ -97,7 +97,7 @@ def test_a_run_that_finishes_unseen_is_not_called_healed() -> None:
     bench.tick()
     assert "step lines" in bench.state.blind
     bench.exits(code=0)
-    assert bench.incident.state is IncidentState.EXHAUSTED
+    assert bench.incident.state is IncidentState.UNKNOWN
     assert "before it was known" in bench.incident.verdict
 
 
@@ -202,7 +202,7 @@ def test_a_run_that_finishes_unseen_calls_a_person_and_does_not_take_the_call_ba
     lost(bench, 101, 200)
     bench.exits(code=0)
     assert bench.state.ended == "finished"
-    assert bench.incident.state is IncidentState.EXHAUSTED
+    assert bench.incident.state is IncidentState.UNKNOWN
     assert bench.incident.page is not None
     assert bench.incident.page.is_open
     assert [one.key for one in bench.of(f.ActionAbandoned) if one.key.startswith("page/")] == []

@@ -225,5 +225,5 @@ def test_a_run_that_finishes_before_it_is_known_says_so_and_calls_somebody() -> 
     bench = Bench(observe_only=True).launched()
     bench.steps(1, 70).steps(71, 72, loss=8.0).steps(73, 76).ends(76)
     assert bench.state.ended == "finished"
-    assert bench.incident.state is IncidentState.EXHAUSTED
+    assert bench.incident.state is IncidentState.UNKNOWN
     assert any("finished before it was known" in fact.reason for fact in bench.of(f.PageRaised)), bench.of(f.PageRaised)

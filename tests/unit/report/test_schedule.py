@@ -42,9 +42,17 @@ def test_a_run_that_was_left_alone_lost_nothing_and_says_nothing() -> None:
     found = cost(*launch(1), newest=500)
     assert found == {
         "full_rate_steps_lost": 0.0, "steps_under": {}, "skipped_samples": 0, "skipped_tokens": None, "steps_thrown_away": 0,
+        "steps_thrown_away_exact": True,
         "lapses": [],
     }  # fmt: skip
     assert schedule_rows(found) == []
+
+
+def test_where_rows_are_seldom_what_was_thrown_away_is_a_bound() -> None:
+    for seen, words in ((0, "an unknown number of steps thrown away"), (90, "at least 90 steps thrown away")):
+        found = cost(*launch(1), f.StepsLost(1, seen, 9), newest=500) | {"steps_thrown_away": seen}
+        assert not found["steps_thrown_away_exact"]
+        assert schedule_rows(found) == [("schedule", words)]
 
 
 def test_half_the_rate_counts_from_the_answer_to_the_lapse() -> None:

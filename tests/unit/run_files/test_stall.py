@@ -19,6 +19,7 @@ from tests.unit.told_run import at, state_of, told
 NOW_S = at(20)
 NO_SCHEDULE = {
     "full_rate_steps_lost": 0.0, "steps_under": {}, "skipped_samples": 0, "skipped_tokens": None, "steps_thrown_away": 0,
+    "steps_thrown_away_exact": True,
     "lapses": [],
 }  # fmt: skip
 

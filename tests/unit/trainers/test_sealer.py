@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from sentinel.client.stream import Stream
+from sentinel.telemetry.follower_remarks import FollowerRemarks
 from sentinel.trainers.found import find_checkpoints
 from sentinel.trainers.loading import load_profile
 from sentinel.trainers.profile import CheckpointFiles
+from sentinel.trainers.remarks import FollowerNotes
 from sentinel.trainers.sealer import Sealer
 from sentinel.trainers.spec import TrainerSpec
 from sentinel.trainers.start import prepare
@@ -35,7 +37,7 @@ def test_a_save_is_under_way_until_a_later_step_comes_and_those_of_before_the_ru
     (root / "latest_checkpointed_iteration.txt").write_text("900")
     spec = TrainerSpec(load_profile(f"megatron:root={root}"), ("train",), {}, "/", root, {}, None, True)
     prepare(run_dir, 1, spec)
-    sealer, stream = Sealer(run_dir, 1, spec), Stream(tmp_path / "metrics.jsonl", 1)
+    sealer, stream = Sealer(run_dir, 1, spec, FollowerNotes(run_dir, 1)), Stream(tmp_path / "metrics.jsonl", 1)
     sealer.turn(stream, None, 1e9)
     assert not sealer.has_saved(0)
     (root / "iter_0000020").mkdir()  # begun, and not whole
@@ -50,7 +52,8 @@ def test_one_that_cannot_be_looked_at_is_told_once(tmp_path: Path, capfd: pytest
     run_dir.mkdir()
     (root / "iter_0000020").mkdir(parents=True)
     os.mkfifo(root / "iter_0000020" / "pipe")
-    sealer = Sealer(run_dir, 1, TrainerSpec(load_profile(f"megatron:root={root}"), ("train",), {}, "/", root, {}, None, True))
+    spec = TrainerSpec(load_profile(f"megatron:root={root}"), ("train",), {}, "/", root, {}, None, True)
+    sealer = Sealer(run_dir, 1, spec, FollowerNotes(run_dir, 1))
     stream = Stream(tmp_path / "metrics.jsonl", 1)
     for now_s in (1e9, 2e9):
         sealer.turn(stream, None, now_s)
@@ -69,13 +72,42 @@ def test_one_whose_file_stays_cut_off_is_told_once_it_is_old(tmp_path: Path) -> 
     assert found.why_torn(CheckpointFiles(pattern="checkpoint-{step}", path="out", complete=("model.safetensors",)), 1e12) == ""
 
 
+def test_one_that_lacks_for_long_what_tells_it_whole_is_told(tmp_path: Path) -> None:
+    """Half of a checkpoint, which its pattern matches: it is never sealed, and nothing would say why."""
+    part = tmp_path / "checkpoint-20" / "model.bin"
+    part.parent.mkdir()
+    part.write_bytes(b"half")
+    marked = CheckpointFiles(pattern="checkpoint-{step}", path="out", complete=("trainer_state.json",))
+    (found,) = find_checkpoints(marked, tmp_path)
+    written_s = part.stat().st_mtime
+    assert found.why_torn(marked, written_s + 599.0) == "", "it may still be written"
+    said = f"{part.parent}: what tells it whole has not come (trainer_state.json), so it is not sealed"
+    assert found.why_torn(marked, written_s + 601.0) == said
+
+
+def test_a_tracker_that_names_a_step_of_which_nothing_lies_there_is_told(tmp_path: Path) -> None:
+    run_dir, root = tmp_path / "run", tmp_path / "ck"
+    (run_dir / "attempts" / "0001").mkdir(parents=True)
+    (root / "iter_0000020").mkdir(parents=True)
+    (root / "latest_checkpointed_iteration.txt").write_text("40")
+    spec = TrainerSpec(load_profile(f"megatron:root={root}"), ("train",), {}, "/", root, {}, None, True)
+    sealer, stream = Sealer(run_dir, 1, spec, FollowerNotes(run_dir, 1)), Stream(tmp_path / "metrics.jsonl", 1)
+    for now_s in (1e9, 2e9):
+        sealer.turn(stream, None, now_s)
+    sealer.finish(stream, None)
+    (said,) = FollowerRemarks(run_dir, 1).poll()
+    tracker = root / "latest_checkpointed_iteration.txt"
+    assert said.reason == f"{tracker} names step 40, and no iter_{{step:07d}} of that step lies under {root}"
+
+
 def test_the_sealer_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run_dir, root, mine = tmp_path / "run", tmp_path / "ck", tmp_path / "mine.yaml"
     run_dir.mkdir()
     mine.write_text(PROFILE)
     (root / "save-20").mkdir(parents=True)
     (root / "save-20" / "model.safetensors").write_bytes(b"\xff" * 5)
-    sealer = Sealer(run_dir, 1, TrainerSpec(load_profile(f"{mine}:root={root}"), ("train",), {}, "/", root, {}, None, True))
+    spec = TrainerSpec(load_profile(f"{mine}:root={root}"), ("train",), {}, "/", root, {}, None, True)
+    sealer = Sealer(run_dir, 1, spec, FollowerNotes(run_dir, 1))
     os.utime(root / "save-20" / "model.safetensors", (1000.0, 1000.0))
     stream = Stream(tmp_path / "metrics.jsonl", 1)
     said: list[str] = []

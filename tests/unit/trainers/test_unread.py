@@ -1,0 +1,109 @@
+"""A source from which no row comes is told of early: which field saw what, and which profile would read what is printed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sentinel.client.stream import Stream
+from sentinel.model.readings import SourceReading
+from sentinel.telemetry.follower_remarks import FollowerRemarks
+from sentinel.telemetry.log_formats import HEAD_BYTES, PREAMBLE_BYTES, format_at_end
+from sentinel.trainers.loading import load_profile
+from sentinel.trainers.remarks import FollowerNotes
+from sentinel.trainers.sources import RowSource, count_rows, metric_places
+from sentinel.trainers.spec import TrainerSpec
+from sentinel.trainers.unread import LONG_S, OTHER_S, Unread
+
+MEGATRON = " iteration {:8d}/     100 | consumed samples: 160 | elapsed time per iteration (ms): 20.0 | learning rate: 1.0E-03 | lm loss: 2.0E+00 |\n"  # noqa: E501
+TALK = b"loading shard 17 of the data set, and nothing else\n"
+
+
+def unread(tmp_path: Path, trainer: str) -> tuple[Unread, Path]:
+    logs = tmp_path / "attempts" / "0001" / "logs"
+    logs.mkdir(parents=True)
+    spec = TrainerSpec(load_profile(trainer), ("t",), {}, str(tmp_path), tmp_path / "ck", {}, None, True)
+    return Unread(tmp_path, 1, spec, 0.0), logs / "launcher.out"
+
+
+def test_what_another_profile_reads_is_told_at_once_and_once(tmp_path: Path) -> None:
+    found, printed = unread(tmp_path, "nanogpt:root=ck")
+    printed.write_bytes(TALK)
+    assert found.why(5.0) == ""
+    printed.write_text(MEGATRON.format(1) + MEGATRON.format(2))
+    said = found.why(10.0)
+    assert said.startswith("no row in 10 s: spec.metrics (from: output, format: text) of the profile nanogpt saw 2")
+    assert "and no line that it knows; what is printed reads as that of --trainer megatron" in said
+    assert found.why(15.0) == ""
+
+
+def test_eight_mebibytes_without_a_line_are_told(tmp_path: Path) -> None:
+    found, printed = unread(tmp_path, "megatron:root=ck")
+    printed.write_bytes(TALK * (PREAMBLE_BYTES // len(TALK) - 1))
+    assert found.why(5.0) == "", "it may still talk before it trains"
+    with printed.open("ab") as file:
+        file.write(TALK * 2)
+    said = found.why(10.0)
+    assert "(from: output, format: megatron) of the profile megatron saw 8.4 MB of what it prints, and no line" in said
+    assert "print a line such as 'step: 120 | loss: 2.3172" in said
+
+
+@pytest.mark.parametrize("trainer", ["exit-only", "megatron:root=ck"])
+def test_a_trainer_that_is_silent_for_long_is_told_of(tmp_path: Path, trainer: str) -> None:
+    found, _ = unread(tmp_path, trainer)
+    assert found.why(LONG_S - 1.0) == ""
+    assert "saw 0 B of what it prints, and no line that it knows" in found.why(LONG_S + 10.0)
+
+
+def test_a_file_that_is_not_there_and_one_that_reads_as_nothing(tmp_path: Path) -> None:
+    found, printed = unread(tmp_path, "nanogpt:root=ck,metrics=log.csv")
+    printed.write_text("step 1: loss 2.0\nstep 2: loss 2.0\n")
+    assert found.why(OTHER_S - 5.0) == "", "rows in a file may come later than what is printed"
+    said = found.why(OTHER_S + 1.0)
+    assert f"spec.metrics (from: file) of the profile nanogpt saw nothing at {tmp_path}/log.csv" in said
+    assert said.endswith("what is printed has rows: --trainer nanogpt:metrics=output?")
+    (tmp_path / "log.csv").write_bytes(TALK * 200_000)
+    assert f"saw {tmp_path}/log.csv, 10.2 MB, and no row that it knows" in found.why(OTHER_S + 10.0)
+
+
+@pytest.mark.parametrize("trainer", ["megatron:root=ck", "hf-trainer:root=ck,metrics=trainer_state", "exit-only:metrics=none"])
+def test_a_profile_without_files_of_rows_names_no_place(tmp_path: Path, trainer: str) -> None:
+    spec = TrainerSpec(load_profile(trainer), ("t",), {}, str(tmp_path), tmp_path / "ck", {}, None, True)
+    assert (metric_places(spec), count_rows(spec)) == ([], {})
+
+
+def test_a_profile_that_names_no_numbers_is_asked_for_none(tmp_path: Path) -> None:
+    found, _ = unread(tmp_path, "exit-only:metrics=none")
+    assert found.why(2 * LONG_S) == ""
+
+
+def test_before_there_is_a_stream_a_remark_reaches_the_supervisor_by_a_file(tmp_path: Path) -> None:
+    (tmp_path / "attempts" / "0001").mkdir(parents=True)
+    path = tmp_path / "attempts" / "0001" / "metrics.jsonl"
+    remarks, stream, heard = FollowerNotes(tmp_path, 1), Stream(path, 1), FollowerRemarks(tmp_path, 1)
+    assert heard.poll() == []
+    for sentence in ("no row yet", "no row yet", "nor a checkpoint"):
+        remarks.add(sentence)
+        remarks.send(stream)
+    assert heard.poll() == [SourceReading("trainer", True, said, remark=True) for said in ("no row yet", "nor a checkpoint")]
+    assert heard.poll() == []
+    assert not path.exists(), "a stream begins with its receipt"
+    stream.event("receipt")
+    remarks.send(stream)
+    said = [json.loads(line).get("reason") for line in path.read_text().splitlines()]
+    assert said == [None, "no row yet", "nor a checkpoint"]
+    assert heard.poll() == []
+
+
+def test_a_log_that_talks_for_long_before_its_first_line_is_read_all_the_same(tmp_path: Path) -> None:
+    log = tmp_path / "launcher.out"
+    log.write_bytes(TALK * ((HEAD_BYTES + PREAMBLE_BYTES) // len(TALK) + 1))
+    assert format_at_end(log) is None
+    source = RowSource(log, "auto")
+    assert source.poll() == []
+    with log.open("a") as file:
+        file.write("step 1: loss 2.0\nstep 2: loss 1.9\n")
+    assert format_at_end(log) == "text"
+    assert [row.step for row in source.finish()] == [1, 2]
