@@ -195,14 +195,12 @@ class Slowdown(Detector):
         else:
             self._slow.clear()
             self._learn(middle)
-        ends_slow = part[-1][0] > limit
-        self._tail = slow_rows[0] if ends_slow and len(slow_rows) <= BLOCK // 2 else None
+        self._tail = slow_rows[0] if part[-1][0] > limit and len(slow_rows) <= BLOCK // 2 else None
         self._resolve(middle)
         return is_slow
 
     def _learn(self, middle: float) -> None:
-        """The best level yet, with the newest block, `middle`. One that is no better than the best cannot bring the median of the
-        levels below it."""
+        """With the newest block. One that is no better than the best cannot bring the median of the levels below it."""
         if len(self._levels) == REFERENCE_BLOCKS and (self._best is None or middle < self._best):
             level = sorted(self._levels)[REFERENCE_BLOCKS // 2]
             self._best = level if self._best is None else min(self._best, level)
