@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.client.heartbeat_file import HeartbeatFile
+from sentinel.client.machine import read_boot_id
 from sentinel.client.output import redirect_output
 from sentinel.client.overrides import Overrides, OverridesError
 from sentinel.client.run_layout import LEASE_NAME, OVERRIDES_NAME, attempt_folder, rank_file, spec_path, stack_path, stream_path
@@ -53,7 +54,7 @@ class Session:
         self._spare = SparePlace(run_dir, spec.attempt)  # named now: later the run directory may not be readable
         self.metrics_path = stream_path(run_dir, spec.attempt)
         self.stream = Stream(self.metrics_path, spec.attempt)
-        self._host = socket.gethostname()
+        self._host, self._boot_id = socket.gethostname(), read_boot_id()
         self.last_step = 0  # of the latest heartbeat
         self._last_beat: tuple[str, float] = ("", 0.0)
         self._stack_signal: int | None = None
@@ -106,6 +107,8 @@ class Session:
                 self._stack_signal = offer_stacks(stack_path(self.run_dir, self.attempt, self.rank))
         self._last_beat = (phase, now_s)
         beat: dict[str, Any] = {"step": step, "phase": phase, "time_s": time.time(), "pid": os.getpid(), "host": self._host}
+        if self._boot_id:
+            beat["boot_id"] = self._boot_id
         if self._stack_signal is not None and is_still_offered():
             beat["stack_signal"] = self._stack_signal
         if self._busy is not None:

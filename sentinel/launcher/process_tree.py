@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from sentinel.client import machine
+
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _DEAD_STATES = "ZXx"
 _CONFIRM_S = 0.02  # a process in the middle of exec shows no environment for an instant: "none" must hold twice
@@ -41,11 +43,7 @@ class Process:
 
 def read_boot_id() -> str:
     """This boot of this machine: pids and start times mean nothing beyond it. The host's name where the kernel names no boot."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
-    except OSError:
-        return socket.gethostname()
+    return machine.read_boot_id() or socket.gethostname()
 
 
 def read_process(pid: int) -> Process | None:

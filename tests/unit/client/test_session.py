@@ -146,7 +146,7 @@ def test_heartbeats_follow_every_phase_and_are_rare_within_one(session, monkeypa
     assert beat(3, "backward") == (3, "backward")
     record = json.loads(session.heartbeat_path.read_text())
     assert record["pid"] == os.getpid()
-    assert set(record) == {"step", "phase", "time_s", "pid", "host", "stack_signal"}
+    assert set(record) == {"step", "phase", "time_s", "pid", "host", "boot_id", "stack_signal"}
 
 
 def test_a_trainer_that_takes_the_stack_signal_for_itself_is_not_sent_it(tmp_path):
