@@ -16,6 +16,7 @@ import os
 import select
 import signal
 import time
+from collections.abc import Mapping
 
 from sentinel.launcher.attempt_view import pick_ranks
 from sentinel.launcher.exit_report import ORDERLY_EXITS, Evidence, build_report, describe_exit, read_table
@@ -85,6 +86,11 @@ class Keeper:
                     complaint = str(error)
                     complain(f"the keeper of {self._files.folder} goes on after: {complaint}")
                 time.sleep(ENDING_LOOK_EVERY_S)
+
+    @property
+    def ranks_here(self) -> Mapping[int, int]:
+        """The pid of each rank that was seen to be a process of this machine."""
+        return self._ranks.pids
 
     def _is_over(self) -> bool:
         """One turn of the loop; True when nothing of the attempt lives any more."""
