@@ -99,7 +99,7 @@ def keep(files: AttemptFiles, grace_s: float, say: Callable[[int], None], start:
     report = keeper.run()
     for process in command.processes:
         process.returncode = report.command_status  # it was waited for here, not through its object
-    return 0 if _write_end(files, spare, report, keeper.ranks_here) else 1
+    return 0 if _write_end(files, spare, report, keeper.ranks.pids) else 1
 
 
 def _write_end(files: AttemptFiles, spare: SparePlace, report: ExitReport, here: Mapping[int, int]) -> bool:

@@ -52,7 +52,7 @@ from sentinel.launcher.process_tree import (
     send_signal,
     wait_gone,
 )
-from sentinel.launcher.rank_watch import is_rank_by_another_name
+from sentinel.launcher.rank_names import is_rank_by_another_name
 from sentinel.launcher.reserve import Reserve
 from sentinel.launcher.spare_records import bring_home
 from sentinel.launcher.spec_file import write_spec
