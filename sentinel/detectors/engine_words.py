@@ -38,6 +38,11 @@ PASSES = (
 )
 REFUSED = NOT_STARTED + PASSES
 _REFUSED = re.compile(REFUSED)
+# Words after which an older refusal counts no more: a later launch of the same command was refused for good, or its tasks ran.
+# Tasks that srun itself has killed say only that, and "Application launch failed" repeats what stands before it.
+_OVERTAKES = re.compile(
+    rf"(?:{NOT_STARTED})(?<!Application launch failed: )(?!{PASSES})|srun: error: \S+: tasks? [\d,\- ]+: (?!Killed|Terminated)"
+)
 
 
 def find_refusal(lines: Sequence[str], *, is_alone: bool = False) -> str:
@@ -51,5 +56,7 @@ def find_refusal(lines: Sequence[str], *, is_alone: bool = False) -> str:
             continue
         if OF_THE_ENGINE.match(text) is None:
             return "" if is_alone else found
+        if _OVERTAKES.search(text) is not None:
+            return found
         found = text if _REFUSED.search(text) is not None else found
     return found

@@ -100,7 +100,7 @@ def on_tick(decision: Decision) -> None:
     """On every tick while a stop is under way: the next harder word once a deadline has passed."""
     attempt = decision.attempt
     wanted = decision.state.stop_by or decision.state.hold_by
-    if not wanted or attempt is None or attempt.is_over or decision.state.plan:
+    if not wanted or attempt is None or attempt.is_over or decision.state.plan or decision.state.ended:
         return
     if attempt.stopping_s is None:
         ask_to_stop(decision)  # it waited for a live change, and that was overtaken

@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from sentinel.client.atomic_file import write_atomically
@@ -40,7 +41,7 @@ from sentinel.launcher.exit_report import (
     with_records,
 )
 from sentinel.model.attempts import ExitReport, RankElsewhere
-from sentinel.run_files.attempt_files import AttemptFiles, rank_files
+from sentinel.run_files.attempt_files import AttemptFiles, is_same_host, rank_files
 from sentinel.run_files.cluster_job import ClusterJob, has_started_anew, job_of_json, job_to_json
 
 QUIET_S = 5.0  # a rank that trains beats up to five times a second; what is seen later is a beat of before on a slow filesystem
@@ -70,7 +71,7 @@ def find_elsewhere(files: AttemptFiles, host: str) -> dict[int, RankElsewhere]:
     for rank, entry in rank_files(files.heartbeats).items():
         beat = read_object(entry.path)
         name = None if beat is None else beat.get("host")
-        if beat is not None and isinstance(name, str) and name and not _is_same(name, host):
+        if beat is not None and isinstance(name, str) and name and not is_same_host(name, host):
             found[rank] = RankElsewhere(rank, name, read_pid(beat))
     return found
 
@@ -188,13 +189,15 @@ def judge_end(
     report: ExitReport,
     why: str,
     *,
+    here: Mapping[int, int] = MappingProxyType({}),
     is_unheard: bool = False,
     job: ClusterJob | None = None,
 ) -> ExitReport | EndedHere:
     """What is to be written of an attempt of which nothing lives on `host`: the whole report, or what was seen and what is
-    missing. Waits for records that are being written. `why`, `is_unheard`, `job`: as in `why_not_vouched` and `EndedHere`. Raises
-    OSError."""
+    missing. Waits for records that are being written. `here`: pids of ranks that were seen to be processes of `host`, whatever
+    their heartbeats call it. `why`, `is_unheard`, `job`: as in `why_not_vouched` and `EndedHere`. Raises OSError."""
     named = frozenset(rank.rank for rank in report.ranks if rank.source == "reaped") | frozenset(read_table(files).exits)
+    named |= {rank for rank, one in find_elsewhere(files, host).items() if one.pid is not None and here.get(rank) == one.pid}
     missing = wait_for_proof(files, host, named, why)
     if missing or is_unheard:
         return EndedHere(host, report, named, missing or why, is_unheard, job, find_unproven(files, host, named))
@@ -234,7 +237,3 @@ def _unproven(value: Mapping[str, Any]) -> tuple[RankElsewhere, ...]:
         if isinstance(one, dict) and type(one.get("rank")) is int and isinstance(one.get("host"), str):
             found.append(RankElsewhere(one["rank"], one["host"], read_pid(one)))
     return tuple(found)
-
-
-def _is_same(one: str, other: str) -> bool:
-    return one.partition(".")[0] == other.partition(".")[0]

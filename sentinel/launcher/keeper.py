@@ -23,7 +23,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FrameType
 
 from sentinel.client.spare_place import SparePlace
@@ -95,13 +95,14 @@ def keep(files: AttemptFiles, grace_s: float, say: Callable[[int], None], start:
     with contextlib.suppress(OSError):  # keeper.json without the command's pid is complete enough
         write_keeper(files, command.pid)
     say(STARTED)
-    report = Keeper(files, command, grace_s, wake, stop_signals).run()
+    keeper = Keeper(files, command, grace_s, wake, stop_signals)
+    report = keeper.run()
     for process in command.processes:
         process.returncode = report.command_status  # it was waited for here, not through its object
-    return 0 if _write_end(files, spare, report) else 1
+    return 0 if _write_end(files, spare, report, keeper.ranks.pids) else 1
 
 
-def _write_end(files: AttemptFiles, spare: SparePlace, report: ExitReport) -> bool:
+def _write_end(files: AttemptFiles, spare: SparePlace, report: ExitReport, here: Mapping[int, int]) -> bool:
     """exit.json, or ended-here.json where a rank on another machine is not known to have ended. Where the disk cannot be read,
     that is every rank of which nothing is known."""
     argv, status, host = read_argv(files), report.command_status, _host_at_start(files)
@@ -110,7 +111,7 @@ def _write_end(files: AttemptFiles, spare: SparePlace, report: ExitReport) -> bo
     for left in range(REPORT_TRIES, 0, -1):
         try:
             is_unheard = is_killed and not rank_files(files.heartbeats)
-            ended = judge_end(files, host, report, why, is_unheard=is_unheard, job=read_job(os.environ))
+            ended = judge_end(files, host, report, why, here=here, is_unheard=is_unheard, job=read_job(os.environ))
             if isinstance(ended, ExitReport):
                 return _write_surely(files, spare, ended)
             write_ended_here(files, ended)

@@ -57,7 +57,7 @@ class Keeper:
         self._poll = select.poll()
         self._poll.register(wake, select.POLLIN)
         watch, leave = lambda handle: self._poll.register(handle, select.POLLIN), self._poll.unregister
-        self._ranks = RankWatch(files, self._belongs, watch, leave)
+        self.ranks = RankWatch(files, self._belongs, watch, leave)
         self._command_status: int | None = None
         self._has_children = True
         self._cause: str | None = None
@@ -90,7 +90,7 @@ class Keeper:
         """One turn of the loop; True when nothing of the attempt lives any more."""
         self._wait()
         self._reap()
-        self._ranks.poll()
+        self.ranks.poll()
         now = time.monotonic()
         self._log_cap.keep(now)
         self._decide(now)
@@ -98,7 +98,7 @@ class Keeper:
             self._kill(now)
         if self._has_children or find_living(marks=self._files.environment):
             return False
-        self._ranks.poll()
+        self.ranks.poll()
         return True
 
     def _wait(self) -> None:
@@ -109,12 +109,12 @@ class Keeper:
         if self._wake in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self._wake, 4096)
-        gone = [handle for handle in ready if self._ranks.is_handle(handle)]
+        gone = [handle for handle in ready if self.ranks.is_handle(handle)]
         if gone:
-            self._ranks.poll()  # a rank's record is older than its death
+            self.ranks.poll()  # a rank's record is older than its death
         for handle in gone:
             self._poll.unregister(handle)
-            self._ranks.note_gone(handle)
+            self.ranks.note_gone(handle)
 
     def _reap(self) -> None:
         while True:
@@ -130,12 +130,12 @@ class Keeper:
             if any(pid == process.pid for process in self._command.processes):
                 self._ended[pid] = value
                 self._command_status = self._command.status_of(self._ended)
-            self._ranks.note_reaped(pid, value)
+            self.ranks.note_reaped(pid, value)
 
     def _decide(self, now: float) -> None:
         """Set the cause and the moment of the kill. The first cause stays; a stop request only brings the kill forward, and what
         is lost while the ranks leave in order ends the wait for the others."""
-        lost = self._ranks.lost()
+        lost = self.ranks.lost()
         if self._is_lost and lost is None and self._killing_since is None:
             self._cause, self._is_lost = None, False  # torchrun has ended with 0: nothing was lost after all
         if self._cause is None:
@@ -152,19 +152,19 @@ class Keeper:
                 self._kill_at = now + TERM_GRACE_S
         elif self._keeper_signal is not None and (lost is not None or self._command_status is not None):
             self._kill_at = min(self._kill_at, now + self._grace_s)
-        elif self._keeper_signal is not None and self._ranks.are_all_gone():
+        elif self._keeper_signal is not None and self.ranks.are_all_gone():
             self._kill_at = min(self._kill_at, now + COMMAND_GRACE_S)
         if self._must_kill():
             self._kill_at = min(self._kill_at, now)
         elif self._stop_signals and not self._has_signalled_ranks:
             self._tell_ranks()
-        if lost is not None and self._ranks.are_all_gone() and not self._ranks.is_word_due():
-            wait_s = 0.0 if self._ranks.are_all_ends_known() else LAUNCHER_GRACE_S
+        if lost is not None and self.ranks.are_all_gone() and not self.ranks.is_word_due():
+            wait_s = 0.0 if self.ranks.are_all_ends_known() else LAUNCHER_GRACE_S
             self._kill_at = min(self._kill_at, now + wait_s)
 
     def _left_in_order(self) -> bool:
         """The request to stop and the end that it asked for may be seen in one look, on a busy machine."""
-        return self._command_status in ORDERLY_EXITS or (bool(self._ranks.ranks) and self._ranks.lost() is None)
+        return self._command_status in ORDERLY_EXITS or (bool(self.ranks.ranks) and self.ranks.lost() is None)
 
     def _must_kill(self) -> bool:
         return KILL_NOW in self._stop_signals or len(self._stop_signals) > 1
@@ -188,7 +188,7 @@ class Keeper:
             self._killing_since, self._say_at = now, now + STUBBORN_AFTER_S
             self._failed = self._failures()
             self._ended_before = dict(self._ended)
-        is_table_due = self._ranks.needs_table() and not self._must_kill() and now < self._killing_since + LAUNCHER_GRACE_S
+        is_table_due = self.ranks.needs_table() and not self._must_kill() and now < self._killing_since + LAUNCHER_GRACE_S
         living = find_living(roots=(os.getpid(),), marks=self._files.environment)
         self._name_stubborn(living, now)
         grace_s = FOLLOWER_STOP_S if self._must_kill() else FOLLOWER_GRACE_S
@@ -213,8 +213,8 @@ class Keeper:
 
     def _failures(self) -> tuple[int, ...]:
         """Ranks in the order they failed; a command without ranks is rank 0 itself."""
-        if self._ranks.ranks or self._command_status in (*ORDERLY_EXITS, None):
-            return self._ranks.failed_order()
+        if self.ranks.ranks or self._command_status in (*ORDERLY_EXITS, None):
+            return self.ranks.failed_order()
         return (0,)
 
     def _belongs(self, pid: int) -> bool:
@@ -235,10 +235,10 @@ class Keeper:
     def _report(self) -> ExitReport:
         evidence = Evidence(
             command_status=self._command_status,
-            ranks=self._ranks.ranks,
-            records=self._ranks.records,
-            reaped=self._ranks.reaped,
-            vouched=self._ranks.vouched,
+            ranks=self.ranks.ranks,
+            records=self.ranks.records,
+            reaped=self.ranks.reaped,
+            vouched=self.ranks.vouched,
             table=self._table(),
             failed_order=self._failures() if self._killing_since is None else self._failed,
             was_killed=bool(self._killed),

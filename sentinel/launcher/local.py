@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -51,10 +52,11 @@ from sentinel.launcher.process_tree import (
     send_signal,
     wait_gone,
 )
+from sentinel.launcher.rank_names import is_rank_by_another_name
 from sentinel.launcher.reserve import Reserve
 from sentinel.launcher.spare_records import bring_home
 from sentinel.launcher.spec_file import write_spec
-from sentinel.launcher.waiting_clients import CLIENTS, GRACE_S, end_clients, why_not_vouched
+from sentinel.launcher.waiting_clients import CLIENTS, GRACE_S, OF_SCHEDULERS, client_name, end_clients, why_not_vouched
 from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Exited, ExitReport, NotStarted, Orphaned, Unseen
 from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles, rank_files
 from sentinel.run_files.cluster_job import has_started_anew
@@ -245,7 +247,9 @@ class LocalLauncher:
         keeper = read_keeper(files)
         assert keeper is not None, "an orphaned attempt had a keeper"
         clients: tuple[Process, ...] = ()
+        host, here = keeper.host or socket.gethostname(), dict[int, int]()
         if keeper.is_from_this_boot:
+            here = _ranks_by_another_name(files, host)
             clients = end_clients(lambda: find_orphans(files))
             self._kill_all(files, keeper)
         evidence = Evidence(
@@ -254,7 +258,9 @@ class LocalLauncher:
         if read_report(files) is None:
             why = why_not_vouched(read_argv(files), 0 if clients else None, read_printed(files))
             why = "" if has_started_anew(keeper.job, os.environ) else why
-            ended = judge_end(files, keeper.host, build_report(evidence, reason), why, job=keeper.job)
+            is_unheard = bool(why) and client_name(read_argv(files)) in OF_SCHEDULERS and not evidence.ranks
+            report = build_report(evidence, reason)
+            ended = judge_end(files, host, report, why, here=here, is_unheard=is_unheard, job=keeper.job)
             if isinstance(ended, ExitReport):
                 write_report(files, ended)
             else:
@@ -275,6 +281,13 @@ class LocalLauncher:
 
     def _files(self, attempt: int) -> AttemptFiles:
         return AttemptFiles(self._run_dir, attempt)
+
+
+def _ranks_by_another_name(files: AttemptFiles, host: str) -> dict[int, int]:
+    """The pids of ranks that live here, and whose heartbeats call this machine otherwise than `host`."""
+    living = {process.pid for process in find_orphans(files)}
+    named = ((rank, one.host, one.pid) for rank, one in find_elsewhere(files, host).items())
+    return {rank: pid for rank, name, pid in named if pid in living and is_rank_by_another_name(rank, name, pid)}
 
 
 def _patience_s(files: AttemptFiles, keeper: KeeperRecord) -> float:

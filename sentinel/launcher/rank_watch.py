@@ -12,16 +12,17 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
 from sentinel.client.strict_json import as_float
 from sentinel.launcher.exit_report import ORDERLY_EXITS, describe_exit, read_code, read_object, read_pid
-from sentinel.launcher.process_tree import read_environment, read_process
+from sentinel.launcher.process_tree import read_process
+from sentinel.launcher.rank_names import is_rank_by_another_name, local_world_size
 from sentinel.launcher.spare_records import read_spare_records
 from sentinel.launcher.torchrun_word import TorchrunWord
-from sentinel.run_files.attempt_files import AttemptFiles, is_this_host, rank_files
+from sentinel.run_files.attempt_files import AttemptFiles, is_own_name, is_this_host, rank_files
 
 NOTICE_S = 2.0  # how late a death may be noticed (two cores at load 6: 0.1 s was seen)
 _WAITED_MAX = 1024  # a run of months re-parents many a helper process
@@ -94,7 +95,7 @@ class RankWatch:
             self._unread_beats.add(rank)
             return
         self._unread_beats.discard(rank)
-        if not is_this_host(beat.get("host")):
+        if not is_this_host(beat.get("host")) and not self._is_here(rank, beat.get("host"), pid, self._waited):
             return  # a rank on another machine: its end shows in its record only
         if pid in self._waited:  # it beat and died between two looks
             self.pids[rank] = pid
@@ -110,7 +111,7 @@ class RankWatch:
             self._missing.add(rank)
             return
         self.pids[rank] = pid
-        self._expected = max(self._expected, _local_world_size(pid))
+        self._expected = max(self._expected, local_world_size(pid))
         self._handles[handle] = (rank, pid)
         self._on_new(handle)
         process = read_process(pid)
@@ -120,11 +121,16 @@ class RankWatch:
             self._started.add(rank)
         self._torchrun.note_rank(rank, pid, process.parent)
 
+    def _is_here(self, rank: int, host: object, pid: int, ended: Collection[int]) -> bool:
+        if pid in ended and is_own_name(host):
+            return True
+        return self._belongs(pid) and (is_this_host(host) or is_rank_by_another_name(rank, host, pid))
+
     def _read_again(self, rank: int, path: str) -> None:
         """What was started was taken for the rank before it had started one (torchrun, under a profile): the rank is below it."""
         beat = read_object(path)
         pid = None if beat is None else read_pid(beat)
-        if beat is None or pid is None or pid == self.pids[rank] or not is_this_host(beat.get("host")) or not self._belongs(pid):
+        if beat is None or pid is None or pid == self.pids[rank] or not self._is_here(rank, beat.get("host"), pid, ()):
             return
         for handle in [handle for handle, (known, _) in self._handles.items() if known == rank]:
             del self._handles[handle]
@@ -234,11 +240,6 @@ class RankWatch:
 
     def _silent(self, ranks: set[int]) -> set[int]:
         return ranks - set(self.reaped) - set(self.records) - self.vouched
-
-
-def _local_world_size(pid: int) -> int:
-    sizes = [entry.partition(b"=")[2] for entry in read_environment(pid) if entry.startswith(b"LOCAL_WORLD_SIZE=")]
-    return int(sizes[0]) if sizes and sizes[0].isdigit() else 1
 
 
 def _time_of(record: Mapping[str, Any]) -> float:

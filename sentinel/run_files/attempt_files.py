@@ -88,7 +88,22 @@ class AttemptFiles:
 
 def is_this_host(name: object) -> bool:
     """Whether a heartbeat's `host` is this machine, with or without its domain; one that names no host is taken for it."""
-    return not isinstance(name, str) or name.partition(".")[0] == socket.gethostname().partition(".")[0]
+    return not isinstance(name, str) or not name or is_same_host(name, socket.gethostname())
+
+
+def is_own_name(name: object) -> bool:
+    """Whether it is what every machine calls itself."""
+    return isinstance(name, str) and name.startswith(("localhost", "127.", "::1"))
+
+
+def is_same_host(one: str, other: str) -> bool:
+    """With or without the domain, in any case. Of a machine that is called by its address the whole address counts."""
+    return _short_name(one) == _short_name(other)
+
+
+def _short_name(host: str) -> str:
+    first = host.partition(".")[0].casefold()
+    return host if first.isdecimal() else first
 
 
 def rank_files(folder: Path) -> dict[int, os.DirEntry[str]]:

@@ -166,7 +166,8 @@ class Daemon:
         if self.engine.owes_a_page(now_s):
             self._ended_s = now_s  # who answers now is still to be passed on: to those who were called before
             return False
-        return not (self._due or self._running) or now_s - self._ended_s > FLUSH_S
+        is_waited_for = any(not due.is_reported for due in self._due.values())  # no proof is: the next start goes on with that
+        return not (is_waited_for or self._running) or now_s - self._ended_s > FLUSH_S
 
     def _handle(self, now_s: float, event: Event) -> bool:
         """Whether it led to a fact."""

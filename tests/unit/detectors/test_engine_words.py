@@ -57,6 +57,17 @@ def test_a_program_that_printed_something_later_was_started(behind: str) -> None
     assert find_refusal([PASSING[0], behind, "srun: error: n1: task 0: Exited with exit code 1"]) == ""
 
 
+@pytest.mark.parametrize(
+    "later", [*LASTING, "srun: error: n1: task 0: Exited with exit code 1", "srun: error: n1: tasks 0-3: Out Of Memory"]
+)
+def test_a_later_launch_of_the_same_command_that_fails_for_good_is_no_trouble_that_passes(later: str) -> None:
+    assert find_refusal([PASSING[2], later]) == ""
+    assert find_refusal([PASSING[2], later, "srun: Terminating StepId=71.3"], is_alone=True) == ""
+    assert find_refusal([later, PASSING[2]]) == PASSING[2]
+    assert find_refusal([PASSING[6], "srun: error: n1: task 0: Killed"]) == PASSING[6], "srun ends what it had begun to launch"
+    assert find_refusal([PASSING[6], "srun: error: Application launch failed: Unspecified error"]) == PASSING[6]
+
+
 def test_alone_means_that_nothing_else_was_ever_printed() -> None:
     assert find_refusal(["step 400 loss 2.1", PASSING[0]], is_alone=True) == ""
     assert find_refusal(["srun: job 71 queued and waiting for resources", PASSING[0]], is_alone=True) == PASSING[0]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import random
 import socket
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -21,8 +23,9 @@ from sentinel.launcher.attempt_view import read_view
 from sentinel.launcher.elsewhere import EndedHere, judge_end, read_ended_here, write_ended_here
 from sentinel.launcher.exit_report import read_report
 from sentinel.launcher.local import LocalLauncher
+from sentinel.launcher.process_tree import read_boot_id
 from sentinel.model.attempts import Exited, ExitReport, Orphaned, RankElsewhere, RankExit, Unseen
-from sentinel.run_files.attempt_files import AttemptFiles
+from sentinel.run_files.attempt_files import AttemptFiles, is_same_host
 from sentinel.run_files.cluster_job import ClusterJob
 
 HERE = socket.gethostname()
@@ -215,6 +218,40 @@ def test_the_ranks_of_a_dead_keeper_on_other_machines_are_no_end_either(files: A
     assert isinstance(read_view(files), Unseen)
 
 
+def test_a_client_that_a_dead_keeper_left_may_have_started_ranks_that_nobody_has_heard_yet(
+    files: AttemptFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They import for minutes before their first heartbeat."""
+    for entry in files.heartbeats.iterdir():
+        entry.unlink()
+    with pytest.raises(NotYet, match="of which nothing was heard"):
+        LocalLauncher(tmp_path).ensure_stopped(1)
+    assert read_report(files) is None
+
+
+@pytest.mark.parametrize("keeper_host", [HERE, ""])
+def test_a_rank_that_a_dead_keeper_left_here_is_not_elsewhere_whatever_it_calls_the_machine(
+    files: AttemptFiles, tmp_path: Path, keeper_host: str
+) -> None:
+    """A machine may be given another name while it runs; keepers of before named none."""
+    dead = {"pid": 2**22 + 1, "create_time": 1.0, "boot_id": read_boot_id(), "host": keeper_host, "command_pid": None}
+    files.keeper.write_text(json.dumps(dead))
+    files.spec.write_text(json.dumps({"v": 1, "argv": ["python", "train.py"]}))
+    rank = subprocess.Popen(["cat"], env=dict(os.environ, RANK="1", **files.environment), stdin=-1, stdout=-1)
+    assert rank.stdin is not None
+    assert rank.stdout is not None
+    rank.stdin.write(b"?\n")
+    rank.stdin.flush()
+    rank.stdout.readline()  # it runs: until then /proc may show no environment
+    beat(files, 1, "a-name-of-before")
+    told = json.loads((files.heartbeats / "rank-00001.json").read_text()) | {"pid": rank.pid}
+    (files.heartbeats / "rank-00001.json").write_text(json.dumps(told))
+    assert isinstance(LocalLauncher(tmp_path).ensure_stopped(1), Exited)
+    assert rank.wait() == -9
+    rank.stdin.close()
+    rank.stdout.close()
+
+
 def test_a_later_start_of_the_same_job_is_the_schedulers_word(
     files: AttemptFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -294,7 +331,7 @@ def test_words_in_it_that_make_no_sense_are_passed_over(files: AttemptFiles, cha
 def left(files: AttemptFiles, report: ExitReport) -> bool:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(elsewhere, "time", Clock())
-        return keeper._write_end(files, SparePlace(files.run_dir, files.attempt), report)
+        return keeper._write_end(files, SparePlace(files.run_dir, files.attempt), report, {})
 
 
 def test_the_keeper_of_a_client_that_was_killed_writes_what_it_saw_and_no_exit(files: AttemptFiles) -> None:
@@ -331,3 +368,19 @@ def test_a_client_killed_before_anything_was_heard_is_a_doubt_and_a_program_is_n
     files.spec.write_text(json.dumps({"v": 1, "argv": ["python", "train.py"]}))
     assert left(files, report)
     assert read_report(files) == report
+
+
+def test_a_rank_that_was_seen_to_be_a_process_of_this_machine_is_not_elsewhere_whatever_it_calls_it(files: AttemptFiles) -> None:
+    """Only by the pid that its newest heartbeat names: a later start of the rank may be on another machine."""
+    assert isinstance(ended(files, here={1: 4243}), ExitReport)
+    late = ended(files, here={1: 4244})
+    assert isinstance(late, EndedHere)
+    assert late.unproven == (RankElsewhere(1, "n2", 4243),)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [("n1", "N1.cluster.local", True), ("10.0.0.1", "10.0.0.2", False), ("10.0.0.1", "10.0.0.1", True), ("n1", "n2", False)],
+)
+def test_a_machine_that_is_called_by_its_address_is_not_every_machine_of_its_network(one: str, other: str, is_same: bool) -> None:
+    assert is_same_host(one, other) is is_same

@@ -55,6 +55,39 @@ def test_a_launcher_that_was_taken_for_the_rank_gives_way_to_the_rank_it_started
     assert watch.are_all_gone()
 
 
+@pytest.mark.parametrize(
+    ("host", "environ", "is_here"),
+    [
+        (os.uname().nodename.upper() + ".example.org", {}, True),
+        ("", {}, True),
+        ("localhost", {}, True),
+        ("127.0.0.1", {}, True),
+        ("a-name-of-before", {"RANK": "1"}, True),
+        ("a-name-of-before", {"RANK": "0"}, False),
+        ("n2", {}, False),
+    ],
+)
+def test_a_process_of_the_attempt_is_the_rank_by_its_pid_and_rank_whatever_its_heartbeat_calls_the_machine(
+    tmp_path: Path, host: str, environ: dict[str, str], is_here: bool
+) -> None:
+    """The pid alone may be that of a process on another machine."""
+    files = AttemptFiles.of(tmp_path, 1)
+    files.make_folders()
+    names = {name: value for name, value in os.environ.items() if name != "RANK"}
+    child = subprocess.Popen(["cat"], env=names | environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdin.write(b"?\n")
+    child.stdin.flush()
+    child.stdout.readline()  # it runs: until then /proc may show no environment
+    for belongs, pids in ((False, {}), (True, {1: child.pid} if is_here else {})):
+        watch = RankWatch(files, lambda pid, known=belongs: known, lambda handle: None)
+        (files.heartbeats / "rank-00001.json").write_text(json.dumps({"pid": child.pid, "host": host}))
+        watch.poll()
+        assert watch.pids == pids
+    child.communicate()
+
+
 class Torchrun:
     """A process that starts ranks as torchrun does, and waits for each of them before it ends with `code`."""
 

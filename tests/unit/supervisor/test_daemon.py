@@ -135,6 +135,26 @@ def test_a_stop_that_is_not_proven_is_put_on_record_once_and_asked_about_for_as_
     assert loop.engine.state.label != "unseen"
 
 
+def test_a_second_stop_leaves_at_once_what_is_not_proven_and_decides_nothing_more() -> None:
+    loop = Loop().launched()
+    loop.daemon.want_stop("ann")
+    loop.turn()
+    loop.runner.done("stop/1")
+    loop.daemon.want_stop("ann")
+    loop.turn()
+    loop.runner.unproven("kill/1", "rank 3 on n2 may live", 1.0)
+    loop.turn()
+    loop.daemon.want_stop("ann")
+    loop.turn()
+    assert loop.engine.state.ended == "suspended"
+    assert loop.daemon.is_over(loop.clock.now_s())
+    known = len(loop.log.entries)
+    for _ in range(5):
+        loop.clock.advance(10.0)
+        loop.turn()
+    assert len(loop.log.entries) == known, "no rank is signalled behind the end"
+
+
 def test_a_start_that_the_scheduler_refuses_is_the_engines_to_try_again() -> None:
     loop = Loop().start()
     for times in (1, 2, 3):
