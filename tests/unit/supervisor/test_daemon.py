@@ -114,13 +114,19 @@ def test_an_action_that_goes_on_is_asked_about_for_as_long_as_it_is_wanted() -> 
     assert not loop.engine.state.pending
 
 
-def test_a_stop_that_is_not_proven_is_put_on_record_once_and_asked_about_for_as_long_as_it_takes() -> None:
+def killing() -> Loop:
+    """Asked to stop, and the attempt went on."""
     loop = Loop().launched()
     loop.daemon.want_stop("ann")
     loop.turn()
     loop.runner.done("stop/1")
     loop.daemon.want_stop("ann")
     loop.turn()
+    return loop
+
+
+def test_a_stop_that_is_not_proven_is_put_on_record_once_and_asked_about_for_as_long_as_it_takes() -> None:
+    loop = killing()
     for _ in range(3 * RETRIES_MAX):
         loop.runner.unproven("kill/1", "rank 3 on n2 may live", 1.0)
         loop.turn()
@@ -136,12 +142,7 @@ def test_a_stop_that_is_not_proven_is_put_on_record_once_and_asked_about_for_as_
 
 
 def test_a_second_stop_leaves_at_once_what_is_not_proven_and_decides_nothing_more() -> None:
-    loop = Loop().launched()
-    loop.daemon.want_stop("ann")
-    loop.turn()
-    loop.runner.done("stop/1")
-    loop.daemon.want_stop("ann")
-    loop.turn()
+    loop = killing()
     loop.runner.unproven("kill/1", "rank 3 on n2 may live", 1.0)
     loop.turn()
     loop.daemon.want_stop("ann")
