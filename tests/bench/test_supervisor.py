@@ -131,6 +131,9 @@ def measure(run_dir: Path, writer: subprocess.Popen[str], about: str, healthy: i
                 latencies.extend(now - last[0] for fact in facts if is_decision(fact, about))
                 return entries
 
+            def settle(self):
+                session.journal.settle()
+
         telemetry = RunTelemetry(run_dir, StillAlive())
         poll = telemetry.poll
 
