@@ -43,6 +43,7 @@ class MemoryLog:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.failing: Exception | None = None
+        self.settled = 0
 
     def append(self, at_s: float, facts: Sequence[Fact], epoch: int) -> tuple[Entry, ...]:
         if self.failing is not None:
@@ -50,6 +51,9 @@ class MemoryLog:
         new = tuple(Entry(len(self.entries) + n, at_s, epoch, fact) for n, fact in enumerate(facts, 1))
         self.entries += new
         return new
+
+    def settle(self) -> None:
+        self.settled = len(self.entries)
 
 
 class HeldRunner:

@@ -7,14 +7,16 @@ import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from sentinel.client.masking import Masking
 from sentinel.client.run_layout import RUN_FILE_NAME
 from sentinel.errors import UsageError
+
+if TYPE_CHECKING:
+    from sentinel.client.masking import Masking
 
 RUN, LOOK, STEER, ANSWER = "Run", "Look at a run", "Steer a run", "Answer a page"
 POLICIES, REHEARSE = "Policies", "Read logs, rehearse disasters"
@@ -162,6 +164,8 @@ def _given_twice(parameter: Any, words: Sequence[str]) -> str:
             shown.append(word if parameter.is_flag else shlex.join(words[at : at + 2]))
         elif word.partition("=")[0] in names:
             shown.append(shlex.quote(word))
+    from sentinel.client.masking import Masking
+
     named = Masking.of(os.environ).text(" and ".join(shown))
     often = "twice" if len(shown) == 2 else f"{len(shown)} times"
     return f"{parameter.opts[0]}: is given {often} ({named}); give it once"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import tempfile
 from pathlib import Path
 
 RUN_FILE_NAME = "run.json"  # what is supervised: command, policy, launcher
@@ -80,6 +78,9 @@ def flight_recorder_prefix(run_dir: Path, attempt: int) -> Path:
 
 def flight_recorder_pipe_prefix(run_dir: Path, attempt: int) -> Path:
     """What the pipes that ask for such a dump are named by. On the machine's own disk: a shared filesystem may have no pipes."""
+    import hashlib  # here: the two take longer than the rest of the file, and `sentinel --help` needs the names above
+    import tempfile
+
     name = hashlib.sha256(os.fsencode(os.path.realpath(run_dir))).hexdigest()[:12]
     return Path(tempfile.gettempdir()) / f"sentinel-{name}-{attempt:04d}-rank_"
 

@@ -26,7 +26,7 @@ from sentinel.client.regular_file import kind_of_file
 from sentinel.errors import Fenced, JournalEmpty, JournalError
 from sentinel.filesystem import is_local
 from sentinel.journal.codec import decode_fact, encode_fact
-from sentinel.journal.head import Chain, Row, read_head, write_head
+from sentinel.journal.head import Chain, Row, note_head, read_head, settle_head, write_head
 from sentinel.journal.schema import CHAINED, MIGRATIONS, READABLE, ROWS, Migration, check_version, migrate
 from sentinel.journal.trouble import damaged, explained_errors
 from sentinel.model.facts import Entry, Fact
@@ -51,6 +51,7 @@ class Journal:
         self._connection = connection
         self._read_only = read_only
         self._folded = read_only
+        self._unsettled: Chain | None = None  # what journal.head says, and not yet on disk
         self._file = path.stat()
         self._last_s = -math.inf
         self._written: Chain | None = None  # what stood there when this one wrote last
@@ -126,10 +127,18 @@ class Journal:
             for seq, row in enumerate(rows, first):
                 chain = chain.with_row((seq, *row))
                 connection.execute(_INSERT, (seq, *row, chain.digest))
-        self._folded, self._last_s, self._written = False, at_s, chain
+        self._folded, self._last_s, self._written, self._unsettled = False, at_s, chain, chain
         with suppress(OSError):  # the disk refuses: the head lags until the next entry, and that is no loss
-            write_head(self.path.parent, chain)
+            note_head(self.path.parent, chain)
         return tuple(Entry(seq, at_s, epoch, fact) for seq, fact in enumerate(facts, first))
+
+    def settle(self) -> None:
+        """Bring journal.head to the disk. Nobody waits for that with an act: where the machine stops in between, the entry is on
+        disk and the head lags, which is no loss."""
+        chain, self._unsettled = self._unsettled, None
+        if chain is not None:
+            with suppress(OSError):
+                settle_head(self.path.parent, chain)
 
     def claim_epoch(self) -> int:
         """Raise the epoch by one and return it: from now on every earlier supervisor is fenced off."""
@@ -259,6 +268,7 @@ class Journal:
         write_head(self.path.parent, chain)
 
     def close(self) -> None:
+        self.settle()
         self._connection.close()
 
     def __enter__(self) -> Journal:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,6 +50,7 @@ from sentinel.launcher.process_tree import (
     read_name,
     read_process,
     send_signal,
+    wait_child,
     wait_gone,
 )
 from sentinel.launcher.rank_names import is_rank_by_another_name
@@ -156,9 +157,8 @@ class LocalLauncher:
             starter = subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err, start_new_session=True
             )
-        outcome = "no word from it yet"
-        with suppress(subprocess.TimeoutExpired):
-            outcome = f"it left with {starter.wait(START_WAIT_S)}"
+        status = wait_child(starter, START_WAIT_S)
+        outcome = "no word from it yet" if status is None else f"it left with {status}"
         view = read_view(files)
         if isinstance(view, NotStarted):
             tail = read_regular(log).decode("utf-8", "replace")[-_ERROR_TAIL_CHARS:].strip() or "empty"

@@ -28,7 +28,7 @@ Then = Literal["stop_now", "hold", "keep_training"]
 class Model(BaseModel):
     """Frozen, and strangers are refused: an unknown key is a mistake, not an extension."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, defer_build=True)
 
 
 def written(text: Any, alias: str | None = None) -> Any:

@@ -8,6 +8,7 @@ it. The settings that a rung can change are the rows of `sentinel.client.setting
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, model_validator
@@ -307,9 +308,10 @@ class Rung(_WithSettings):
             raise Malformed("this rung does nothing", "write what it does, such as 'resume: {from: newest}' or 'page: {}'")
         return self
 
-    @property
-    def values(self) -> dict[str, Any]:
-        """What is asked of each word in force, by the word as written in the file, in the order of the language."""
+    @cached_property
+    def values(self) -> Mapping[str, Any]:
+        """What is asked of each word in force, by the word as written in the file, in the order of the language. A plan
+        asks twenty times."""
         held = ((word, getattr(self, name)) for word, name in _FIELDS.items())
         return {word: value for word, value in held if value is not None and value is not False}
 

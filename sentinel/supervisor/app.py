@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sentinel.actions.runner import ThreadRunner
 from sentinel.channels.opening import secret_variables
@@ -64,9 +65,11 @@ from sentinel.telemetry.wake import Wake
 from sentinel.tensorboard.keeper import open_boards
 from sentinel.terminal.choose import show_gpus
 from sentinel.trackers.keeper import open_trackers
-from sentinel.trainers.launching import Trained
 from sentinel.web.opening import open_for_run
 from sentinel.web.site import SiteServices
+
+if TYPE_CHECKING:
+    from sentinel.trainers.launching import Trained
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_AGAIN, EXIT_STOPPED = 0, 1, 2, 75, 130  # 75 is EX_TEMPFAIL
 
@@ -120,7 +123,7 @@ def _watch(
 ) -> int:
     """Take the run and stay with it to its end. Raises JournalError when nothing can be written down any more, WasAway and
     NewPolicy when it has to begin anew. `show`: called when the run is ours and there is something to show."""
-    run_dir, run_file, profile, end = ruled.run_dir, ruled.run_file, ruled.profile, ruled.end
+    run_dir, run_file, end = ruled.run_dir, ruled.run_file, ruled.end
     refuse_no_journal(run_dir)
     with take_run(run_dir) as session:
         clock = SystemClock(session.journal.last_at_s())
@@ -132,7 +135,7 @@ def _watch(
         if outage.has_begun and engine.state.ended:
             return _leave_ended(run_dir, engine.state)
         deadline = end.on_session_clock(clock.now_s(), clock.wall_s())
-        trained = None if profile is None else Trained(run_dir, profile, run_file.command, run_file.cwd)
+        trained = ruled.trained()
         roots = () if trained is None else trained.roots
         if not outage.has_begun:
             refuse_full_disk(run_dir, engine, roots, is_stop=request.stop_at_once)

@@ -44,6 +44,7 @@ class Runner(Protocol):
 
 class FactLog(Protocol):
     def append(self, at_s: float, facts: Sequence[Fact], epoch: int) -> tuple[Entry, ...]: ...
+    def settle(self) -> None: ...
 
 
 class Narrator(Protocol):
@@ -143,6 +144,7 @@ class Daemon:
                 self._handle(now_s, Tick())
             self._narrator.turn(now_s, self.engine)
         self._submit(now_s)
+        self._journal.settle()
         if self.engine.state.ended and self._ended_s is None:
             self._ended_s = now_s
         if self._telemetry.has_more or switched or self.engine.watched != self._followed:

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from sentinel.actions.capture import capture
 from sentinel.actions.control_file import write_overrides, write_request
@@ -36,7 +36,9 @@ from sentinel.telemetry.checkpoints import read_all
 from sentinel.telemetry.records import compare_attempts
 from sentinel.telemetry.samples import has_stream, read_samples
 from sentinel.telemetry.saved_numbers import verify_saved
-from sentinel.trainers.launching import Trained
+
+if TYPE_CHECKING:
+    from sentinel.trainers.launching import Trained
 
 
 def build_handlers(

@@ -1,6 +1,7 @@
 """A run as one policy has it supervised: which policy that is, and what follows from it before anything is started.
 
-The policy may change while the run goes on; then the run is ruled anew, as by a supervisor that is started again.
+The policy may change while the run goes on; then the run is ruled anew, as by a supervisor that is started again. What only a
+trainer under a profile needs is imported where one is named.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sentinel.channels.opening import secret_values_of
 from sentinel.client.masking import Masking
@@ -32,9 +34,10 @@ from sentinel.supervisor.policy_in_force import find_in_force
 from sentinel.supervisor.run_request import RunRequest, describe_run
 from sentinel.telemetry.reference import load_reference
 from sentinel.trackers.registry import check_targets
-from sentinel.trainers.launching import check_command
-from sentinel.trainers.loading import load_profile
-from sentinel.trainers.profile import TrainerProfile
+
+if TYPE_CHECKING:
+    from sentinel.trainers.launching import Trained
+    from sentinel.trainers.profile import TrainerProfile
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,14 @@ class Ruled:
         """Whose pages link to the page that this supervisor serves."""
         return replace(self, policy=lay_run_url(self.policy, link))
 
+    def trained(self) -> Trained | None:
+        """None without a profile."""
+        if self.profile is None:
+            return None
+        from sentinel.trainers.launching import Trained
+
+        return Trained(self.run_dir, self.profile, self.run_file.command, self.run_file.cwd)
+
     @property
     def masking(self) -> Masking:
         return Masking.of(os.environ, self.run_file.command, secret_values_of(self.policy.spec.paging))
@@ -64,7 +75,7 @@ def rule_run(request: RunRequest, run_dir: Path, started_s: float) -> Ruled:
     known = find_run_file(run_dir)
     in_force = find_in_force(request, run_dir, known)
     named = request.trainer if request.trainer is not None else known.trainer if known is not None else None
-    profile = None if named is None else load_profile(named)
+    profile = None if named is None else _load_profile(named)
     capabilities = declared_capabilities(known, request.without, request.more, None if profile is None else profile.capabilities)
     file = read_policy_file(in_force.path)
     asked = request.pages or (known.pages if known is not None else ())
@@ -73,6 +84,12 @@ def rule_run(request: RunRequest, run_dir: Path, started_s: float) -> Ruled:
     run_file = replace(run_file, capabilities=capabilities, pages=asked)
     end = EndOfTime() if request.stop_at_once else read_end(request.time_limit_s, policy, os.environ, started_s)
     return Ruled(run_dir, policy, file, load_reference(policy, in_force.path), run_file, profile, end, in_force.remark)
+
+
+def _load_profile(named: str) -> TrainerProfile:
+    from sentinel.trainers.loading import load_profile
+
+    return load_profile(named)
 
 
 def rule_anew(request: RunRequest, run_dir: Path, started_s: float, outage: JournalOutage) -> Ruled:
@@ -102,6 +119,8 @@ def check_start(request: RunRequest, ruled: Ruled) -> None:
     check_mirror(run_file.mirror, ruled.run_dir)
     launcher_row.check(run_file.command, run_file.cwd, settings)
     if profile is not None:
+        from sentinel.trainers.launching import check_command
+
         check_command(profile, run_file.command, run_file.cwd)
         refuse_direct(run_file.launcher_options)
     check_code(request.code, run_file.cwd)

@@ -16,7 +16,6 @@ from sentinel.errors import PolicyError, Problem, UsageError
 from sentinel.model.readings import StepReading
 from sentinel.policy.problems import print_problems
 from sentinel.policy.schema import Policy
-from sentinel.telemetry.log_formats import open_log
 from sentinel.telemetry.log_reader import read_to_end
 from sentinel.telemetry.source import describe_os_error
 
@@ -30,6 +29,8 @@ Row = tuple[float, float, float | None, float | None]
 
 def read_reference(path: Path, format: str = "auto") -> Reference:
     """Raises UsageError, with a sentence, for what cannot be read or holds no loss to compare with."""
+    from sentinel.telemetry.log_formats import open_log  # all of them: few policies name such a run, and every start reads one
+
     table = Table()
     try:
         _, reader = open_log(path, format)

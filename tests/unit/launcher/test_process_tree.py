@@ -19,6 +19,7 @@ from sentinel.launcher.process_tree import (
     kill_until_none,
     read_process,
     send_signal,
+    wait_child,
     wait_gone,
 )
 
@@ -86,6 +87,18 @@ def test_a_signal_goes_to_the_process_meant_and_to_no_later_owner_of_its_pid(fam
     assert send_signal(now, signal.SIGKILL)
     assert wait_gone(now.pid, now.create_time, 5)
     assert not send_signal(now, signal.SIGKILL), "a zombie hears nothing"
+
+
+def test_a_child_is_waited_for_and_its_status_told() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input(); raise SystemExit(7)"], stdin=subprocess.PIPE) as child:
+        assert wait_child(child, 0.01) is None
+        assert child.poll() is None
+        assert child.stdin is not None
+        child.stdin.write(b"\n")
+        child.stdin.flush()
+        assert wait_child(child, 60) == 7
+    with subprocess.Popen([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]) as killed:
+        assert wait_child(killed, 60) == -9
 
 
 def test_descent_is_followed_over_generations_and_stops_at_strangers() -> None:
