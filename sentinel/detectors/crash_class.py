@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sentinel.detectors.crash_labels import Labelled, Writers, read_labels, stamp_of
-from sentinel.detectors.crash_own_ends import OwnEnd, own_end, without_own_ends
+from sentinel.detectors.crash_launcher_ends import EndedByLauncher, ended_by_launcher, without_its_ends
 from sentinel.detectors.crash_patterns import (
     ABSENT,
     ENQUEUED,
@@ -28,7 +28,7 @@ from sentinel.detectors.crash_patterns import (
     Tier,
 )
 from sentinel.detectors.crash_progress import is_launch, is_progress, step_of
-from sentinel.detectors.crash_reading import Clue, Line, LineAt, WriterLines
+from sentinel.detectors.crash_reading import Clue, LineAt, OwnedLine, WriterLines
 from sentinel.model.attempts import EXIT_FINISHED, EXIT_STOPPED, ExitReport, RankExit
 
 STEPS_SURVIVED_MAX = 2  # step lines behind a cause that a mere consequence at the end does not outweigh
@@ -92,15 +92,15 @@ def classify(report: ExitReport, tails: Tails, first: RankExit | None, *, is_com
     has every rank, so that a label which is none of them names no rank."""
     lines = _by_owner(report, tails, is_complete)
     late, early = _since_progress(lines)
-    own = own_end((rank.rank for rank in report.ranks if signal_of(rank) == SIGTERM), late)
-    if own is not None and is_complete and len(own.ended) == len(report.ranks):
-        return classify(report, tails, first, is_complete=False)  # it ended all who are known for another, who is not
     newest = _since_launch(lines)
     if any(clue.tier <= Tier.DEATH for clue in _clues(report, newest)):
         late, early = newest, []
+    own = _own_ends(report, late)
+    if own is not None and is_complete and len(own.ended) == len(report.ranks):
+        return classify(report, tails, first, is_complete=False)  # it ended all who are known for another, who is not
     clues = _clues(report, late)
     clues += _of_signals(report, first, {clue.rank for clue in clues}, late)
-    clues = without_own_ends(clues, own)
+    clues = without_its_ends(clues, own)
     if clues and min(clue.tier for clue in clues) >= Tier.TIMEOUT:
         causes = [clue for clue in _clues(report, early) if clue.tier <= Tier.DEATH and not clue.is_last_only]
         clues = causes or clues
@@ -163,7 +163,12 @@ def _stamps(clues: Sequence[Clue], tails: Tails) -> dict[LineAt, float]:
 
 
 def _death(
-    best: Clue, crash: CrashClass, report: ExitReport, first: RankExit | None, late: Sequence[Line], own: OwnEnd | None
+    best: Clue,
+    crash: CrashClass,
+    report: ExitReport,
+    first: RankExit | None,
+    late: Sequence[OwnedLine],
+    own: EndedByLauncher | None,
 ) -> Death:
     place = LinePlace(best.owner, best.place) if best.place >= 0 else None
     step = step_of(best.line) if crash is CrashClass.NON_FINITE else None
@@ -184,6 +189,13 @@ def _death(
     return death if death.rank is None else replace(death, blamed=(death.rank,))
 
 
+def _own_ends(report: ExitReport, lines: Sequence[OwnedLine]) -> EndedByLauncher | None:
+    """Whom the launcher ended for another that died. None where one left with 6: torchrun ends the others for that, too."""
+    if any(rank.code == EXIT_STOPPED for rank in report.ranks):
+        return None
+    return ended_by_launcher((rank.rank for rank in report.ranks if signal_of(rank) == SIGTERM), lines)
+
+
 def _is_guessed(first: RankExit, report: ExitReport) -> bool:
     """Whether nothing shows that this rank went first."""
     return first.source == "unknown" and first.rank != report.first_failed_rank
@@ -194,32 +206,32 @@ def _may_have_died(how: RankExit | None) -> bool:
     return how is None or how.code not in (EXIT_FINISHED, EXIT_STOPPED)
 
 
-def _by_owner(report: ExitReport, tails: Tails, is_complete: bool) -> list[list[Line]]:
+def _by_owner(report: ExitReport, tails: Tails, is_complete: bool) -> list[list[OwnedLine]]:
     """The lines of each log with who wrote them; what nobody is named for is the launcher's, or the only rank's."""
     only = report.ranks[0].rank if len(report.ranks) == 1 and is_complete else None
     known = {rank.rank for rank in report.ranks} if is_complete else set()
-    logs: list[list[Line]] = []
+    logs: list[list[OwnedLine]] = []
     in_order = sorted(tails.items(), key=_owner_order)  # whatever order they came in
     read = {owner: [_labelled(raw) for raw in raws] for owner, raws in in_order}
     is_alone = _roles_are_of_one_node(read)
     for owner, labelled in read.items():
         if isinstance(owner, int):
-            logs.append([Line(owner, place, owner, (owner, ""), line.text) for place, line in enumerate(labelled)])
+            logs.append([OwnedLine(owner, place, owner, (owner, ""), line.text) for place, line in enumerate(labelled)])
             continue
         writers = Writers(labelled, is_alone=is_alone)
-        lines: list[Line] = []
+        lines: list[OwnedLine] = []
         for place, line in enumerate(labelled):
             rank = writers.rank_of(line)
             writer = writers.writer_of(line)
             if rank is None or (known and rank not in known):
                 rank = only
             writer = (only, "") if rank == only and only is not None else writer
-            lines.append(Line(owner, place, rank, writer, line.text))
+            lines.append(OwnedLine(owner, place, rank, writer, line.text))
         logs.append(lines)
     for exit_ in report.ranks:
         if exit_.error and exit_.source == "record" and exit_.error.strip():
             text = exit_.error.strip().splitlines()[0][:LINE_CHARS]
-            logs.append([Line(exit_.rank, -1, exit_.rank, (exit_.rank, ""), text)])
+            logs.append([OwnedLine(exit_.rank, -1, exit_.rank, (exit_.rank, ""), text)])
     return logs
 
 
@@ -245,10 +257,10 @@ def _labelled(raw: str) -> Labelled:
     return read_labels(raw[:LINE_CHARS].rstrip())
 
 
-def _since_progress(logs: Iterable[Sequence[Line]]) -> tuple[list[Line], list[Line]]:
+def _since_progress(logs: Iterable[Sequence[OwnedLine]]) -> tuple[list[OwnedLine], list[OwnedLine]]:
     """The lines behind the last step line of each log, and those between it and the step lines just before it."""
-    late: list[Line] = []
-    early: list[Line] = []
+    late: list[OwnedLine] = []
+    early: list[OwnedLine] = []
     for lines in logs:
         shows = [at for at, line in enumerate(lines) if is_progress(line.text)]
         last = shows[-1] + 1 if shows else 0
@@ -258,9 +270,9 @@ def _since_progress(logs: Iterable[Sequence[Line]]) -> tuple[list[Line], list[Li
     return late, early
 
 
-def _since_launch(logs: Iterable[Sequence[Line]]) -> list[Line]:
+def _since_launch(logs: Iterable[Sequence[OwnedLine]]) -> list[OwnedLine]:
     """Of logs that hold several launches, the lines of the last one that no step line followed; empty where none does."""
-    newest: list[Line] = []
+    newest: list[OwnedLine] = []
     for lines in logs:
         at = next((at for at in reversed(range(len(lines))) if is_launch(lines[at].text) or is_progress(lines[at].text)), None)
         if at is not None and is_launch(lines[at].text):
@@ -268,7 +280,7 @@ def _since_launch(logs: Iterable[Sequence[Line]]) -> list[Line]:
     return newest
 
 
-def _clues(report: ExitReport, lines: Sequence[Line]) -> list[Clue]:
+def _clues(report: ExitReport, lines: Sequence[OwnedLine]) -> list[Clue]:
     exits = {rank.rank: rank for rank in report.ranks}
     readings: dict[tuple[Owner, tuple[int | None, str]], WriterLines] = {}
     for line in lines:
@@ -310,7 +322,7 @@ def signal_of(rank: RankExit) -> int | None:
     return code - _SHELL_SIGNAL_BASE if code is not None and _SHELL_SIGNAL_BASE < code <= _SHELL_SIGNAL_BASE + _SIGNALS else None
 
 
-def _of_signals(report: ExitReport, first: RankExit | None, explained: set[int | None], lines: Sequence[Line]) -> list[Clue]:
+def _of_signals(report: ExitReport, first: RankExit | None, explained: set[int | None], lines: Sequence[OwnedLine]) -> list[Clue]:
     """What the exits say by themselves. A rank that failed first without a word is a death of its own. Where the launcher says
     that it killed who was left, a SIGKILL of another than the first rank is the launcher's."""
     clues: list[Clue] = []
@@ -337,7 +349,7 @@ def _of_signals(report: ExitReport, first: RankExit | None, explained: set[int |
     return clues
 
 
-def _absent(lines: Sequence[Line]) -> tuple[int, ...]:
+def _absent(lines: Sequence[OwnedLine]) -> tuple[int, ...]:
     """The ranks that a monitored barrier names as those who did not come."""
     for line in lines:
         found = ABSENT.search(line.text)
@@ -346,7 +358,7 @@ def _absent(lines: Sequence[Line]) -> tuple[int, ...]:
     return ()
 
 
-def _behind(lines: Sequence[Line]) -> tuple[int, ...]:
+def _behind(lines: Sequence[OwnedLine]) -> tuple[int, ...]:
     """The ranks that had put fewer collectives in line than most of their group: they are those the others waited for."""
     enqueued: dict[str, dict[int, int]] = {}
     timed_out: dict[str, dict[int, int]] = {}
@@ -379,7 +391,7 @@ def _fewest(work: Mapping[int, int]) -> tuple[int, ...]:
     return behind if len(behind) == 1 or (len(behind) * 4 <= len(work) and len(behind) <= BLAMED_MAX) else ()
 
 
-def _silent(report: ExitReport, lines: Sequence[Line], ended: frozenset[int]) -> tuple[int, ...]:
+def _silent(report: ExitReport, lines: Sequence[OwnedLine], ended: frozenset[int]) -> tuple[int, ...]:
     """The one rank that reports nothing where every other known rank says that it waited or was left, or was `ended` for it."""
     known = {rank.rank for rank in report.ranks} | {line.rank for line in lines if line.rank is not None and line.text.strip()}
     waited = {clue.rank for clue in _clues(report, lines) if clue.crash in WAITED and clue.rank is not None} | ended
@@ -387,4 +399,6 @@ def _silent(report: ExitReport, lines: Sequence[Line], ended: frozenset[int]) ->
     if count > 0 and count % RANKS_OF_NODE == 0:
         known |= set(range(count))  # one between them is there, though it never wrote a word
     silent = known - waited
+    if ended:
+        silent -= {rank.rank for rank in report.ranks if not _may_have_died(rank)}
     return tuple(silent) if len(silent) == 1 and waited else ()

@@ -78,7 +78,7 @@ LineAt = tuple[int | str | None, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class OwnedLine:
     """A line without its labels. `owner`: whose log it stands in; `rank`, `writer`: who wrote it, as far as that is known."""
 
     owner: int | str | None

@@ -17,14 +17,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sentinel.detectors.crash_patterns import CrashClass, Tier
-from sentinel.detectors.crash_reading import Clue, Line, shown
+from sentinel.detectors.crash_reading import Clue, OwnedLine, shown
 
 _SENT = re.compile(r"Sending process (\d+) closing signal SIGTERM|Terminating process (\d+) via signal SIGTERM")
 _FAILED_OF_IT = re.compile(r"failed \(exitcode: ?-15\) local_rank: \d+ \(pid: (\d+)\)|process \d+ terminated with signal SIGTERM")
 _TASK_FAILED = re.compile(r"\bsrun: error: \S+: tasks? [\d,-]+: (?!Terminated\b)")
 _TASK_TERMINATED = re.compile(r"\bsrun: error: \S+: tasks? [\d,-]+: Terminated\b")
 _SRUN_ENDS = re.compile(r"\bsrun: (?:\S+: )?Terminating (?:StepId=|job step )")
-_SAID_AT_LAST = re.compile(
+_CAUSE_AT_LAST = re.compile(
     r"exits with return code = (?!-15\b|0\b)-?\d+|detected that one or more processes exited with non-zero status"
     r"|noticed that process rank \d+ .* exited on signal (?!15\b)\d+|^=\s+EXIT CODE: (?!15\b|0\b)\d+"
 )
@@ -39,22 +39,22 @@ _TERMINATED = re.compile(f"{_FROM_OUTSIDE.pattern}|{_GOT.pattern.replace('(?i)',
 
 
 @dataclass(frozen=True, slots=True)
-class OwnEnd:
+class EndedByLauncher:
     """`line`: what the launcher said, at the place where it stands. `ended`: the ranks that died of it."""
 
-    line: Line
+    line: OwnedLine
     ended: frozenset[int]
 
 
-def own_end(terminated: Iterable[int], lines: Sequence[Line]) -> OwnEnd | None:
+def ended_by_launcher(terminated: Iterable[int], lines: Sequence[OwnedLine]) -> EndedByLauncher | None:
     """What the launcher ended, where its words leave no other reading; None otherwise. `terminated`: the ranks that SIGTERM
     ended."""
     ended = frozenset(terminated)
-    line = _named(ended, lines) or _of_srun(lines) or _said_at_last(lines)
-    return None if line is None else OwnEnd(line, ended)
+    line = _named(ended, lines) or _of_srun(lines) or _cause_at_last(lines)
+    return None if line is None else EndedByLauncher(line, ended)
 
 
-def without_own_ends(clues: Iterable[Clue], own: OwnEnd | None) -> list[Clue]:
+def without_its_ends(clues: Iterable[Clue], own: EndedByLauncher | None) -> list[Clue]:
     """A SIGTERM of the launcher's own says that a peer was lost, and no more."""
     if own is None:
         return list(clues)
@@ -72,9 +72,9 @@ def _is_terminated(clue: Clue, ended: frozenset[int]) -> bool:
     return clue.crash is CrashClass.PREEMPTION and _TERMINATED.search(clue.line) is not None
 
 
-def _named(ended: frozenset[int], lines: Sequence[Line]) -> Line | None:
+def _named(ended: frozenset[int], lines: Sequence[OwnedLine]) -> OwnedLine | None:
     """The processes are named, and nobody else was told to end."""
-    sent: dict[str, Line] = {}
+    sent: dict[str, OwnedLine] = {}
     failed: set[str] = set()
     ranks, unknown = set(ended), 0
     for line in lines:
@@ -92,24 +92,24 @@ def _named(ended: frozenset[int], lines: Sequence[Line]) -> Line | None:
     return next(iter(sent.values()))
 
 
-def _of_srun(lines: Sequence[Line]) -> Line | None:
+def _of_srun(lines: Sequence[OwnedLine]) -> OwnedLine | None:
     """A task failed, srun terminates the step, and nothing was told to end before that."""
-    cause: Line | None = None
+    cause: OwnedLine | None = None
     for line in lines:
         if cause is not None and line.owner == cause.owner and _SRUN_ENDS.search(line.text) is not None:
             elsewhere = (other for other in lines if other.owner != line.owner)
-            return None if any(_is_told(other) for other in elsewhere) else cause
-        if _is_told(line) or _TASK_TERMINATED.search(line.text) is not None:
+            return None if any(_is_from_outside(other) for other in elsewhere) else cause
+        if _is_from_outside(line) or _TASK_TERMINATED.search(line.text) is not None:
             return None
         if cause is None and _TASK_FAILED.search(line.text) is not None:
             cause = line
     return None
 
 
-def _said_at_last(lines: Sequence[Line]) -> Line | None:
-    found = next((line for line in lines if _SAID_AT_LAST.search(line.text) is not None), None)
-    return None if any(map(_is_told, lines)) else found
+def _cause_at_last(lines: Sequence[OwnedLine]) -> OwnedLine | None:
+    found = next((line for line in lines if _CAUSE_AT_LAST.search(line.text) is not None), None)
+    return None if any(map(_is_from_outside, lines)) else found
 
 
-def _is_told(line: Line) -> bool:
+def _is_from_outside(line: OwnedLine) -> bool:
     return _FROM_OUTSIDE.search(line.text) is not None or _GOT.search(line.text) is not None

@@ -130,6 +130,16 @@ def test_more_ranks_that_sigterm_ended_than_the_launcher_ended_were_ended_from_o
         assert death.crash is CrashClass.PREEMPTION
 
 
+def test_a_rank_that_stopped_in_order_has_not_died() -> None:
+    """torchrun ends the others for a rank that leaves with 6, which is a stop; none dies of a rank that leaves with 0."""
+    death = died(SENT, FOUND, RankExit(1, 6, None, "record"))
+    assert death is not None
+    assert death.crash is CrashClass.PREEMPTION
+    finished = died(SENT, FOUND, RankExit(1, 0, None, "record"))
+    assert finished is not None
+    assert (finished.crash, finished.rank) == (CrashClass.PEER_LOST, None)
+
+
 def test_where_the_order_of_two_logs_is_not_known_an_agent_s_word_counts() -> None:
     tails = {None: [TASK_FAILED, ENDS, CANCELLED, TERMINATED], "node-1.err": [RECEIVED, GOT]}
     death = classify(ExitReport(1, (), None), tails, None)
