@@ -96,11 +96,13 @@ def classify(report: ExitReport, tails: Tails, first: RankExit | None, *, is_com
     if any(clue.tier <= Tier.DEATH for clue in _clues(report, newest)):
         late, early = newest, []
     own = _own_ends(report, late)
-    if own is not None and is_complete and len(own.ended) == len(report.ranks):
+    if own is not None and own.ended and is_complete and len(own.ended) == len(report.ranks):
         return classify(report, tails, first, is_complete=False)  # it ended all who are known for another, who is not
     clues = _clues(report, late)
     clues += _of_signals(report, first, {clue.rank for clue in clues}, late)
-    clues = without_its_ends(clues, own)
+    left = without_its_ends(clues, own)
+    own = own if len(left) < len(clues) else None
+    clues = left if own is None else [*left, own.consequence]
     if clues and min(clue.tier for clue in clues) >= Tier.TIMEOUT:
         causes = [clue for clue in _clues(report, early) if clue.tier <= Tier.DEATH and not clue.is_last_only]
         clues = causes or clues

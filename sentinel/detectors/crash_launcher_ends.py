@@ -45,6 +45,13 @@ class EndedByLauncher:
     line: OwnedLine
     ended: frozenset[int]
 
+    @property
+    def consequence(self) -> Clue:
+        """What its words amount to: a peer was lost, and no more."""
+        line = self.line
+        text = shown(line.text, strip=False)
+        return Clue(CrashClass.PEER_LOST, Tier.SYMPTOM, text, None, line.index, line.index, line.owner)
+
 
 def ended_by_launcher(terminated: Iterable[int], lines: Sequence[OwnedLine]) -> EndedByLauncher | None:
     """What the launcher ended, where its words leave no other reading; None otherwise. `terminated`: the ranks that SIGTERM
@@ -55,13 +62,8 @@ def ended_by_launcher(terminated: Iterable[int], lines: Sequence[OwnedLine]) -> 
 
 
 def without_its_ends(clues: Iterable[Clue], own: EndedByLauncher | None) -> list[Clue]:
-    """A SIGTERM of the launcher's own says that a peer was lost, and no more."""
-    if own is None:
-        return list(clues)
-    left = [clue for clue in clues if not _is_terminated(clue, own.ended)]
-    line = own.line
-    text = shown(line.text, strip=False)
-    return [*left, Clue(CrashClass.PEER_LOST, Tier.SYMPTOM, text, None, line.index, line.index, line.owner)]
+    """Without those that show nothing but the launcher's own SIGTERM."""
+    return [clue for clue in clues if own is None or not _is_terminated(clue, own.ended)]
 
 
 def _is_terminated(clue: Clue, ended: frozenset[int]) -> bool:

@@ -92,15 +92,15 @@ class RankWatch:
     def _read_beat(self, rank: int, path: str) -> None:
         beat = read_object(path)
         pid = None if beat is None else read_pid(beat)
-        if beat is None or pid is None:
-            self._unread_beats.add(rank)
-            return
-        self._unread_beats.discard(rank)
         if rank in self._silent_workers:
             self._silent_workers.discard(rank)
             if self.pids[rank] == pid:
                 return
             self._forget(rank)  # the worker only wraps the rank, which may even live in a container
+        if beat is None or pid is None:
+            self._unread_beats.add(rank)
+            return
+        self._unread_beats.discard(rank)
         if not is_this_host(beat.get("host")) and not self._is_here(rank, beat.get("host"), pid, self._waited):
             return  # a rank on another machine: its end shows in its record only
         if pid in self._waited:  # it beat and died between two looks
@@ -274,9 +274,10 @@ class RankWatch:
         return len(self.pids) >= self._expected and self.are_all_gone() and not self._silent(set(self.pids))
 
     def needs_table(self) -> bool:
-        """Whether a rank has failed in a way only its launcher can tell, or one of this machine was never seen: it may have been
-        the first."""
-        return bool(self._silent(set(self._failed_at))) or 0 < len(self.pids) < self._expected
+        """Whether a rank has failed in a way only its launcher can tell, or may have: one of this machine was never seen, or is
+        gone and nobody saw how."""
+        gone = set(self.pids) - {rank for rank, _ in self._handles.values()}
+        return bool(self._silent(gone | set(self._failed_at))) or 0 < len(self.pids) < self._expected
 
     def _silent(self, ranks: set[int]) -> set[int]:
         return ranks - set(self.reaped) - set(self.records) - self.vouched

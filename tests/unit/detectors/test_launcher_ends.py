@@ -130,6 +130,11 @@ def test_more_ranks_that_sigterm_ended_than_the_launcher_ended_were_ended_from_o
         assert death.crash is CrashClass.PREEMPTION
 
 
+@pytest.mark.parametrize("text", [DEEPSPEED + DEEPSPEED_CAUSE.format(1), f"{TASK_FAILED}\n{ENDS}", SENT])
+def test_where_nothing_was_ended_by_sigterm_the_exit_code_speaks_as_before(text: str) -> None:
+    assert died(text, RankExit(0, 1, None, "launcher"), RankExit(1, 1, None, "launcher"), first=1, status=1) is None
+
+
 def test_a_rank_that_stopped_in_order_has_not_died() -> None:
     """torchrun ends the others for a rank that leaves with 6, which is a stop; none dies of a rank that leaves with 0."""
     death = died(SENT, FOUND, RankExit(1, 6, None, "record"))

@@ -215,14 +215,14 @@ def test_of_a_worker_without_a_heartbeat_that_nobody_saw_end_nothing_is_known(tm
     watch.poll()
     torchrun.let_end(1)
     watch.note_gone(watched[1])
-    assert (watch.lost(), watch.reaped, watch.are_all_ends_known()) == (None, {}, False)
+    assert (watch.lost(), watch.reaped, watch.are_all_ends_known(), watch.needs_table()) == (None, {}, False, True)
     torchrun.let_end(0)
     torchrun.wait()
 
 
-@pytest.mark.parametrize("host", [os.uname().nodename, "n2"], ids=["a wrapper", "a rank elsewhere"])
+@pytest.mark.parametrize("host", [os.uname().nodename, "n2", None], ids=["a wrapper", "a rank elsewhere", "nobody knows"])
 def test_a_worker_that_only_wraps_the_rank_gives_way_to_its_heartbeat(
-    tmp_path: Path, processes: list[subprocess.Popen[bytes]], host: str
+    tmp_path: Path, processes: list[subprocess.Popen[bytes]], host: str | None
 ) -> None:
     files = AttemptFiles.of(tmp_path, 1)
     files.make_folders()
@@ -230,8 +230,9 @@ def test_a_worker_that_only_wraps_the_rank_gives_way_to_its_heartbeat(
     watched: list[int] = []
     watch = RankWatch(files, lambda pid: True, watched.append, watched.remove)
 
-    def beat(rank: int, pid: int, host: str) -> None:
-        (files.heartbeats / f"rank-{rank:05d}.json").write_text(json.dumps({"pid": pid, "host": host}))
+    def beat(rank: int, pid: int, host: str | None) -> None:
+        text = "not read" if host is None else json.dumps({"pid": pid, "host": host})
+        (files.heartbeats / f"rank-{rank:05d}.json").write_text(text)
         watch.poll()
 
     beat(0, torchrun.ranks[0], os.uname().nodename)
