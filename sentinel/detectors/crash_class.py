@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sentinel.detectors.crash_labels import Labelled, Writers, read_labels, stamp_of
+from sentinel.detectors.crash_launcher_ends import EndedByLauncher, ended_by_launcher, without_its_ends
 from sentinel.detectors.crash_patterns import (
     ABSENT,
     ENQUEUED,
@@ -27,13 +28,13 @@ from sentinel.detectors.crash_patterns import (
     Tier,
 )
 from sentinel.detectors.crash_progress import is_launch, is_progress, step_of
-from sentinel.detectors.crash_reading import Clue, LineAt, WriterLines
+from sentinel.detectors.crash_reading import Clue, LineAt, OwnedLine, WriterLines
 from sentinel.model.attempts import EXIT_FINISHED, EXIT_STOPPED, ExitReport, RankExit
 
 STEPS_SURVIVED_MAX = 2  # step lines behind a cause that a mere consequence at the end does not outweigh
 BLAMED_MAX = 64
 RANKS_OF_NODE = 8  # ranks come in multiples of it; where fewer speak, more than one may be silent
-SIGKILL = 9
+SIGKILL, SIGTERM = 9, 15
 # Nobody dies of these by itself: a scheduler's warning that the program does not handle (Slurm's --signal=USR1@300), a terminal
 # that closed, an eviction
 FROM_OUTSIDE = {1: "SIGHUP", 10: "SIGUSR1", 12: "SIGUSR2", 15: "SIGTERM"}
@@ -86,15 +87,6 @@ class Death:
         return (-(report.command_status or 0) if died is None else signal_of(died)) not in OWN_SIGNALS
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    owner: Owner
-    index: int
-    rank: int | None
-    writer: tuple[int | None, str]
-    text: str
-
-
 def classify(report: ExitReport, tails: Tails, first: RankExit | None, *, is_complete: bool = True) -> Death | None:
     """What the attempt died of; None when neither the records nor the logs say more than a bare status. `is_complete`: the report
     has every rank, so that a label which is none of them names no rank."""
@@ -103,8 +95,14 @@ def classify(report: ExitReport, tails: Tails, first: RankExit | None, *, is_com
     newest = _since_launch(lines)
     if any(clue.tier <= Tier.DEATH for clue in _clues(report, newest)):
         late, early = newest, []
+    own = _own_ends(report, late)
+    if own is not None and own.ended and is_complete and len(own.ended) == len(report.ranks):
+        return classify(report, tails, first, is_complete=False)  # it ended all who are known for another, who is not
     clues = _clues(report, late)
     clues += _of_signals(report, first, {clue.rank for clue in clues}, late)
+    left = without_its_ends(clues, own)
+    own = own if len(left) < len(clues) else None
+    clues = left if own is None else [*left, own.consequence]
     if clues and min(clue.tier for clue in clues) >= Tier.TIMEOUT:
         causes = [clue for clue in _clues(report, early) if clue.tier <= Tier.DEATH and not clue.is_last_only]
         clues = causes or clues
@@ -131,7 +129,7 @@ def classify(report: ExitReport, tails: Tails, first: RankExit | None, *, is_com
     if best.crash is None:
         return None
     is_followed = any(clue.crash in WAITED and clue.rank != best.rank for clue in clues)
-    return replace(_death(best, best.crash, report, first, late), is_followed=is_followed)
+    return replace(_death(best, best.crash, report, first, late, own), is_followed=is_followed)
 
 
 def _of_the_same_death(best: Clue, clues: Sequence[Clue]) -> list[Clue]:
@@ -166,16 +164,26 @@ def _stamps(clues: Sequence[Clue], tails: Tails) -> dict[LineAt, float]:
     return {} if None in forms or len(forms) > 1 else {at: stamp[1] for at, stamp in read.items() if stamp is not None}
 
 
-def _death(best: Clue, crash: CrashClass, report: ExitReport, first: RankExit | None, late: Sequence[_Line]) -> Death:
+def _death(
+    best: Clue,
+    crash: CrashClass,
+    report: ExitReport,
+    first: RankExit | None,
+    late: Sequence[OwnedLine],
+    own: EndedByLauncher | None,
+) -> Death:
     place = LinePlace(best.owner, best.place) if best.place >= 0 else None
     step = step_of(best.line) if crash is CrashClass.NON_FINITE else None
     death = Death(crash, best.line, best.rank, RETRYABLE[crash], place=place, step=step, tier=best.tier)
+    ended = frozenset[int]() if own is None else own.ended
+    if own is not None and first is not None and (first.rank in ended or _is_guessed(first, report)):
+        first = None
     if crash in WAITED:
-        blamed = _absent(late) or _behind(late) or _silent(report, late)
+        blamed = _absent(late) or _behind(late) or _silent(report, late, ended)
         if blamed or crash is CrashClass.COLLECTIVE_TIMEOUT:
             rank = blamed[0] if len(blamed) == 1 else None
             return replace(death, rank=rank, seen_by=best.rank, blamed=blamed)
-        if first is None:
+        if first is None or best.rank in ended:
             return replace(death, rank=None, seen_by=best.rank)
     if crash is CrashClass.ENGINE or (crash is CrashClass.NETWORK and best.tier is Tier.TIMEOUT):
         return replace(death, rank=None, seen_by=best.rank)
@@ -183,37 +191,49 @@ def _death(best: Clue, crash: CrashClass, report: ExitReport, first: RankExit | 
     return death if death.rank is None else replace(death, blamed=(death.rank,))
 
 
+def _own_ends(report: ExitReport, lines: Sequence[OwnedLine]) -> EndedByLauncher | None:
+    """Whom the launcher ended for another that died. None where one left with 6: torchrun ends the others for that, too."""
+    if any(rank.code == EXIT_STOPPED for rank in report.ranks):
+        return None
+    return ended_by_launcher((rank.rank for rank in report.ranks if signal_of(rank) == SIGTERM), lines)
+
+
+def _is_guessed(first: RankExit, report: ExitReport) -> bool:
+    """Whether nothing shows that this rank went first."""
+    return first.source == "unknown" and first.rank != report.first_failed_rank
+
+
 def _may_have_died(how: RankExit | None) -> bool:
     """A rank that left in order tells of no cause; one without a record may."""
     return how is None or how.code not in (EXIT_FINISHED, EXIT_STOPPED)
 
 
-def _by_owner(report: ExitReport, tails: Tails, is_complete: bool) -> list[list[_Line]]:
+def _by_owner(report: ExitReport, tails: Tails, is_complete: bool) -> list[list[OwnedLine]]:
     """The lines of each log with who wrote them; what nobody is named for is the launcher's, or the only rank's."""
     only = report.ranks[0].rank if len(report.ranks) == 1 and is_complete else None
     known = {rank.rank for rank in report.ranks} if is_complete else set()
-    logs: list[list[_Line]] = []
+    logs: list[list[OwnedLine]] = []
     in_order = sorted(tails.items(), key=_owner_order)  # whatever order they came in
     read = {owner: [_labelled(raw) for raw in raws] for owner, raws in in_order}
     is_alone = _roles_are_of_one_node(read)
     for owner, labelled in read.items():
         if isinstance(owner, int):
-            logs.append([_Line(owner, place, owner, (owner, ""), line.text) for place, line in enumerate(labelled)])
+            logs.append([OwnedLine(owner, place, owner, (owner, ""), line.text) for place, line in enumerate(labelled)])
             continue
         writers = Writers(labelled, is_alone=is_alone)
-        lines: list[_Line] = []
+        lines: list[OwnedLine] = []
         for place, line in enumerate(labelled):
             rank = writers.rank_of(line)
             writer = writers.writer_of(line)
             if rank is None or (known and rank not in known):
                 rank = only
             writer = (only, "") if rank == only and only is not None else writer
-            lines.append(_Line(owner, place, rank, writer, line.text))
+            lines.append(OwnedLine(owner, place, rank, writer, line.text))
         logs.append(lines)
     for exit_ in report.ranks:
         if exit_.error and exit_.source == "record" and exit_.error.strip():
             text = exit_.error.strip().splitlines()[0][:LINE_CHARS]
-            logs.append([_Line(exit_.rank, -1, exit_.rank, (exit_.rank, ""), text)])
+            logs.append([OwnedLine(exit_.rank, -1, exit_.rank, (exit_.rank, ""), text)])
     return logs
 
 
@@ -239,10 +259,10 @@ def _labelled(raw: str) -> Labelled:
     return read_labels(raw[:LINE_CHARS].rstrip())
 
 
-def _since_progress(logs: Iterable[Sequence[_Line]]) -> tuple[list[_Line], list[_Line]]:
+def _since_progress(logs: Iterable[Sequence[OwnedLine]]) -> tuple[list[OwnedLine], list[OwnedLine]]:
     """The lines behind the last step line of each log, and those between it and the step lines just before it."""
-    late: list[_Line] = []
-    early: list[_Line] = []
+    late: list[OwnedLine] = []
+    early: list[OwnedLine] = []
     for lines in logs:
         shows = [at for at, line in enumerate(lines) if is_progress(line.text)]
         last = shows[-1] + 1 if shows else 0
@@ -252,9 +272,9 @@ def _since_progress(logs: Iterable[Sequence[_Line]]) -> tuple[list[_Line], list[
     return late, early
 
 
-def _since_launch(logs: Iterable[Sequence[_Line]]) -> list[_Line]:
+def _since_launch(logs: Iterable[Sequence[OwnedLine]]) -> list[OwnedLine]:
     """Of logs that hold several launches, the lines of the last one that no step line followed; empty where none does."""
-    newest: list[_Line] = []
+    newest: list[OwnedLine] = []
     for lines in logs:
         at = next((at for at in reversed(range(len(lines))) if is_launch(lines[at].text) or is_progress(lines[at].text)), None)
         if at is not None and is_launch(lines[at].text):
@@ -262,7 +282,7 @@ def _since_launch(logs: Iterable[Sequence[_Line]]) -> list[_Line]:
     return newest
 
 
-def _clues(report: ExitReport, lines: Sequence[_Line]) -> list[Clue]:
+def _clues(report: ExitReport, lines: Sequence[OwnedLine]) -> list[Clue]:
     exits = {rank.rank: rank for rank in report.ranks}
     readings: dict[tuple[Owner, tuple[int | None, str]], WriterLines] = {}
     for line in lines:
@@ -304,7 +324,7 @@ def signal_of(rank: RankExit) -> int | None:
     return code - _SHELL_SIGNAL_BASE if code is not None and _SHELL_SIGNAL_BASE < code <= _SHELL_SIGNAL_BASE + _SIGNALS else None
 
 
-def _of_signals(report: ExitReport, first: RankExit | None, explained: set[int | None], lines: Sequence[_Line]) -> list[Clue]:
+def _of_signals(report: ExitReport, first: RankExit | None, explained: set[int | None], lines: Sequence[OwnedLine]) -> list[Clue]:
     """What the exits say by themselves. A rank that failed first without a word is a death of its own. Where the launcher says
     that it killed who was left, a SIGKILL of another than the first rank is the launcher's."""
     clues: list[Clue] = []
@@ -331,7 +351,7 @@ def _of_signals(report: ExitReport, first: RankExit | None, explained: set[int |
     return clues
 
 
-def _absent(lines: Sequence[_Line]) -> tuple[int, ...]:
+def _absent(lines: Sequence[OwnedLine]) -> tuple[int, ...]:
     """The ranks that a monitored barrier names as those who did not come."""
     for line in lines:
         found = ABSENT.search(line.text)
@@ -340,7 +360,7 @@ def _absent(lines: Sequence[_Line]) -> tuple[int, ...]:
     return ()
 
 
-def _behind(lines: Sequence[_Line]) -> tuple[int, ...]:
+def _behind(lines: Sequence[OwnedLine]) -> tuple[int, ...]:
     """The ranks that had put fewer collectives in line than most of their group: they are those the others waited for."""
     enqueued: dict[str, dict[int, int]] = {}
     timed_out: dict[str, dict[int, int]] = {}
@@ -373,12 +393,14 @@ def _fewest(work: Mapping[int, int]) -> tuple[int, ...]:
     return behind if len(behind) == 1 or (len(behind) * 4 <= len(work) and len(behind) <= BLAMED_MAX) else ()
 
 
-def _silent(report: ExitReport, lines: Sequence[_Line]) -> tuple[int, ...]:
-    """The one rank that reports nothing where every other known rank says that it waited or was left."""
+def _silent(report: ExitReport, lines: Sequence[OwnedLine], ended: frozenset[int]) -> tuple[int, ...]:
+    """The one rank that reports nothing where every other known rank says that it waited or was left, or was `ended` for it."""
     known = {rank.rank for rank in report.ranks} | {line.rank for line in lines if line.rank is not None and line.text.strip()}
-    waited = {clue.rank for clue in _clues(report, lines) if clue.crash in WAITED and clue.rank is not None}
+    waited = {clue.rank for clue in _clues(report, lines) if clue.crash in WAITED and clue.rank is not None} | ended
     count = max((rank for rank in waited if rank is not None), default=-1) + 1
     if count > 0 and count % RANKS_OF_NODE == 0:
         known |= set(range(count))  # one between them is there, though it never wrote a word
     silent = known - waited
+    if ended:
+        silent -= {rank.rank for rank in report.ranks if not _may_have_died(rank)}
     return tuple(silent) if len(silent) == 1 and waited else ()

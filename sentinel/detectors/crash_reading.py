@@ -78,6 +78,17 @@ LineAt = tuple[int | str | None, int]
 
 
 @dataclass(frozen=True, slots=True)
+class OwnedLine:
+    """A line without its labels. `owner`: whose log it stands in; `rank`, `writer`: who wrote it, as far as that is known."""
+
+    owner: int | str | None
+    index: int
+    rank: int | None
+    writer: tuple[int | None, str]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Clue:
     """`crash` None: the rank failed and nothing more is known of it. `place`: the index of its line in the log it stands in;
     `order`: the same where that log mixes the ranks, else 0."""

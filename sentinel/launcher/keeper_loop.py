@@ -29,7 +29,7 @@ from sentinel.model.attempts import ExitReport
 from sentinel.run_files.attempt_files import FOLLOWER_VARIABLE, AttemptFiles
 
 GRACE_S = 2.0  # survivors of the bundled trainer notice a lost peer and leave within about 1 s; twice that for their records
-LAUNCHER_GRACE_S = 0.5  # for torchrun to print its failure table: 0.15 to 0.4 s after its last worker (measured, two cores)
+LAUNCHER_GRACE_S = 0.5  # for torchrun to print its failure table behind that: 0.15 to 0.4 s after its last worker (two cores)
 LOOK_EVERY_S = 0.2  # for new heartbeat and exit files; deaths wake the loop at once
 ENDING_LOOK_EVERY_S = 0.05
 TERM_GRACE_S = 600.0  # as long as a checkpoint may take (hang.phases); who cannot wait sends SIGKILL next, or a second SIGTERM
@@ -112,7 +112,7 @@ class Keeper:
         gone = [handle for handle in ready if self.ranks.is_handle(handle)]
         if gone:
             self.ranks.poll()  # a rank's record is older than its death
-        for handle in gone:
+        for handle in filter(self.ranks.is_handle, gone):  # a heartbeat that was read just now may name another process
             self._poll.unregister(handle)
             self.ranks.note_gone(handle)
 
@@ -159,8 +159,8 @@ class Keeper:
         elif self._stop_signals and not self._has_signalled_ranks:
             self._tell_ranks()
         if lost is not None and self.ranks.are_all_gone() and not self.ranks.is_word_due():
-            wait_s = 0.0 if self.ranks.are_all_ends_known() else LAUNCHER_GRACE_S
-            self._kill_at = min(self._kill_at, now + wait_s)
+            words_s = LAUNCHER_GRACE_S if self._command_status is not None else float("inf")  # while it lives, its table may come
+            self._kill_at = min(self._kill_at, now + (0.0 if self.ranks.are_all_ends_known() else words_s))
 
     def _left_in_order(self) -> bool:
         """The request to stop and the end that it asked for may be seen in one look, on a busy machine."""
@@ -235,7 +235,7 @@ class Keeper:
     def _report(self) -> ExitReport:
         evidence = Evidence(
             command_status=self._command_status,
-            ranks=self.ranks.ranks,
+            ranks=self.ranks.ranks | set(self.ranks.reaped),
             records=self.ranks.records,
             reaped=self.ranks.reaped,
             vouched=self.ranks.vouched,

@@ -21,7 +21,7 @@ from sentinel.launcher.exit_report import ORDERLY_EXITS, describe_exit, read_cod
 from sentinel.launcher.process_tree import read_process
 from sentinel.launcher.rank_names import is_rank_by_another_name, local_world_size
 from sentinel.launcher.spare_records import read_spare_records
-from sentinel.launcher.torchrun_word import TorchrunWord
+from sentinel.launcher.torchrun_word import TorchrunWord, find_workers
 from sentinel.run_files.attempt_files import AttemptFiles, is_own_name, is_this_host, rank_files
 
 NOTICE_S = 2.0  # how late a death may be noticed (two cores at load 6: 0.1 s was seen)
@@ -56,12 +56,13 @@ class RankWatch:
         self._handles: dict[int, tuple[int, int]] = {}  # pidfd → rank, pid
         self._unread_beats: set[int] = set()
         self._expected = 1  # ranks on this machine, as torchrun and its like tell each of them
+        self._silent_workers: set[int] = set()  # of a torchrun, without a heartbeat by now
         self._missing: set[int] = set()  # their pid was gone when their first heartbeat was read
         self._failed_at: dict[int, float] = {}
         self.ranks: set[int] = set()  # every rank that ever showed a heartbeat
         self.pids: dict[int, int] = {}  # rank → pid, while and after it lived here
         self.records: dict[int, Mapping[str, Any]] = {}
-        self.reaped: dict[int, int] = {}  # rank → exit value
+        self.reaped: dict[int, int] = {}  # rank → exit value; of a worker without a heartbeat as well
         self._torchrun = TorchrunWord()
         self._waited: dict[int, int] = {}  # pid → exit value of the keeper's own last children
 
@@ -91,6 +92,11 @@ class RankWatch:
     def _read_beat(self, rank: int, path: str) -> None:
         beat = read_object(path)
         pid = None if beat is None else read_pid(beat)
+        if rank in self._silent_workers:
+            self._silent_workers.discard(rank)
+            if self.pids[rank] == pid:
+                return
+            self._forget(rank)  # the worker only wraps the rank, which may even live in a container
         if beat is None or pid is None:
             self._unread_beats.add(rank)
             return
@@ -119,7 +125,43 @@ class RankWatch:
             return
         if process.parent == os.getpid():
             self._started.add(rank)
-        self._torchrun.note_rank(rank, pid, process.parent)
+            self._torchrun.note_rank(rank, pid, process.parent)
+        elif self._torchrun.note_rank(rank, pid, process.parent):
+            self._watch_workers(process.parent)
+
+    def _watch_workers(self, torchrun: int) -> None:
+        """The other workers of a torchrun: the trainer under a profile has one rank with a heartbeat, and dies of any of them."""
+        for rank, pid in find_workers(torchrun).items():
+            if rank not in self.ranks and rank not in self.pids and (handle := self._open(pid)) is not None:
+                self._silent_workers.add(rank)
+                self.pids[rank] = pid
+                self._handles[handle] = (rank, pid)
+                self._on_new(handle)
+                self._torchrun.note_rank(rank, pid, torchrun)
+
+    def _open(self, pid: int) -> int | None:
+        """A handle of a process of the attempt."""
+        try:
+            handle = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return None
+        if self._belongs(pid):
+            return handle
+        os.close(handle)
+        return None
+
+    def _forget(self, rank: int) -> None:
+        """What was watched in place of the rank was another process."""
+        self._leave(rank)
+        del self.pids[rank]
+        self.reaped.pop(rank, None)
+        self._failed_at.pop(rank, None)
+
+    def _leave(self, rank: int) -> None:
+        for handle in [handle for handle, (known, _) in self._handles.items() if known == rank]:
+            del self._handles[handle]
+            self._on_left(handle)
+            os.close(handle)
 
     def _is_here(self, rank: int, host: object, pid: int, ended: Collection[int]) -> bool:
         if pid in ended and is_own_name(host):
@@ -132,10 +174,7 @@ class RankWatch:
         pid = None if beat is None else read_pid(beat)
         if beat is None or pid is None or pid == self.pids[rank] or not self._is_here(rank, beat.get("host"), pid, ()):
             return
-        for handle in [handle for handle, (known, _) in self._handles.items() if known == rank]:
-            del self._handles[handle]
-            self._on_left(handle)
-            os.close(handle)
+        self._leave(rank)
         self._started.discard(rank)
         self._read_beat(rank, path)
 
@@ -163,14 +202,14 @@ class RankWatch:
         """The pidfd says that this rank has ended: take its exit value from the zombie, if it is still there.
 
         Call `look` first. A rank whose value nobody saw and that left no record has failed too, unless it is the only
-        one: then the command above it is about to end and says more.
+        one: then the command above it is about to end and says more. Of a worker without a heartbeat that says nothing.
         """
         rank, pid = self._handles.pop(handle)
         zombie = read_process(pid)
         os.close(handle)
         if zombie is not None and zombie.ended is not None:
             self._note_exit(rank, zombie.ended)
-        elif rank not in self.records and rank not in self.reaped and len(self.ranks) > 1:
+        elif rank in self.ranks and rank not in self.records and rank not in self.reaped and len(self.ranks) > 1:
             self._note_failed(rank, time.time())
 
     def note_reaped(self, pid: int, value: int) -> None:
@@ -235,8 +274,10 @@ class RankWatch:
         return len(self.pids) >= self._expected and self.are_all_gone() and not self._silent(set(self.pids))
 
     def needs_table(self) -> bool:
-        """Whether a rank has failed in a way only its launcher can tell."""
-        return bool(self._silent(set(self._failed_at)))
+        """Whether a rank has failed in a way only its launcher can tell, or may have: one of this machine was never seen, or is
+        gone and nobody saw how."""
+        gone = set(self.pids) - {rank for rank, _ in self._handles.values()}
+        return bool(self._silent(gone | set(self._failed_at))) or 0 < len(self.pids) < self._expected
 
     def _silent(self, ranks: set[int]) -> set[int]:
         return ranks - set(self.reaped) - set(self.records) - self.vouched

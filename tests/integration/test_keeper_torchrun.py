@@ -18,7 +18,7 @@ import pytest
 
 from sentinel.launcher.keeper_loop import GRACE_S, LAUNCHER_GRACE_S
 from sentinel.model.attempts import AttemptSpec, Exited, ExitReport, SettingsInForce
-from tests.conformance.launcher_world import Job, LocalWorld
+from tests.conformance.launcher_world import Job, LocalWorld, wait_for
 
 TWO = Job(ranks=2)
 TOLD_WITHIN_S = 2.5  # what the keeper may wait: it counts in every recovery
@@ -85,3 +85,39 @@ def test_a_killed_torchrun_takes_its_workers_with_it_although_they_have_sessions
     assert [(rank.signal, rank.source) for rank in report.ranks] == [(signal.SIGKILL, "reaped")] * 2
     assert report.first_failed_rank is None
     assert report.reason.startswith("the command was ended by signal 9 (SIGKILL)")
+
+
+ONE_HEARTBEAT = """\
+import json, os, time
+folder = os.path.join(os.environ["SENTINEL_RUN_DIR"], "attempts", "0001")
+name = "heartbeats/rank-00000.json" if os.environ["RANK"] == "0" else "worker.json"
+with open(os.path.join(folder, name + ".new"), "w") as file:
+    json.dump({"step": 1, "time_s": time.time(), "pid": os.getpid(), "host": os.uname().nodename}, file)
+os.rename(os.path.join(folder, name + ".new"), os.path.join(folder, name))
+time.sleep(120)
+"""
+
+
+def watches(keeper: int, pid: int) -> bool:
+    """Whether the keeper holds a handle (pidfd) of the process."""
+    texts = [path.read_text() for path in Path(f"/proc/{keeper}/fdinfo").iterdir() if path.exists()]
+    return any(f"Pid:\t{pid}\n" in text for text in texts)
+
+
+def test_a_rank_without_a_heartbeat_is_known_to_have_been_killed_though_the_table_never_comes(world: LocalWorld) -> None:
+    """As under a profile: one rank has a heartbeat. A torchrun that does not run prints nothing."""
+    path = world.run_dir / "script.py"
+    path.write_text(ONE_HEARTBEAT)
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(path))
+    world.spec(1, TWO)  # so that the world looks for strays of this attempt
+    world.launcher().ensure_started(AttemptSpec(1, torchrun, str(world.run_dir), None, SettingsInForce()))
+    wait_for((world.folder(1) / "worker.json").exists, "rank 1")
+    pid = json.loads((world.folder(1) / "worker.json").read_text())["pid"]
+    keeper = json.loads((world.folder(1) / "keeper.json").read_text())
+    wait_for(lambda: watches(keeper["pid"], pid), "the keeper to watch rank 1")
+    os.kill(keeper["command_pid"], signal.SIGSTOP)
+    os.kill(pid, signal.SIGKILL)
+    report = world.until_view(1, Exited).report
+    assert report.first_failed_rank == 1
+    failed = next(rank for rank in report.ranks if rank.rank == 1)
+    assert (failed.signal, failed.source) == (signal.SIGKILL, "reaped")

@@ -31,6 +31,7 @@ LONG = {
     "sentinel/sim/drill_file.py": "one file format, read and checked",
     "sentinel/sim/invariants.py": "what must hold after every event, one inspector",
     "sentinel/sim/processes.py": "the processes of one attempt, with the habits of torchrun and of the keeper, read as one",
+    "sentinel/launcher/rank_watch.py": "which process is which rank and how it ended, by every source that tells of it",
     "sentinel/launcher/local.py": "one launcher: its settings, how an attempt is started, stopped, and found again",
     "sentinel/launcher/command.py": "one launcher: its settings, its three commands, and what their answers prove",
     "sentinel/policy_files/explain.py": "one verb, in the order in which it prints",

@@ -171,3 +171,77 @@ def test_a_torchrun_that_ends_with_0_says_nothing_of_a_rank_that_was_seen_to_fai
     assert torchrun.wait() == 0
     watch.note_reaped(torchrun.process.pid, 0)
     assert watch.lost() == "rank 1 was ended by signal 9 (SIGKILL)"
+
+
+def killed_by(pid: int) -> None:
+    """SIGKILL, and until its launcher waits for it, it is a zombie that tells how it ended."""
+    handle = os.pidfd_open(pid)
+    os.kill(pid, signal.SIGKILL)
+    assert select.select([handle], [], [], 30.0)[0]
+    os.close(handle)
+
+
+def test_a_worker_without_a_heartbeat_is_watched_as_soon_as_one_of_its_torchrun_has_one(tmp_path: Path) -> None:
+    """A trainer under a profile has one heartbeat, whatever the number of its ranks."""
+    files = AttemptFiles.of(tmp_path, 1)
+    files.make_folders()
+    torchrun = Torchrun(2, 1)
+    watched: list[int] = []
+    watch = RankWatch(files, lambda pid: True, watched.append)
+    (files.heartbeats / "rank-00000.json").write_text(json.dumps({"pid": torchrun.ranks[0], "host": os.uname().nodename}))
+    watch.poll()
+    assert (watch.pids, watch.ranks) == ({0: torchrun.ranks[0], 1: torchrun.ranks[1]}, {0})
+    killed_by(torchrun.ranks[1])
+    watch.note_gone(watched[1])
+    assert (watch.lost(), watch.reaped) == ("rank 1 was ended by signal 9 (SIGKILL)", {1: -9})
+    assert not watch.are_all_gone(), "rank 0 lives"
+    killed_by(torchrun.ranks[0])
+    watch.note_gone(watched[0])
+    assert watch.failed_order() == (1, 0)
+    assert watch.are_all_gone()
+    for rank in (0, 1):
+        torchrun.let_end(rank)
+    torchrun.wait()
+
+
+def test_of_a_worker_without_a_heartbeat_that_nobody_saw_end_nothing_is_known(tmp_path: Path) -> None:
+    """It may have left with 0 while rank 0 still saves."""
+    files = AttemptFiles.of(tmp_path, 1)
+    files.make_folders()
+    torchrun = Torchrun(2, 0)
+    watched: list[int] = []
+    watch = RankWatch(files, lambda pid: True, watched.append)
+    (files.heartbeats / "rank-00000.json").write_text(json.dumps({"pid": torchrun.ranks[0], "host": os.uname().nodename}))
+    watch.poll()
+    torchrun.let_end(1)
+    watch.note_gone(watched[1])
+    assert (watch.lost(), watch.reaped, watch.are_all_ends_known(), watch.needs_table()) == (None, {}, False, True)
+    torchrun.let_end(0)
+    torchrun.wait()
+
+
+@pytest.mark.parametrize("host", [os.uname().nodename, "n2", None], ids=["a wrapper", "a rank elsewhere", "nobody knows"])
+def test_a_worker_that_only_wraps_the_rank_gives_way_to_its_heartbeat(
+    tmp_path: Path, processes: list[subprocess.Popen[bytes]], host: str | None
+) -> None:
+    files = AttemptFiles.of(tmp_path, 1)
+    files.make_folders()
+    torchrun = Torchrun(2, 1)
+    watched: list[int] = []
+    watch = RankWatch(files, lambda pid: True, watched.append, watched.remove)
+
+    def beat(rank: int, pid: int, host: str | None) -> None:
+        text = "not read" if host is None else json.dumps({"pid": pid, "host": host})
+        (files.heartbeats / f"rank-{rank:05d}.json").write_text(text)
+        watch.poll()
+
+    beat(0, torchrun.ranks[0], os.uname().nodename)
+    beat(1, processes[0].pid, host)
+    is_here = host == os.uname().nodename
+    assert watch.pids == {0: torchrun.ranks[0]} | ({1: processes[0].pid} if is_here else {})
+    assert len(watched) == (2 if is_here else 1)
+    killed_by(torchrun.ranks[1])
+    assert watch.lost() is None, "the end of a wrapper is not the end of the rank"
+    for rank in (0, 1):
+        torchrun.let_end(rank)
+    torchrun.wait()

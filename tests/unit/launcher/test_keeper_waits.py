@@ -1,0 +1,91 @@
+"""How long the keeper waits for what only a launcher can tell: while the launcher lives, and never beyond the bound."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from sentinel.launcher import keeper_loop
+from sentinel.launcher.keeper_loop import GRACE_S, LAUNCHER_GRACE_S, Keeper
+from sentinel.launcher.keeper_start import Started
+from sentinel.launcher.process_tree import Process
+from sentinel.run_files.attempt_files import AttemptFiles
+
+TORCHRUN = Process(2**22 + 5, 1, "S", 1.0)
+
+
+@dataclass
+class Ranks:
+    """What the keeper asks of the ranks: one of two was seen, and SIGTERM ended it."""
+
+    are_ends_known: bool = False
+    ranks: set[int] = field(default_factory=lambda: {0})
+
+    def lost(self) -> str:
+        return "rank 0 was ended by signal 15 (SIGTERM)"
+
+    def are_all_gone(self) -> bool:
+        return True
+
+    def is_word_due(self) -> bool:
+        return False
+
+    def are_all_ends_known(self) -> bool:
+        return self.are_ends_known
+
+    def needs_table(self) -> bool:
+        return not self.are_ends_known
+
+    def failed_order(self) -> tuple[int, ...]:
+        return (0,)
+
+
+@pytest.fixture
+def killed() -> list[int]:
+    return []
+
+
+@pytest.fixture
+def keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: list[int]) -> Iterator[Keeper]:
+    monkeypatch.setattr(keeper_loop, "find_living", lambda **_: (TORCHRUN,))
+    monkeypatch.setattr(keeper_loop, "send_signal", lambda process, number: bool(killed.append(process.pid)) or True)
+    wake, alarm = os.pipe()
+    keeper = Keeper(AttemptFiles.of(tmp_path, 1), Started((), is_agentless=False), GRACE_S, wake, [])
+    monkeypatch.setattr(type(keeper._command), "pid", TORCHRUN.pid)
+    yield keeper
+    os.close(wake)
+    os.close(alarm)
+
+
+def look(keeper: Keeper, at_s: float) -> None:
+    keeper._decide(at_s)
+    if keeper._kill_at <= at_s:
+        keeper._kill(at_s)
+
+
+def test_a_living_torchrun_that_may_print_its_table_is_waited_for_as_long_as_the_bound_allows(
+    keeper: Keeper, killed: list[int]
+) -> None:
+    keeper.ranks = Ranks()  # type: ignore[assignment]
+    for at_s in (0.0, LAUNCHER_GRACE_S + 0.1, GRACE_S, GRACE_S + LAUNCHER_GRACE_S - 0.01):
+        look(keeper, 100.0 + at_s)
+        assert not killed, at_s
+    look(keeper, 100.0 + GRACE_S + LAUNCHER_GRACE_S)
+    assert killed == [TORCHRUN.pid], "the table never came"
+
+
+def test_a_torchrun_that_has_nothing_to_tell_is_not_waited_for(keeper: Keeper, killed: list[int]) -> None:
+    keeper.ranks = Ranks(are_ends_known=True)  # type: ignore[assignment]
+    look(keeper, 100.0)
+    assert killed == [TORCHRUN.pid]
+
+
+def test_what_a_torchrun_that_ended_left_behind_gets_no_longer_than_before(keeper: Keeper, killed: list[int]) -> None:
+    keeper.ranks = Ranks()  # type: ignore[assignment]
+    keeper._command_status = 1
+    look(keeper, 100.0)
+    assert keeper._kill_at == 100.0 + LAUNCHER_GRACE_S
