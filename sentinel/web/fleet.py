@@ -9,6 +9,7 @@ from sentinel.engine.goodput import account
 from sentinel.model.incidents import Incident
 from sentinel.model.state import UNSEEN, RunState
 from sentinel.policy.quiet_hours import hold_words
+from sentinel.report.cause import cause_of
 from sentinel.report.following import RunSnapshot
 from sentinel.run_files.stall import run_word, stall_of
 
@@ -31,7 +32,7 @@ def overview_document(name: str, snapshot: RunSnapshot, recent: Sequence[float])
         "state": word,
         "urgency": _urgency(word, state, snapshot.supervisor),
         "gravity": _gravity(word, incident),
-        "reason": stall.words(snapshot.now_s) if stall else state.end_reason or state.waits_for,
+        "reason": stall.words(snapshot.now_s) if stall else cause_of(state) or state.end_reason or state.waits_for,
         "step": snapshot.step,
         "total_steps": snapshot.total_steps,
         "goodput": round(account(state, snapshot.now_s, stall.since_s if stall else None).goodput_ratio, 4),

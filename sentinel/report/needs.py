@@ -1,25 +1,32 @@
 """What whoever looks at a run in trouble needs first, in the order of reading: the cause, what trains now, what follows, what to
-type. `needs_document` is about the run as a whole; `standing_documents` about each incident that is open or called somebody."""
+type. `needs_document` is about the run as a whole; `standing_documents` about each incident that is open or called somebody. The
+page, `sentinel status` and `sentinel top` say it in these words."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from sentinel.model.incidents import Incident, IncidentState, Outcome
+from sentinel.model.incidents import Incident, Outcome
 from sentinel.model.state import RunState
-from sentinel.paging.case_answers import AnswerCommand, answers
+from sentinel.paging.case_answers import AnswerCommand, answers, unwatched_answers
 from sentinel.paging.case_words import follows, span
 from sentinel.policy.rung_words import CONDITIONS
 from sentinel.policy.schema import Policy
 from sentinel.policy.schema_rungs import Rung
-from sentinel.report.following import RunSnapshot
-from sentinel.run_files.stall import Stall, stall_of
+from sentinel.report.cause import cause_of, last_straw, tried_words
+from sentinel.report.snapshot import RunSnapshot
+from sentinel.run_files.stall import SILENT_S, Stall, stall_of
 
 MINUTE_S = 60.0
 _UNWATCHED = {
     "gone": "nothing is repaired until `sentinel run` is started again",
     "stuck": "nothing is repaired while the supervisor stands still",
     "unknown": "whether anybody repairs it is not known from here",
+}
+_NOBODY = {
+    "gone": ("Nobody watches this run", "its supervisor is gone", "bad"),
+    "stuck": ("Nobody watches this run", "its supervisor holds the run, and its loop stands still", "bad"),
+    "unknown": ("Whether anybody watches this run is not known", "its clock differs from the one here", "warn"),
 }
 
 
@@ -29,18 +36,56 @@ def needs_document(snapshot: RunSnapshot, policy: Policy | None) -> dict[str, An
     stall = stall_of(state, snapshot.now_s, snapshot.senses)
     if stall is not None and not any(str(one.kind) == "hang" for one in state.open_incidents):
         return _suspected(snapshot, stall, policy)
-    if state.ended != "failed" and not state.held:
-        return None
-    incident = _last_straw(state)
+    if state.ended == "failed" or (state.held and not state.ended):
+        return _stands_still(snapshot)
+    if not state.ended and snapshot.supervisor != "alive":
+        return _unwatched(snapshot)
+    return _paused(snapshot) if state.paused and not state.ended else None
+
+
+def _stands_still(snapshot: RunSnapshot) -> dict[str, Any]:
+    """Of a run that has failed or is held."""
+    state = snapshot.state
+    incident = last_straw(state)
+    is_left = not state.ended and snapshot.supervisor != "alive"
     return {
         "head": "The run has failed" if state.ended else "The run is held and waits for a person",
         "tone": "bad",
         "incident": incident.id if incident is not None else None,
-        "cause": f"{incident.kind}: {incident.reason}" if incident is not None else state.end_reason or state.held,
-        "tried": _tried(incident) if incident is not None else "",
+        "cause": cause_of(state),
+        "tried": tried_words(state, incident) if incident is not None else "",
         "trains": _trains(snapshot),
-        "next": follows(state, incident, snapshot.now_s),
+        "next": [*follows(state, incident, snapshot.now_s), *([_UNWATCHED[snapshot.supervisor]] if is_left else [])],
         "answers": _typed(answers(snapshot.run_dir, state, incident, "trigger")),
+    }
+
+
+def _unwatched(snapshot: RunSnapshot) -> dict[str, Any]:
+    """Nothing of it is wrong, as far as anybody knows; but nobody looks."""
+    head, cause, tone = _NOBODY[snapshot.supervisor]
+    return {
+        "head": head,
+        "tone": tone,
+        "incident": None,
+        "cause": cause,
+        "tried": "",
+        "trains": _trains(snapshot),
+        "next": [_UNWATCHED[snapshot.supervisor]],
+        "answers": _typed(unwatched_answers(snapshot.run_dir, snapshot.state, snapshot.supervisor)),
+    }
+
+
+def _paused(snapshot: RunSnapshot) -> dict[str, Any]:
+    state = snapshot.state
+    return {
+        "head": "Sentinel is paused",
+        "tone": "warn",
+        "incident": None,
+        "cause": f"{state.paused} asked for it",
+        "tried": "",
+        "trains": "Training goes on." if state.attempt is not None and not state.attempt.is_over else _trains(snapshot),
+        "next": follows(state, None, snapshot.now_s),
+        "answers": _typed(answers(snapshot.run_dir, state, None, "trigger")),
     }
 
 
@@ -75,8 +120,17 @@ def _when_believed(policy: Policy | None, stall: Stall) -> list[str]:
     return [believed, f"then {_rung(rungs, 0)}", "nothing is asked of you yet"]
 
 
+def unwatched_words(snapshot: RunSnapshot) -> str:
+    """One sentence where nobody watches a run that has not ended, or nobody knows; else empty."""
+    if snapshot.state.ended or snapshot.supervisor == "alive":
+        return ""
+    head, cause, _ = _NOBODY[snapshot.supervisor]
+    return f"{head}: {cause}; {_UNWATCHED[snapshot.supervisor]}"
+
+
 def standing_documents(snapshot: RunSnapshot, policy: Policy | None) -> list[dict[str, Any]]:
-    """For each incident that is open, or whose page is: what follows, and what answers it, with the run's real directory."""
+    """For each incident that is open, or whose page is: what broke, what follows, and what answers it, with the run's real
+    directory. `waits`: it needs a person's word: a rung waits for it, or its page is open and nobody has answered."""
     state = snapshot.state
     found = {one.id: one for one in (*state.open_incidents, *state.open_pages)}
     return [_standing(snapshot, one, policy) for _, one in sorted(found.items())]
@@ -89,6 +143,10 @@ def _standing(snapshot: RunSnapshot, incident: Incident, policy: Policy | None) 
     typed = answers(snapshot.run_dir, state, incident, "trigger" if asked or incident.awaits_approval else "message")
     return {
         "incident": incident.id,
+        "kind": str(incident.kind),
+        "state": str(incident.state),
+        "reason": incident.reason,
+        "waits": (incident.awaits_approval and not state.ended) or (page is not None and page.is_open and not page.is_answered),
         "next": _next(snapshot, incident, policy),
         "answers": _typed(typed),
     }
@@ -139,25 +197,21 @@ def _typed(found: list[AnswerCommand]) -> list[dict[str, str]]:
     return [{"command": answer.command, "what": answer.what} for answer in found]
 
 
-def _last_straw(state: RunState) -> Incident | None:
-    """The newest that Sentinel had no repair left for."""
-    return next((one for one in reversed(state.incidents) if one.state is IncidentState.EXHAUSTED), None)
-
-
-def _tried(incident: Incident) -> str:
-    """How many repairs it took, and what the last one failed of: that may be something else than what began it."""
-    tries = [one for one in incident.tries if one.outcome is not Outcome.PAGED]
-    if not tries:
-        return "No repair was tried."
-    count = f"{len(tries)} repairs were tried; the last" if len(tries) > 1 else "One repair was tried; it"
-    last = tries[-1]
-    return f"{count} {str(last.outcome).replace('_', ' ')}" + (f": {last.reason}" if last.reason else "")
-
-
 def _trains(snapshot: RunSnapshot) -> str:
     attempt_alive, unseen = snapshot.attempt_alive, snapshot.state.unseen
     if unseen is not None:
         return f"Whether ranks of it live on other machines is not known: {unseen.reason}."
     if attempt_alive is None:
         return "Whether anything of it trains is not known from here."
-    return "Processes of its newest attempt are still there." if attempt_alive else "Nothing of it trains now."
+    return _beating(snapshot) if attempt_alive else "Nothing of it trains now."
+
+
+def _beating(snapshot: RunSnapshot) -> str:
+    """Of processes that live: whether they do anything. The words change each minute at most: somebody reads them."""
+    there = "Processes of its newest attempt are still there"
+    if not snapshot.ranks:
+        return f"{there}."
+    silent_s = min(seen.silent_s for seen in snapshot.ranks)
+    if silent_s <= SILENT_S:
+        return "It trains on: its ranks still beat."
+    return f"{there}, and no rank has beaten for {span(silent_s - silent_s % MINUTE_S) if silent_s >= MINUTE_S else 'some time'}."
