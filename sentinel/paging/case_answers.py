@@ -49,7 +49,7 @@ def _of_run(run_dir: Path, run: str, state: RunState, incident: Incident | None)
     """What moves the run itself."""
     if state.ended == "finished":
         return []
-    if state.ended:
+    if state.ended or state.giving_up not in ("", "hold"):
         again = "when the cause is mended: go on from the newest good checkpoint"
         return [AnswerCommand(_start_again(run_dir, run, state), again)]
     if state.held or state.giving_up == "hold":

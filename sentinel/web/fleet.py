@@ -12,6 +12,7 @@ from sentinel.policy.quiet_hours import hold_words
 from sentinel.report.cause import cause_of
 from sentinel.report.following import RunSnapshot
 from sentinel.report.machine_warnings import machine_warnings
+from sentinel.report.needs import unwatched_words
 from sentinel.run_files.stall import run_word, stall_of
 
 CALLED, FAILED, STRUGGLES, WAITS, WELL, OVER = range(6)
@@ -28,13 +29,14 @@ def overview_document(name: str, snapshot: RunSnapshot, recent: Sequence[float])
     stall = stall_of(state, snapshot.now_s, snapshot.senses)
     word = run_word(state, stall)
     incident = _worst(state)
-    threat = "; ".join(one["words"] for one in machine_warnings(state, snapshot.now_s, snapshot.senses))
+    threats = [one["words"] for one in machine_warnings(state, snapshot.now_s, snapshot.senses)]
+    alarm = "; ".join(filter(None, (unwatched_words(snapshot), *threats)))
     return {
         "name": name,
         "state": word,
         "urgency": _urgency(word, state, snapshot.supervisor),
         "gravity": _gravity(word, incident),
-        "reason": stall.words(snapshot.now_s) if stall else cause_of(state) or state.end_reason or state.waits_for or threat,
+        "reason": stall.words(snapshot.now_s) if stall else cause_of(state) or state.end_reason or state.waits_for or alarm,
         "step": snapshot.step,
         "total_steps": snapshot.total_steps,
         "goodput": round(account(state, snapshot.now_s, stall.since_s if stall else None).goodput_ratio, 4),

@@ -206,6 +206,8 @@ def test_a_job_that_dies_at_each_launch_counts_the_launches_that_were_tried(tmp_
 
 def test_the_list_of_runs_names_the_cause_and_not_the_rung(tmp_path: Path) -> None:
     assert overview_document("demo", RunSnapshot(tmp_path, failed()), ())["reason"] == "spike: loss 8.6 over 2.2"
+    alone = overview_document("demo", RunSnapshot(tmp_path, state_of(told(80)), supervisor="gone"), ())["reason"]
+    assert alone.startswith("Nobody watches this run: its supervisor is gone; nothing is repaired"), "green would be believed"
 
 
 def test_a_question_that_waits_needs_a_persons_word_although_somebody_has_seen_it(tmp_path: Path) -> None:

@@ -9,12 +9,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from sentinel.cli.demo import closing_words
 from sentinel.cli.root import app
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
 from sentinel.model.incidents import IncidentState, Outcome
-from sentinel.report.reading import read_status
+from sentinel.report.chronicle.write import chronicle_text
+from sentinel.report.html.writing import run_report
+from sentinel.report.reading import read_run, read_status
 from sentinel.report.standing import FAILED, UNKNOWN, WAITS, WELL
+from sentinel.report.summary import report_text
 from sentinel.report.text import status_text
 from tests.unit.told_run import Facts, at, told, write_run
 
@@ -65,6 +69,16 @@ def test_the_document_has_the_same_sentences(tmp_path: Path) -> None:
     needs = json.loads(printed.stdout)["needs"]
     assert (needs["cause"], needs["trains"]) == ("spike: loss 8.6 over 2.2", "Nothing of it trains now.")
     assert all(needs[key] in status_text(read_status(run_dir)) for key in ("head", "cause", "tried", "trains"))
+
+
+def test_reports_name_the_cause_too(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "run", facts=failed())
+    run = read_run(run_dir)
+    cause = "spike: loss 8.6 over 2.2"
+    assert f"- cause: {cause}\n- ended: {RUNG}" in report_text(run_dir, run.state, run.now_s)
+    assert f"- stands: failed: {cause}" in chronicle_text(run_dir)
+    assert f"<p>{cause}</p>" in run_report(run_dir)
+    assert f"Run demo: failed ({cause})" in closing_words(run_dir)
 
 
 def test_a_call_that_nobody_has_answered_outlives_the_run(tmp_path: Path) -> None:

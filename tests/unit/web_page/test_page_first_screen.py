@@ -196,3 +196,14 @@ def test_a_warning_that_is_the_first_card_is_not_said_twice(page: Page, server: 
     run.break_down(4, "spike", "loss 5.6")
     page.wait_for_text("#trouble", DISK)
     assert page.find("#trouble a[href='#incident-3']"), "its card is the second, below the first screen"
+
+
+def test_the_list_of_runs_says_who_watches_only_of_what_goes_on(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    """Of a run that has ended the supervisor is gone as it should be."""
+    run.supervisor = "gone"
+    over = SimulatedRun("over")
+    over.state, over.supervisor = "failed", "gone"
+    server.runs[over.name] = over
+    page.open(server.address, PHONE, dark=True)
+    page.wait_for_text("#fleet", "over")
+    assert page.text("#fleet li").count("supervisor gone") == 1
