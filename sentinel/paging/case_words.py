@@ -84,7 +84,10 @@ def follows(state: RunState, incident: Incident | None, now_s: float) -> list[st
     if incident is not None and incident.awaits_approval and incident.approval is not None and not state.ended:
         asked = incident.approval
         default = "is taken" if asked.otherwise == "approve" else "is passed over"
-        return [f"rung {asked.rung + 1} waits for you; without an answer it {default} in {span(asked.deadline_s - now_s)}"]
+        attempt = state.attempt
+        trains = _trains(attempt) if attempt is not None and not attempt.is_over else "nothing trains now"
+        left = span(asked.deadline_s - now_s)
+        return [trains, f"rung {asked.rung + 1} waits for you; without an answer it {default} in {left}"]
     if state.observe_only and not state.ended:
         return ["sentinel observes only: nothing was done, and nothing will be"]
     if state.ended:

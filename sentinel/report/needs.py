@@ -170,13 +170,17 @@ def _whole_minutes(snapshot: RunSnapshot, incident: Incident) -> float:
 
 
 def _if_it_fails(state: RunState, incident: Incident, policy: Policy | None) -> list[str]:
-    """The rung after the one that is being tried, by the policy as it stands. Nothing where that is not known."""
+    """The rung after the one that is being tried or waits, by the policy as it stands. Nothing where that is not known."""
     last = incident.last_try
-    if policy is None or incident.is_closed or incident.awaits_approval or last is None or last.outcome is not Outcome.PENDING:
-        return []
-    if state.observe_only or state.paused:
+    if policy is None or incident.is_closed or state.observe_only or state.paused or state.ended:
         return []
     rungs = policy.spec.playbooks.get(incident.playbook, ())
+    if incident.awaits_approval and incident.approval is not None:
+        after = incident.approval.rung + 1
+        is_passed_over = incident.approval.otherwise != "approve"
+        return [f"then: {_rung(rungs, after)}"] if is_passed_over and after < len(rungs) else []
+    if last is None or last.outcome is not Outcome.PENDING:
+        return []
     if incident.rung >= len(rungs) or rungs[incident.rung].keys != last.remedy.words:
         return []
     if incident.rung + 1 == len(rungs):

@@ -108,7 +108,9 @@ def test_an_approval_says_what_it_is_for_until_when_and_the_whole_command(tmp_pa
     (standing,) = standing_documents(RunSnapshot(tmp_path / "demo", asking(), now_s=at(95.5), supervisor="alive"), DEMO)
     assert standing["next"] == [
         WOULD,
+        "training goes on (attempt 2)",
         "rung 2 waits for you; without an answer it is passed over in 13 min",
+        "then: rung 3, rollback + skip",
     ]
     assert [one["command"] for one in standing["answers"]][:2] == [
         f"sentinel approve 2 {tmp_path / 'demo'}", f"sentinel deny 2 {tmp_path / 'demo'}",
