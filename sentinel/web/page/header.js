@@ -97,10 +97,7 @@ function timeWords(status) {
 function supervisorWords(status) {
   if (status.supervisor === "alive") return "watching";
   if (isEnded(status.state)) return "gone: the run has ended";
-  if (status.supervisor === "stuck") return "STANDS STILL: nothing is watched or repaired";
-  if (status.supervisor === "unknown") return "unknown: it cannot be seen from here";
-  if (status.attempt_alive) return "GONE: training goes on unwatched";
-  return status.attempt_alive === false ? "GONE: nothing of the run lives" : "GONE";
+  return status.supervisor === "stuck" ? "stands still" : status.supervisor;  // what that means says the card above
 }
 
 /** @param {any} status @param {(verb: string) => void} act @param {(verb: string) => boolean} isBusy */
