@@ -67,11 +67,12 @@ def incident_cost(loss: IncidentLoss, gpus: Gpus, price: Price | None) -> dict[s
 
 
 def forecast_document(
-    state: RunState, now_s: float, step: int | None, total_steps: int | None, cost: Mapping[str, Any]
+    state: RunState, now_s: float, step: int | None, total_steps: int | None, cost: Mapping[str, Any], *, is_stalled: bool = False
 ) -> dict[str, Any]:
     """`is_over`: the run has ended. `unknown`: why there is no forecast, and then there is nothing else. Times are Unix seconds;
-    GPU hours and money are what the rest will cost, likely and within the same bounds. `cost`: the document."""
-    found = forecast_end(state, now_s, step, total_steps)
+    GPU hours and money are what the rest will cost, likely and within the same bounds. `cost`: the document.
+    `is_stalled`: the next step is overdue, and no end is promised."""
+    found = "no step is being made" if is_stalled else forecast_end(state, now_s, step, total_steps)
     if isinstance(found, str):
         return {"unknown": found, "is_over": bool(state.ended)}
     return {

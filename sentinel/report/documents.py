@@ -85,7 +85,7 @@ def status_document(state: RunState, now_s: float, outside: Outside) -> dict[str
         "disks": _disks_document(outside.senses, now_s),
         "save_interval": _interval_document(state),
         "cost": cost,
-        "forecast": forecast_document(state, now_s, step, outside.total_steps, cost),
+        "forecast": forecast_document(state, now_s, step, outside.total_steps, cost, is_stalled=stall is not None),
     }
 
 

@@ -65,6 +65,7 @@ def test_status_says_since_when_and_shows_how_long_each_rank_has_been_silent() -
     assert (document["state"], document["stalled_s"], document["last_step_s"]) == ("stalled", 70.0, NOW_S - 70)
     assert document["reason"] == "no step for 70 s (a step takes 0.2 s)"
     assert [seen["rank"] for seen in document["ranks"]] == [0, 1]
+    assert document["forecast"] == {"unknown": "no step is being made", "is_over": False}, "no end is promised meanwhile"
     text = status_text(document | {"schedule": NO_SCHEDULE})
     assert "A hang is suspected: no step for 70 s (a step takes 0.2 s)" in text
     assert "rank 1 silent for 70 s (step 41, data), rank 0 silent for 70 s (step 41, forward)" in text
