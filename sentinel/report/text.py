@@ -144,7 +144,8 @@ def incident_story(incident: Mapping[str, Any]) -> list[str]:
         lines.append(f"  rung {remedy['rung'] + 1} ({rung_words(remedy)}{launched}): {remedy['chosen']}")
         if remedy["expected"]:
             lines.append(f"    expected: {remedy['expected']}")
-        lines.append(f"    {remedy['outcome']}" + (f": {remedy['verdict']}" if remedy["verdict"] else ""))
+        is_new = remedy["verdict"] not in ("", remedy["chosen"])
+        lines.append(f"    {remedy['outcome']}" + (f": {remedy['verdict']}" if is_new else ""))
     if incident["put_back"]:
         lines.append(f"  put back, because it had just lapsed: {' and '.join(incident['put_back'])}")
     if incident["diagnosis"]:

@@ -13,13 +13,13 @@ from sentinel.cli.demo import closing_words
 from sentinel.cli.root import app
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
-from sentinel.model.incidents import IncidentState, Outcome
+from sentinel.model.incidents import IncidentState, Outcome, Remedy
 from sentinel.report.chronicle.write import chronicle_text
 from sentinel.report.html.writing import run_report
-from sentinel.report.reading import read_run, read_status
+from sentinel.report.reading import read_incidents, read_run, read_status
 from sentinel.report.standing import FAILED, UNKNOWN, WAITS, WELL
 from sentinel.report.summary import report_text
-from sentinel.report.text import status_text
+from sentinel.report.text import incidents_text, status_text
 from tests.unit.told_run import Facts, at, told, write_run
 
 RUNG = "rung 4 of playbook numeric calls a person"
@@ -121,3 +121,14 @@ def test_what_follows_for_many_incidents_alike_is_said_once(count: int) -> None:
     assert [words for label, words in found if label == "next"] == ["the run was stopped"]
     commands = [words.split("  ")[0] for label, words in found[count + 1 :]]
     assert commands == ["ack 1", "show 1", *(f"ack {n}" for n in range(count, 1, -1))]
+
+
+def test_a_reason_that_is_the_choice_itself_is_said_once(tmp_path: Path) -> None:
+    """`rung 4 of playbook numeric calls a person`: chosen for that, and paged for that."""
+    paged = (106, f.RungTaken(2, Remedy(3, ("page", "then"), RUNG), False, 384))
+    judged = (106, f.RungJudged(2, Outcome.PAGED, RUNG))
+    run_dir = write_run(tmp_path / "run", facts=[*told(104), paged, judged])
+    story = incidents_text(read_incidents(run_dir))
+    assert f"  rung 4 (page): {RUNG}\n    paged" in story
+    assert f"paged: {RUNG}" not in story
+    assert f"page: {RUNG} → paged\n" in chronicle_text(run_dir)
