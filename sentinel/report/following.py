@@ -24,7 +24,7 @@ from sentinel.report.drawn import DrawnAttempt
 from sentinel.report.journal_fold import JournalFold
 from sentinel.report.reading import is_attempt_alive, read_heartbeat, read_supervisor
 from sentinel.report.run_dirs import check_run_dir
-from sentinel.report.snapshot import RunSnapshot
+from sentinel.report.snapshot import RunSnapshot, are_ranks_asked
 from sentinel.run_files.detector_standings import read_standings
 from sentinel.run_files.heartbeats import read_ranks
 from sentinel.run_files.mirror_standing import read_mirror_lags
@@ -68,7 +68,7 @@ class FollowedRun:
             step, metrics = self._newest_line(drawn, has_more=drawn.advance(newest.is_over))
         senses = read_standings(self.run_dir)
         stall, supervisor = stall_of(state, self.journal.now_s, senses), read_supervisor(self.run_dir)
-        are_asked = newest is not None and not newest.is_over and (stall is not None or supervisor != "alive")
+        are_asked = are_ranks_asked(state, stall, supervisor)
         return RunSnapshot(
             run_dir=self.run_dir,
             state=state,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sentinel.model.incidents import Incident, Outcome
+from sentinel.model.incidents import Incident, IncidentState, Outcome
 from sentinel.model.state import RunState
 from sentinel.paging.case_answers import AnswerCommand, answers, unwatched_answers
 from sentinel.paging.case_words import follows, span
@@ -23,6 +23,14 @@ _UNWATCHED = {
     "stuck": "nothing is repaired while the supervisor stands still",
     "unknown": "whether anybody repairs it is not known from here",
 }
+STANDS = {
+    IncidentState.OPEN: "open",
+    IncidentState.PROBATION: "a repair is on probation",
+    IncidentState.RECOVERED: "recovered",
+    IncidentState.EXHAUSTED: "no repair is left",
+    IncidentState.UNKNOWN: "how it ended is not known",
+}
+"""How an incident stands, for who does not know our words."""
 _NOBODY = {
     "gone": ("Nobody watches this run", "its supervisor is gone", "bad"),
     "stuck": ("Nobody watches this run", "its supervisor holds the run, and its loop stands still", "bad"),
@@ -83,7 +91,7 @@ def _paused(snapshot: RunSnapshot) -> dict[str, Any]:
         "incident": None,
         "cause": f"{state.paused} asked for it",
         "tried": "",
-        "trains": "Training goes on." if state.attempt is not None and not state.attempt.is_over else _trains(snapshot),
+        "trains": _trains(snapshot),
         "next": follows(state, None, snapshot.now_s),
         "answers": _typed(answers(snapshot.run_dir, state, None, "trigger")),
     }
@@ -100,7 +108,7 @@ def _suspected(snapshot: RunSnapshot, stall: Stall, policy: Policy | None) -> di
         "tried": "",
         "trains": "No step is being made." if snapshot.attempt_alive is not False else _trains(snapshot),
         "next": _when_believed(policy, stall) if is_watched else unwatched,
-        "answers": [],
+        "answers": [] if is_watched else _typed(unwatched_answers(snapshot.run_dir, snapshot.state, snapshot.supervisor)),
     }
 
 
@@ -145,6 +153,7 @@ def _standing(snapshot: RunSnapshot, incident: Incident, policy: Policy | None) 
         "incident": incident.id,
         "kind": str(incident.kind),
         "state": str(incident.state),
+        "stands": STANDS[incident.state],
         "reason": incident.reason,
         "waits": (incident.awaits_approval and not state.ended) or (page is not None and page.is_open and not page.is_answered),
         "next": _next(snapshot, incident, policy),

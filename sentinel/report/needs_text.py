@@ -6,7 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sentinel.model.state import UNOBSERVED, UNSEEN
+
 Row = tuple[str, str]
+NOT_KNOWN = "whether anything is asked of you is not known: `sentinel doctor` says what is seen"
 
 
 def need_rows(status: Mapping[str, Any]) -> list[Row]:
@@ -19,12 +22,14 @@ def need_rows(status: Mapping[str, Any]) -> list[Row]:
         rows += _lines("next", _unsaid(needs["next"], above))
     for one in standing:
         if needs is None or one["incident"] != needs["incident"]:
-            rows.append(("broke", f"incident {one['incident']}, {one['kind']}, {one['state']}: {one['reason']}"))
+            rows.append(("broke", f"incident {one['incident']}, {one['kind']}, {one['stands']}: {one['reason']}"))
             rows += _lines("next", _unsaid(one["next"], above))
     commands = command_lines(needs, standing)
     if commands:
         return [*rows, *_lines("do", commands)]
-    return rows if needs is not None else [*rows, ("do", "nothing is asked of you")]
+    if needs is not None:
+        return rows
+    return [*rows, ("do", NOT_KNOWN if status["state"] in (UNOBSERVED, UNSEEN) else "nothing is asked of you")]
 
 
 def command_lines(needs: Mapping[str, Any] | None, standing: Sequence[Mapping[str, Any]]) -> list[str]:

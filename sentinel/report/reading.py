@@ -25,7 +25,7 @@ from sentinel.report.journal_fold import JournalFold
 from sentinel.report.lineage import branch_document, lineage_text
 from sentinel.report.run_policy import read_policy
 from sentinel.report.schedule import schedule_rows
-from sentinel.report.snapshot import RunSnapshot
+from sentinel.report.snapshot import RunSnapshot, are_ranks_asked
 from sentinel.run_files.detector_standings import read_standings
 from sentinel.run_files.heartbeats import read_ranks
 from sentinel.run_files.stall import stall_of
@@ -44,7 +44,7 @@ def read_status(run_dir: Path) -> dict[str, Any]:
     newest = read_newest_step(run_dir, attempt.attempt) if attempt else None
     senses = read_standings(run_dir)
     stall, supervisor = stall_of(run.state, run.now_s, senses), read_supervisor(run_dir)
-    are_asked = attempt is not None and not attempt.is_over and (stall is not None or supervisor != "alive")
+    are_asked = are_ranks_asked(run.state, stall, supervisor)
     snapshot = RunSnapshot(
         run_dir=run_dir,
         state=run.state,

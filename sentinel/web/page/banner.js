@@ -23,7 +23,8 @@ export function drawBanner(status, incidents, paged, act, may) {
       const said = incident.id === needs?.incident ? null : standing.get(incident.id);
       const who = whoWords(incident, paged.has(incident.id), supervisor);
       const tone = urgency(incident, paged) > 1 ? "bad" : "warn";
-      const told = { tone, said, who, verbs: verbsOf(incident, paged), isTold: incident.id === needs?.incident };
+      const stands = standing.get(incident.id)?.stands ?? incident.state;
+      const told = { tone, said, who, stands, verbs: verbsOf(incident, paged), isTold: incident.id === needs?.incident };
       return card(incident, told, act, may);
     }),
   ]);
@@ -68,18 +69,18 @@ function verbsOf(incident, paged) {
 }
 
 /**
- * @typedef {{tone: string, said: any, who: string, verbs: string[], isTold: boolean}} Told what is said of it; `isTold`: the
- * card of the run's needs, above, has the cause and the commands
+ * @typedef {{tone: string, said: any, who: string, stands: string, verbs: string[], isTold: boolean}} Told what is said of it;
+ * `stands`: its state in words; `isTold`: the card of the run's needs, above, has the cause and the commands
  */
 
 /** @param {any} incident @param {Told} told @param {(verb: string, incident: any) => void} act @param {May} may */
-function card(incident, { tone, said, who, verbs, isTold }, act, may) {
+function card(incident, { tone, said, who, stands, verbs, isTold }, act, may) {
   const { onset_step: onset, detected_step: seen } = incident;
   const since = onset === null ? `at step ${stepWords(seen)}` : `since step ${stepWords(onset)}`;
   return make("section", { class: `card ${tone}`, "aria-label": `Incident ${incident.id}` },
     make("h2", {},
       make("a", { href: `#incident-${incident.id}` }, `Incident ${incident.id}: ${incident.kind}`),
-      ` ${since}, ${incident.state}`),
+      ` ${since}, ${stands}`),
     !isTold && make("p", {}, incident.reason),
     make("p", {}, make("strong", {}, who)),
     incident.awaits_approval !== null && !said && make("p", {}, make("strong", {}, approvalWords(incident))),

@@ -17,8 +17,8 @@ from sentinel.model.stall import StepTimes
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
-from sentinel.report.needs import needs_document, standing_documents
-from sentinel.report.snapshot import RunSnapshot
+from sentinel.report.needs import STANDS, needs_document, standing_documents
+from sentinel.report.snapshot import RunSnapshot, are_ranks_asked
 from sentinel.run_files.detector_standings import DetectorStandings
 from sentinel.run_files.heartbeats import RankSeen
 from sentinel.web.fleet import order, overview_document
@@ -100,7 +100,9 @@ def test_a_suspected_hang_says_when_it_is_believed_and_what_is_done_then(tmp_pat
 
 @pytest.mark.parametrize("supervisor", ["gone", "stuck", "unknown"])
 def test_a_suspected_hang_that_nobody_watches_promises_no_repair(tmp_path: Path, supervisor: str) -> None:
-    assert "neither seen nor repaired" in needs_of(stalled(tmp_path, supervisor), DEMO)["next"][0]
+    needs = needs_of(stalled(tmp_path, supervisor), DEMO)
+    assert "neither seen nor repaired" in needs["next"][0]
+    assert needs["answers"], "what brings somebody back to watch it"
     assert needs_of(stalled(tmp_path), None)["next"] == ["what follows is not known: the policy cannot be read"]
 
 
@@ -190,8 +192,12 @@ def test_whether_an_unwatched_run_trains_is_read_from_its_ranks(tmp_path: Path, 
 
 def test_a_paused_run_says_who_paused_it_and_how_to_go_on(tmp_path: Path) -> None:
     paused = replace(state_of(told(80)), paused="ann")
-    needs = needs_of(RunSnapshot(tmp_path, paused, supervisor="alive", attempt_alive=True))
-    assert (needs["cause"], needs["trains"]) == ("ann asked for it", "Training goes on.")
+    seen = RunSnapshot(tmp_path, paused, supervisor="alive", attempt_alive=True, ranks=(RankSeen(0, 300, "forward", 0.2),))
+    needs = needs_of(seen)
+    assert (needs["cause"], needs["trains"]) == ("ann asked for it", "It trains on: its ranks still beat.")
+    hung = needs_of(replace(seen, ranks=(RankSeen(0, 300, "forward", 200.0),)))
+    assert hung["trains"].endswith("no rank has beaten for 3 min."), "a paused run may hang: nobody says that it trains"
+    assert are_ranks_asked(paused, None, "alive")
     assert needs["answers"] == [{"command": f"sentinel resume {tmp_path}", "what": "sentinel carries remedies out again"}]
 
 
@@ -210,6 +216,14 @@ def test_the_list_of_runs_names_the_cause_and_not_the_rung(tmp_path: Path) -> No
     assert overview_document("demo", RunSnapshot(tmp_path, failed()), ())["reason"] == "spike: loss 8.6 over 2.2"
     alone = overview_document("demo", RunSnapshot(tmp_path, state_of(told(80)), supervisor="gone"), ())["reason"]
     assert alone.startswith("Nobody watches this run: its supervisor is gone; nothing is repaired"), "green would be believed"
+
+
+def test_every_state_of_an_incident_has_words_that_need_no_vocabulary(tmp_path: Path) -> None:
+    assert set(STANDS) == set(IncidentState)
+    page = IncidentPage("critical", "demo: spike", "text", at(91))
+    gone = changed(90.5, state=IncidentState.EXHAUSTED, page=page)
+    (standing,) = standing_documents(RunSnapshot(tmp_path, gone, supervisor="alive"), DEMO)
+    assert (standing["state"], standing["stands"]) == ("exhausted", "no repair is left")
 
 
 def test_a_question_that_waits_needs_a_persons_word_although_somebody_has_seen_it(tmp_path: Path) -> None:

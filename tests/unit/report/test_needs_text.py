@@ -16,6 +16,7 @@ from sentinel.model import operator_requests as w
 from sentinel.model.incidents import IncidentState, Outcome, Remedy
 from sentinel.report.chronicle.write import chronicle_text
 from sentinel.report.html.writing import run_report
+from sentinel.report.needs_text import need_rows
 from sentinel.report.reading import read_incidents, read_run, read_status
 from sentinel.report.standing import FAILED, UNKNOWN, WAITS, WELL
 from sentinel.report.summary import report_text
@@ -85,7 +86,7 @@ def test_a_call_that_nobody_has_answered_outlives_the_run(tmp_path: Path) -> Non
     run_dir = write_run(tmp_path / "run", facts=stopped())
     assert code(run_dir) == WAITS
     text = status_text(read_status(run_dir))
-    assert "incident 2, spike, probation: loss 8.6 over 2.2" in text
+    assert "incident 2, spike, a repair is on probation: loss 8.6 over 2.2" in text
     assert f"sentinel ack 2 {run_dir}" in text
     seen = f.RequestAnswered("1", "ann", w.Acknowledge(2), True, "noted")
     assert code(write_run(tmp_path / "seen", facts=stopped(seen))) == WELL
@@ -106,17 +107,21 @@ def test_a_run_that_is_well_asks_for_nothing(tmp_path: Path) -> None:
     assert code(run_dir) == WELL
 
 
+@pytest.mark.parametrize("state", ["unobserved", "unseen"])
+def test_of_an_end_that_nobody_saw_nobody_says_that_all_is_well(state: str) -> None:
+    (row,) = need_rows({"state": state, "needs": None, "standing": []})
+    assert row == ("do", "whether anything is asked of you is not known: `sentinel doctor` says what is seen")
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_what_follows_for_many_incidents_alike_is_said_once(count: int) -> None:
-    from sentinel.report.needs_text import need_rows
-
     answers = [{"command": "ack N", "what": "seen"}, {"command": "show N", "what": "story"}]
     standing = [
-        {"incident": n, "kind": "spike", "state": "open", "reason": f"loss {n}", "waits": n == 1, "next": ["the run was stopped"],
-         "answers": [one | {"command": one["command"].replace("N", str(n))} for one in answers]}
+        {"incident": n, "kind": "spike", "stands": "open", "reason": f"loss {n}", "waits": n == 1,
+         "next": ["the run was stopped"], "answers": [one | {"command": one["command"].replace("N", str(n))} for one in answers]}
         for n in range(1, count + 1)
     ]  # fmt: skip
-    found = need_rows({"needs": None, "standing": standing})
+    found = need_rows({"state": "stopped", "needs": None, "standing": standing})
     assert next(words for label, words in found if label == "broke") == "incident 1, spike, open: loss 1", "who waits comes first"
     assert [words for label, words in found if label == "next"] == ["the run was stopped"]
     commands = [words.split("  ")[0] for label, words in found[count + 1 :]]

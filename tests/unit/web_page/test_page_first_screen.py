@@ -91,11 +91,14 @@ def test_a_run_that_failed(page: Page, server: PageServer, run: SimulatedRun, si
         "next": ["the run has failed: nothing trains until you start it again"],
         "answers": [{"command": again, "what": "when the cause is mended: go on from the newest good checkpoint"}],
     }  # fmt: skip
-    run.standing = [{"incident": 3, "next": run.needs["next"], "answers": run.needs["answers"]}]
+    told = {"stands": "no repair is left", "next": run.needs["next"], "answers": run.needs["answers"]}
+    run.standing = [{"incident": 3} | told]
     broke = ("failed", "hang: 4 ranks are silent", "no heartbeat since launch")
     see(page, server, size, *broke, "Nothing of it trains now.", "until you start", again)
     assert page.text("#status").count("calls a person") == 0, "the cause, and not the rung"
     assert page.text("#banner").count(again) == 1
+    assert "no repair is left" in page.text("#banner h2")
+    assert "exhausted" not in page.text("#banner"), "a word of our own"
 
 
 def test_patience_asks_for_nothing(page: Page, server: PageServer, run: SimulatedRun) -> None:
