@@ -148,17 +148,22 @@ def _standing(snapshot: RunSnapshot, incident: Incident, policy: Policy | None) 
     state = snapshot.state
     page = incident.page
     asked = page is not None and page.is_open
-    typed = answers(snapshot.run_dir, state, incident, "trigger" if asked or incident.awaits_approval else "message")
+    typed = answers(snapshot.run_dir, state, incident, "trigger" if asked or _is_asked(state, incident) else "message")
     return {
         "incident": incident.id,
         "kind": str(incident.kind),
         "state": str(incident.state),
         "stands": STANDS[incident.state],
         "reason": incident.reason,
-        "waits": (incident.awaits_approval and not state.ended) or (page is not None and page.is_open and not page.is_answered),
+        "waits": _is_asked(state, incident) or (page is not None and page.is_open and not page.is_answered),
         "next": _next(snapshot, incident, policy),
         "answers": _typed(typed),
     }
+
+
+def _is_asked(state: RunState, incident: Incident) -> bool:
+    """A rung waits for a person. Of a run that has ended nobody can answer it."""
+    return incident.awaits_approval and not state.ended
 
 
 def _next(snapshot: RunSnapshot, incident: Incident, policy: Policy | None) -> list[str]:
@@ -166,7 +171,7 @@ def _next(snapshot: RunSnapshot, incident: Incident, policy: Policy | None) -> l
     state, page = snapshot.state, incident.page
     if not state.ended and snapshot.supervisor != "alive":
         return [_trains(snapshot), _UNWATCHED[snapshot.supervisor]]
-    would = [page.reason] if incident.awaits_approval and page is not None and page.reason else []
+    would = [page.reason] if _is_asked(state, incident) and page is not None and page.reason else []
     return [*would, *follows(state, incident, _whole_minutes(snapshot, incident)), *_if_it_fails(state, incident, policy)]
 
 

@@ -30,7 +30,7 @@ def incident_rows(picture: Picture) -> list[RenderableType]:
     what.append(clean(f": {incident.reason}"))
     last = incident.last_try
     chosen = Text(no_wrap=True, overflow="ellipsis")
-    if incident.awaits_approval and incident.page is not None and incident.page.reason:
+    if incident.awaits_approval and not state.ended and incident.page is not None and incident.page.reason:
         chosen.append(clean(incident.page.reason), "bold red")
     elif picture.needs is not None and picture.needs["tried"] and picture.needs["incident"] == incident.id:
         chosen.append(clean(picture.needs["tried"]))
@@ -56,7 +56,7 @@ def _now(picture: Picture) -> Text:
     if needs is not None:
         line.append(clean("; ".join([needs["trains"].rstrip("."), *needs["next"]])), _TONES[needs["tone"]])
         return line
-    asking = next((one for one in state.open_incidents if one.awaits_approval), None)
+    asking = next((one for one in state.open_incidents if one.awaits_approval and not state.ended), None)
     if asking is not None and asking.approval is not None:
         line.append(_asked(asking.id, asking.approval, picture.now_s), "bold red")
     elif state.label == UNSEEN:

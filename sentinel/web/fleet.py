@@ -41,7 +41,7 @@ def overview_document(name: str, snapshot: RunSnapshot, recent: Sequence[float])
         "total_steps": snapshot.total_steps,
         "goodput": round(account(state, snapshot.now_s, stall.since_s if stall else None).goodput_ratio, 4),
         "open_incidents": len(state.open_incidents),
-        "incident": None if incident is None else _incident_row(incident),
+        "incident": None if incident is None else _incident_row(incident, is_over=bool(state.ended)),
         "paged": bool(state.open_pages),
         "supervisor": snapshot.supervisor,
         "loss": list(recent),
@@ -77,7 +77,7 @@ def _worst(state: RunState) -> Incident | None:
     return next(reversed([*state.open_incidents, *state.open_pages]), None)
 
 
-def _incident_row(incident: Incident) -> dict[str, Any]:
+def _incident_row(incident: Incident, *, is_over: bool) -> dict[str, Any]:
     page = incident.page
     called = () if page is None else tuple(status.route for status in page.routes if status.delivered)
     return {
@@ -85,7 +85,7 @@ def _incident_row(incident: Incident) -> dict[str, Any]:
         "kind": str(incident.kind),
         "onset_step": incident.onset_step,
         "reason": incident.reason,
-        "awaits_approval": incident.awaits_approval,
+        "awaits_approval": incident.awaits_approval and not is_over,
         "called": list(called),
         "acknowledged_by": incident.acknowledged_by,
         **({} if page is None or page.holds_back is None else {"held": hold_words(page.holds_back)}),

@@ -2,7 +2,7 @@
 
 import { byId, make, redraw } from "./dom.js";
 import { stepWords } from "./numbers.js";
-import { isOpen, rungWords } from "./states.js";
+import { isEnded, isOpen, rungWords } from "./states.js";
 
 /** @typedef {{canAct: boolean, isBusy: (verb: string, incident: number) => boolean}} May */
 
@@ -14,7 +14,8 @@ export function drawBanner(status, incidents, paged, act, may) {
   const { needs, supervisor } = status;
   /** @type {Map<number, any>} */
   const standing = new Map((status.standing ?? []).map((/** @type {any} */ one) => [one.incident, one]));
-  const waiting = incidents.filter((incident) => isOpen(incident) || paged.has(incident.id));
+  const waiting = incidents.filter((incident) => isOpen(incident) || paged.has(incident.id)).map((incident) =>
+    isEnded(status.state) ? { ...incident, awaits_approval: null } : incident);  // nobody can answer it any more
   waiting.sort((a, b) => urgency(b, paged) - urgency(a, paged) || b.id - a.id);
   const key = waiting.map((i) => [i, paged.has(i.id), verbsOf(i, paged).map((verb) => may.isBusy(verb, i.id)), may.canAct]);
   redraw(byId("banner"), [needs, key, status.standing, supervisor, status.ended], () => [

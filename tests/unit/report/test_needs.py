@@ -232,3 +232,11 @@ def test_a_question_that_waits_needs_a_persons_word_although_somebody_has_seen_i
     seen = replace(state, incidents=(*state.incidents[:-1], replace(state.incidents[-1], page=page, acknowledged_by="ann")))
     (standing,) = standing_documents(RunSnapshot(tmp_path, seen, supervisor="alive"), DEMO)
     assert standing["waits"] is True
+
+
+def test_a_question_dies_with_the_run_it_was_asked_of(tmp_path: Path) -> None:
+    """Nobody could answer it: what would be done is not done any more."""
+    snapshot = RunSnapshot(tmp_path, replace(asking(), ended="stopped"))
+    (standing,) = standing_documents(snapshot, DEMO)
+    assert standing["next"] == ["the run was stopped: nothing trains until you start it again"]
+    assert overview_document("demo", snapshot, ())["incident"]["awaits_approval"] is False

@@ -168,6 +168,8 @@ def test_a_rung_that_waits_says_what_it_would_do_and_what_to_type() -> None:
     text = "\n".join(lines)
     assert "now: sentinel approve 2 RUN_DIR, or deny: rung 2 is passed over in 22 min" in text, "whole in 80 characters"
     assert would in text
+    stopped = replace(shown.state, incidents=(crash, asks), ended="stopped", end_reason="by ann", plan=None)
+    assert "sentinel approve" not in plain(replace(shown, state=stopped)), "nobody can answer it any more"
 
 
 def test_now_of_a_failed_run_and_of_a_suspected_hang() -> None:

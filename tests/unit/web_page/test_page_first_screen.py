@@ -210,3 +210,11 @@ def test_the_list_of_runs_says_who_watches_only_of_what_goes_on(page: Page, serv
     page.open(server.address, PHONE, dark=True)
     page.wait_for_text("#fleet", "over")
     assert page.text("#fleet li").count("supervisor gone") == 1
+
+
+def test_a_question_dies_with_the_run_it_was_asked_of(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    run.break_down(3, "spike", "loss 5.645", awaits_approval=0)
+    run.standing = [{"incident": 3, "next": ["the run was stopped: nothing trains"], "answers": []}]
+    run.state, run.supervisor = "stopped", "gone"
+    see(page, server, PHONE, "loss 5.645", "the run was stopped: nothing trains")
+    assert page.text("#banner button").split("\n") == ["acknowledge", "resolve"], "a rung that nobody will take"
