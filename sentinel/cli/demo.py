@@ -20,6 +20,7 @@ from sentinel.journal.lease import RunLock
 from sentinel.journal.run_file import RunFile, find_run_file
 from sentinel.paging.asked import with_checked_routes
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
+from sentinel.report.cause import cause_of
 from sentinel.report.documents import incident_document
 from sentinel.report.reading import NothingRecorded, read_run
 from sentinel.report.summary import final_evaluation, goodput_line, ledger_rows
@@ -181,7 +182,7 @@ def closing_words(run_dir: Path) -> str:
     """The table, the goodput with its ledger, the held-out loss, and where everything is."""
     run = read_run(run_dir)
     state, rows = run.state, [incident_row(incident_document(incident)) for incident in run.state.incidents]
-    parts = [f"\nRun {state.run_id}: {state.label}" + (f" ({state.end_reason})" if state.end_reason else "")]
+    parts = [f"\nRun {state.run_id}: {state.label}" + (f" ({cause_of(state) or state.end_reason})" if state.end_reason else "")]
     parts.append(text_table(INCIDENT_HEADER, rows) if rows else "No incidents.")
     ledger = "\n".join(f"  {name:<14}{seconds:>8.1f} s  {words}" for name, seconds, words in ledger_rows(state, run.now_s))
     parts.append(f"{goodput_line(state, run.now_s)}\n{ledger}")

@@ -16,8 +16,8 @@ def status(
 ) -> None:
     """What the run is doing now.
 
-    With --exit-code: 0 it trains, is being repaired, was stopped or has finished; 1 it failed; 3 it waits for a person, or one
-    was called and has not answered; 4 nobody can say, because no supervisor lives or it stands still. 2 is a usage error.
+    The first lines say what broke, whether it trains, what follows and what to do. Exit codes with --exit-code: 0 nobody is
+    needed, 1 it failed, 2 usage error, 3 it waits for a person, 4 nobody can say (docs/commands.md has the table).
     """
     from sentinel.report.reading import read_status
     from sentinel.report.standing import exit_code

@@ -17,17 +17,22 @@ from sentinel.cli.hardware import wait_for_gpus
 from sentinel.clock import Clock, SystemClock
 from sentinel.curves.blocks import Point
 from sentinel.model.facts import RunEnded
+from sentinel.policy.schema import Policy
 from sentinel.report.drawn import DrawnAttempt
 from sentinel.report.following import FollowedRun, RunSnapshot
+from sentinel.report.machine_warnings import machine_warnings
+from sentinel.report.needs import needs_document, unwatched_words
+from sentinel.report.run_policy import read_policy
 from sentinel.run_files.heartbeats import RANKS_MAX, RANKS_READ_MAX, RankBeats
 from sentinel.run_files.stall import stall_of
 from sentinel.telemetry.nvml import DRIVER_SIGNS, HELPER, NO_DRIVER, NvmlSource
 from sentinel.terminal.document import picture_document
 from sentinel.terminal.live import FRAMES_PER_S, LINES_KEPT, POINTS_KEPT, step_time
-from sentinel.terminal.picture import METRICS, Picture
+from sentinel.terminal.picture import METRICS, Picture, shown_incident
 from sentinel.terminal.screen import Screen, open_console, print_plain, shows_blocks
 from sentinel.terminal.words import Line, clock_words, describe, utc_words
 
+POLICY_S = 10.0
 REFRESH_S = 1.0  # a refresh opens the journal and asks for the attempt's processes; curves are read on at every frame
 GPU_ROUND_MS = "200"  # of the helper: every tenth round it tells what it sees
 BACKLOG_PIECES_MAX = 200_000  # of streams, drawn before the first picture of --once: a bound, not a limit anybody meets
@@ -52,6 +57,7 @@ class TopOfRun:
         self._timed = -1  # the attempt they are of: another one's clock may have begun anew
         self._changes = -1
         self._over_s: float | None = None  # when the run ended
+        self._policy_read: tuple[float, Policy | None] = (float("-inf"), None)
 
     def catch_up(self) -> None:
         """Draw every curve to its end, read every rank, and wait for the first word of the GPUs."""
@@ -105,7 +111,14 @@ class TopOfRun:
             gpus_why_not="none: no NVIDIA driver on this machine" if self._nvml.why_not == NO_DRIVER else self._nvml.why_not,
             warnings=warnings_of(snapshot),
             stall=stall_of(state, snapshot.now_s, snapshot.senses),
+            needs=needs_document(snapshot, self._policy(snapshot.now_s)),
         )
+
+    def _policy(self, now_s: float) -> Policy | None:
+        """Read again after POLICY_S: it is small, and seldom another one."""
+        if now_s - self._policy_read[0] > POLICY_S:
+            self._policy_read = (now_s, read_policy(self._run.run_dir)[0])
+        return self._policy_read[1]
 
     def _ended_s(self, snapshot: RunSnapshot) -> float:
         """Time stands still when a run has ended, whoever looks and whenever."""
@@ -192,13 +205,9 @@ def _points_of_one(drawn: DrawnAttempt, count: int) -> list[Point]:
 
 
 def warnings_of(snapshot: RunSnapshot) -> tuple[str, ...]:
-    """What a person must know before they believe the rest."""
-    found = [f"an older snapshot: {snapshot.trouble}"] if snapshot.trouble else []
-    if snapshot.supervisor == "gone" and not snapshot.state.ended:
-        alive = {True: "; training goes on unwatched", False: "; none of its processes lives", None: ""}[snapshot.attempt_alive]
-        found.append(f"NOBODY SUPERVISES THIS RUN{alive}: sentinel run --run-dir {snapshot.run_dir} goes on with it")
-    if snapshot.supervisor == "stuck" and not snapshot.state.ended:
-        found.append("THE SUPERVISOR STANDS STILL: nothing is watched or repaired; sentinel doctor says what holds it up")
-    if snapshot.supervisor == "unknown" and not snapshot.state.ended:
-        found.append("whether anybody supervises this run cannot be seen from here: the clocks differ")
-    return tuple(found)
+    """What a person must know before they believe the rest, and what the machine threatens the run with."""
+    found = [f"an older snapshot: {snapshot.trouble}" if snapshot.trouble else "", unwatched_words(snapshot)]
+    shown = shown_incident(snapshot.state)
+    threats = machine_warnings(snapshot.state, snapshot.now_s, snapshot.senses)
+    found += [one["words"] for one in threats if shown is None or one["incident"] != shown.id]
+    return tuple(words for words in found if words)

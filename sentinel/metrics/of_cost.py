@@ -33,6 +33,7 @@ def cost_rows(snapshot: RunSnapshot) -> Iterator[tuple[str, tuple[str, ...], flo
         yield "sentinel_incident_lost_seconds", (kind,), float(value)
         if hours[kind] == hours[kind]:  # NaN: of one of them it is not known
             yield "sentinel_incident_lost_gpu_seconds", (kind,), float(hours[kind]) * HOUR_S
-    forecast = forecast_document(state, snapshot.now_s, snapshot.step, snapshot.total_steps, cost)
+    is_stalled = stall is not None
+    forecast = forecast_document(state, snapshot.now_s, snapshot.step, snapshot.total_steps, cost, is_stalled=is_stalled)
     for bound, key in BOUNDS.items() if not forecast["unknown"] else ():
         yield "sentinel_forecast_end_timestamp_seconds", (bound,), forecast[key]

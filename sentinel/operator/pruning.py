@@ -28,9 +28,10 @@ from sentinel.model.readings import RequestReading
 from sentinel.operator.answers import is_supervised
 from sentinel.operator.requests import ask
 from sentinel.plan.sparing import choose_spared, keep_of
-from sentinel.report.checkpoints import SIZES, amount_words, read_policy, read_reported_progress
+from sentinel.report.checkpoints import SIZES, amount_words, read_reported_progress
 from sentinel.report.masked import run_masking
 from sentinel.report.reading import read_run
+from sentinel.report.run_policy import read_policy
 from sentinel.report.tables import text_table
 from sentinel.run_files.stream import read_newest_step
 

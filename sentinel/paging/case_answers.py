@@ -49,7 +49,7 @@ def _of_run(run_dir: Path, run: str, state: RunState, incident: Incident | None)
     """What moves the run itself."""
     if state.ended == "finished":
         return []
-    if state.ended:
+    if state.ended or state.giving_up not in ("", "hold"):
         again = "when the cause is mended: go on from the newest good checkpoint"
         return [AnswerCommand(_start_again(run_dir, run, state), again)]
     if state.held or state.giving_up == "hold":
@@ -64,6 +64,19 @@ def _of_run(run_dir: Path, run: str, state: RunState, incident: Incident | None)
     back = incident.limit_step
     found = [AnswerCommand(f"sentinel rollback --to {back - 1} {run}", "back to before the onset")] if back is not None else []
     return [*found, AnswerCommand(f"sentinel hold {run}", "stop training after a checkpoint, and wait for you")]
+
+
+def unwatched_answers(run_dir: Path, state: RunState, supervisor: str) -> list[AnswerCommand]:
+    """Of a run that has not ended and whose supervisor is gone, stands still or cannot be seen."""
+    run = shlex.quote(str(run_dir.absolute()))
+    if supervisor == "gone":
+        return [
+            AnswerCommand(_start_again(run_dir, run, state), "watch it again: what still trains is adopted, else it is resumed"),
+            AnswerCommand(f"sentinel stop {run}", "end the run"),
+        ]
+    if supervisor == "stuck":
+        return [AnswerCommand(f"sentinel doctor {run}", "says what holds it up")]
+    return [AnswerCommand(f"sentinel status {run}", "on the machine where it is supervised")]
 
 
 def _start_again(run_dir: Path, run: str, state: RunState) -> str:

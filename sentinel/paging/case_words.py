@@ -12,6 +12,7 @@ from sentinel.policy.rung_words import CONDITIONS
 
 TRIES_SHOWN = 8
 
+_UNTIL = "nothing trains until you start it again"
 NOTICE = "The policy asks that you are told of this line. Sentinel changes nothing because of it."
 
 
@@ -83,17 +84,24 @@ def follows(state: RunState, incident: Incident | None, now_s: float) -> list[st
     if incident is not None and incident.awaits_approval and incident.approval is not None and not state.ended:
         asked = incident.approval
         default = "is taken" if asked.otherwise == "approve" else "is passed over"
-        return [f"rung {asked.rung + 1} waits for you; without an answer it {default} in {span(asked.deadline_s - now_s)}"]
+        attempt = state.attempt
+        trains = _trains(attempt) if attempt is not None and not attempt.is_over else "nothing trains now"
+        left = span(asked.deadline_s - now_s)
+        return [trains, f"rung {asked.rung + 1} waits for you; without an answer it {default} in {left}"]
     if state.observe_only and not state.ended:
         return ["sentinel observes only: nothing was done, and nothing will be"]
     if state.ended:
-        words = {"failed": "the run has failed: nothing trains until you start it again"}
-        words |= {ended: f"the run has {what}" for ended, what in RIGHTLY_ENDED.items()}
+        words = {
+            "failed": f"the run has failed: {_UNTIL}",
+            "stopped": f"the run was stopped: {_UNTIL}",
+            "suspended": "the run was suspended: the next start goes on with it",
+            **{ended: f"the run has {what}" for ended, what in RIGHTLY_ENDED.items()},
+        }
         return [words.get(state.ended, f"the run was {state.ended}")]
     if state.held:
         return ["training is held: nothing happens until you resume it"]
     if state.giving_up:
-        return [{"hold": "training is being stopped, and then held"}.get(state.giving_up, "training is being stopped")]
+        return [f"training is being stopped{', and then held' if state.giving_up == 'hold' else f'; then {_UNTIL}'}"]
     if state.paused:
         return [f"sentinel is paused by {state.paused}: it watches and does nothing until you resume it"]
     return _going_on(state, incident)

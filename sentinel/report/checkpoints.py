@@ -12,8 +12,7 @@ from typing import Any
 
 from sentinel.checkpoints.files import list_entries, read_size, step_of_name
 from sentinel.client.run_layout import CHECKPOINTS
-from sentinel.errors import GiveUp, SentinelError, UsageError
-from sentinel.journal.run_file import find_run_file
+from sentinel.errors import GiveUp, UsageError
 from sentinel.model.saved import SavedValues
 from sentinel.model.state import RunState
 from sentinel.plan.ahead import NOTHING_REPORTED, ReportedProgress, newest_seen
@@ -21,9 +20,9 @@ from sentinel.plan.checkpoint_validation import judge_numbers
 from sentinel.plan.retention import judge_retention, rule_of, why_not_now
 from sentinel.plan.trust import Trust, judge_trust
 from sentinel.policy.schema import Policy
-from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.report.reading import read_run
 from sentinel.report.run_dirs import check_run_dir
+from sentinel.report.run_policy import read_policy
 from sentinel.report.tables import text_table
 from sentinel.run_files.detector_standings import read_standings
 from sentinel.run_files.heartbeats import read_ranks
@@ -167,18 +166,6 @@ def _document(run_dir: Path, trust: Trust, now_s: float, kept: dict[str, str]) -
         "why": trust.reason,
         "kept": kept.get(found.path) if is_there else None,
     }
-
-
-def read_policy(run_dir: Path) -> tuple[Policy | None, str]:
-    """What the run is supervised by; None, and why, where that cannot be read."""
-    try:
-        run = find_run_file(run_dir)
-        if run is None:
-            return None, "there is no run.json, which names the policy"
-        path = Path(run.policy.path)
-        return load_policy(path if path.exists() else shipped_policy_path(run.policy.name)), ""
-    except SentinelError as error:
-        return None, f"the run's policy cannot be read: {error.message.splitlines()[0]}"
 
 
 def amount_words(value: float | None, units: Sequence[tuple[str, float]]) -> str | None:

@@ -67,15 +67,17 @@ def incident_cost(loss: IncidentLoss, gpus: Gpus, price: Price | None) -> dict[s
 
 
 def forecast_document(
-    state: RunState, now_s: float, step: int | None, total_steps: int | None, cost: Mapping[str, Any]
+    state: RunState, now_s: float, step: int | None, total_steps: int | None, cost: Mapping[str, Any], *, is_stalled: bool = False
 ) -> dict[str, Any]:
-    """`unknown`: why there is none, and then there is nothing else. Times are Unix seconds; GPU hours and money are what the rest
-    will cost, likely and within the same bounds. `cost`: the document."""
-    found = forecast_end(state, now_s, step, total_steps)
+    """`is_over`: the run has ended. `unknown`: why there is no forecast, and then there is nothing else. Times are Unix seconds;
+    GPU hours and money are what the rest will cost, likely and within the same bounds. `cost`: the document.
+    `is_stalled`: the next step is overdue, and no end is promised."""
+    found = "no step is being made" if is_stalled else forecast_end(state, now_s, step, total_steps)
     if isinstance(found, str):
-        return {"unknown": found}
+        return {"unknown": found, "is_over": bool(state.ended)}
     return {
         "unknown": "",
+        "is_over": False,
         "left_steps": found.left_steps,
         "left_s": round(found.left_s, 1),
         "low_s": round(found.low_s, 1),
@@ -96,7 +98,7 @@ def cost_rows(cost: Mapping[str, Any], forecast: Mapping[str, Any]) -> list[tupl
     if dearest:
         each = [f"incident {one['incident']} ({one['kind']}) {incident_words(one)}" for one in dearest]
         rows.append(("dearest", "; ".join(each)))
-    return [*rows, ("end", forecast_words(forecast, cost["currency"]))]
+    return rows if forecast["is_over"] else [*rows, ("end", forecast_words(forecast, cost["currency"]))]
 
 
 def cost_words(cost: Mapping[str, Any]) -> str:

@@ -13,10 +13,14 @@ from sentinel.model.records import Attribution
 from sentinel.model.state import RunState
 from sentinel.plan.gpus import gpus_of
 from sentinel.plan.save_interval import advise_interval
+from sentinel.policy.schema import Policy
 from sentinel.report.cost import cost_document, forecast_document, incident_cost
 from sentinel.report.environment import environment_document
 from sentinel.report.losses import IncidentLoss
+from sentinel.report.machine_warnings import machine_warnings
+from sentinel.report.needs import needs_document, standing_documents
 from sentinel.report.pages import page_document, pages_document
+from sentinel.report.snapshot import RunSnapshot
 from sentinel.run_files.detector_standings import NO_STANDINGS, OLD_AFTER_S, DetectorStandings
 from sentinel.run_files.heartbeats import RankSeen
 from sentinel.run_files.stall import run_word, stall_of
@@ -81,7 +85,27 @@ def status_document(state: RunState, now_s: float, outside: Outside) -> dict[str
         "disks": _disks_document(outside.senses, now_s),
         "save_interval": _interval_document(state),
         "cost": cost,
-        "forecast": forecast_document(state, now_s, step, outside.total_steps, cost),
+        "forecast": forecast_document(state, now_s, step, outside.total_steps, cost, is_stalled=stall is not None),
+    }
+
+
+def snapshot_document(snapshot: RunSnapshot, policy: Policy | None, warning: str) -> dict[str, Any]:
+    """The status of a run, and what whoever looks at it needs first. `policy`: None where it cannot be read."""
+    state = snapshot.state
+    outside = Outside(
+        step=snapshot.step,
+        total_steps=snapshot.total_steps,
+        supervisor=snapshot.supervisor,
+        attempt_alive=snapshot.attempt_alive,
+        warning=warning,
+        senses=snapshot.senses,
+        ranks=snapshot.ranks,
+        losses=snapshot.losses,
+    )
+    return status_document(state, snapshot.now_s, outside) | {
+        "needs": needs_document(snapshot, policy),
+        "standing": standing_documents(snapshot, policy),
+        "machine_warnings": machine_warnings(state, snapshot.now_s, snapshot.senses),
     }
 
 

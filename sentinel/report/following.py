@@ -15,25 +15,23 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentinel.clock import SystemClock
 from sentinel.errors import JournalError, UsageError
-from sentinel.journal.holder import Supervisor
 from sentinel.model.facts import Entry
-from sentinel.model.state import RunState
 from sentinel.report.drawn import DrawnAttempt
 from sentinel.report.journal_fold import JournalFold
-from sentinel.report.losses import IncidentLoss
 from sentinel.report.reading import is_attempt_alive, read_heartbeat, read_supervisor
 from sentinel.report.run_dirs import check_run_dir
-from sentinel.report.tally import Tally
-from sentinel.run_files.detector_standings import NO_STANDINGS, DetectorStandings, read_standings
-from sentinel.run_files.heartbeats import RankSeen, read_ranks
+from sentinel.report.snapshot import RunSnapshot, are_ranks_asked
+from sentinel.run_files.detector_standings import read_standings
+from sentinel.run_files.heartbeats import read_ranks
 from sentinel.run_files.mirror_standing import read_mirror_lags
 from sentinel.run_files.stall import stall_of
 from sentinel.run_files.stream import read_newest_metrics, read_total_steps
+
+__all__ = ["FollowedRun", "RunSnapshot"]
 
 ENTRIES_KEPT = 4096
 ATTEMPTS_DRAWN = 64  # of a run relaunched more often the oldest are shown no more
@@ -41,34 +39,6 @@ BUCKETS_KEPT = 1 << 18  # of all attempts before the newest, some 40 MB; beyond 
 
 NewestLine = tuple[int | None, Mapping[str, float]]
 NO_LINE: NewestLine = (None, {})
-
-
-@dataclass(frozen=True, slots=True)
-class RunSnapshot:
-    """How a run stands. `now_s` is session time. `seq`: of the newest entry. `newest`: the metrics of the newest step line of the
-    newest attempt, also while its curves are still being drawn; `step` its step, None before there is one. `last`: the last value
-    drawn of every metric of that attempt, for those that do not stand in every line. `ranks`: where each stands, while the next
-    step is overdue. `trouble`: why this is older than it should be; empty otherwise. `heartbeat_s`: when the supervisor's loop
-    last turned, wall clock; None where none ever was. `mirror_lag_s`: by part of the run's mirror, as `MirrorStanding.lag_s`.
-    `losses`: of the incidents, by now."""
-
-    run_dir: Path
-    state: RunState = field(default_factory=RunState)
-    now_s: float = 0.0
-    seq: int = 0
-    step: int | None = None
-    total_steps: int | None = None
-    newest: Mapping[str, float] = field(default_factory=dict)
-    last: Mapping[str, float] = field(default_factory=dict)
-    supervisor: Supervisor = "gone"
-    attempt_alive: bool | None = None
-    senses: DetectorStandings = NO_STANDINGS
-    ranks: tuple[RankSeen, ...] = ()
-    trouble: str = ""
-    heartbeat_s: float | None = None
-    mirror_lag_s: Mapping[str, float] = field(default_factory=dict)
-    tally: Tally = field(default_factory=Tally)
-    losses: tuple[IncidentLoss, ...] = ()
 
 
 class FollowedRun:
@@ -97,7 +67,8 @@ class FollowedRun:
             drawn = self.attempts[newest.attempt]
             step, metrics = self._newest_line(drawn, has_more=drawn.advance(newest.is_over))
         senses = read_standings(self.run_dir)
-        stall = stall_of(state, self.journal.now_s, senses)
+        stall, supervisor = stall_of(state, self.journal.now_s, senses), read_supervisor(self.run_dir)
+        are_asked = are_ranks_asked(state, stall, supervisor)
         return RunSnapshot(
             run_dir=self.run_dir,
             state=state,
@@ -107,10 +78,10 @@ class FollowedRun:
             total_steps=self._total_steps(),
             newest=metrics,
             last=dict(drawn.last) if drawn is not None else {},
-            supervisor=read_supervisor(self.run_dir),
+            supervisor=supervisor,
             attempt_alive=is_attempt_alive(self.run_dir, state),
             senses=senses,
-            ranks=read_ranks(self.run_dir, newest.attempt) if newest is not None and stall is not None else (),
+            ranks=read_ranks(self.run_dir, newest.attempt) if newest is not None and are_asked else (),
             trouble=trouble,
             heartbeat_s=read_heartbeat(self.run_dir),
             mirror_lag_s=read_mirror_lags(self.run_dir, SystemClock().wall_s()),

@@ -41,11 +41,11 @@ def pages_document(state: RunState, now_s: float) -> list[dict[str, Any]]:
 
 
 def page_rows(pages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Rows of `sentinel status`."""
+    """Rows of `sentinel status`, which says above them what answers a page."""
     rows = []
     for page in pages:
         head = f"incident {page['incident']} ({page['severity']}), open for {minutes_words(page['open_for_s'])}"
-        seen = f"acknowledged by {page['acknowledged_by']}" if page["acknowledged_by"] else _not_seen(page["incident"])
+        seen = f"acknowledged by {page['acknowledged_by']}" if page["acknowledged_by"] else "nobody has answered"
         head += f", {page['held']}" if "held" in page else ""
         rows.append(("page", f"{head}: {delivery_words(page)}; {seen}"))
     return rows

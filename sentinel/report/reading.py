@@ -6,7 +6,7 @@ The journal is opened read-only and folded with the engine's own `evolve`; nothi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,12 @@ from sentinel.launcher.registry import DEFAULT, LaunchPlace, open_launcher
 from sentinel.model.attempts import Alive, AttemptView, Orphaned, Unseen
 from sentinel.model.incidents import Incident
 from sentinel.model.state import RunState
-from sentinel.report.documents import Outside, incident_documents, status_document
+from sentinel.report.documents import incident_documents, snapshot_document
 from sentinel.report.journal_fold import JournalFold
 from sentinel.report.lineage import branch_document, lineage_text
+from sentinel.report.run_policy import read_policy
 from sentinel.report.schedule import schedule_rows
+from sentinel.report.snapshot import RunSnapshot, are_ranks_asked
 from sentinel.run_files.detector_standings import read_standings
 from sentinel.run_files.heartbeats import read_ranks
 from sentinel.run_files.stall import stall_of
@@ -40,19 +42,24 @@ def read_status(run_dir: Path) -> dict[str, Any]:
     run = read_run(run_dir)
     attempt = run.state.attempt
     newest = read_newest_step(run_dir, attempt.attempt) if attempt else None
-    outside = Outside(
+    senses = read_standings(run_dir)
+    stall, supervisor = stall_of(run.state, run.now_s, senses), read_supervisor(run_dir)
+    are_asked = are_ranks_asked(run.state, stall, supervisor)
+    snapshot = RunSnapshot(
+        run_dir=run_dir,
+        state=run.state,
+        now_s=run.now_s,
         step=newest,
         total_steps=read_total_steps(run_dir, attempt.attempt) if attempt else None,
-        supervisor=read_supervisor(run_dir),
+        supervisor=supervisor,
         attempt_alive=is_attempt_alive(run_dir, run.state),
-        warning="; ".join(filter(None, (run.warning, describe_missing(run_dir)))),
-        senses=read_standings(run_dir),
+        senses=senses,
+        ranks=read_ranks(run_dir, attempt.attempt) if attempt is not None and are_asked else (),
+        losses=run.losses.of_incidents(run.state, run.until_s, stall.since_s if stall else None),
     )
-    stall = stall_of(run.state, run.now_s, outside.senses)
-    outside = replace(outside, losses=run.losses.of_incidents(run.state, run.until_s, stall.since_s if stall else None))
-    if attempt is not None and stall is not None:
-        outside = replace(outside, ranks=read_ranks(run_dir, attempt.attempt))
-    return status_document(run.state, run.now_s, outside) | {"schedule": read_schedule(run, newest), "warm": _read_warm(run_dir)}
+    warning = "; ".join(filter(None, (run.warning, describe_missing(run_dir))))
+    status = snapshot_document(snapshot, read_policy(run_dir)[0], warning)
+    return status | {"schedule": read_schedule(run, newest), "warm": _read_warm(run_dir)}
 
 
 def _read_warm(run_dir: Path) -> dict[str, Any] | None:

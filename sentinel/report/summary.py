@@ -13,6 +13,7 @@ from sentinel.client.atomic_file import write_atomically
 from sentinel.client.run_layout import JOURNAL_NAME, REPORT_NAME
 from sentinel.engine.goodput import ACCOUNTS, account, surviving_steps
 from sentinel.model.state import Attempt, RunState
+from sentinel.report.cause import cause_of
 from sentinel.report.cost import cost_document, cost_words
 from sentinel.report.documents import incident_document
 from sentinel.report.masked import run_masking
@@ -117,7 +118,9 @@ def _head(run_dir: Path, state: RunState) -> str:
     lines = [f"- command: `{command}`", f"- policy: {policy_in_words(state)}"]
     if state.observe_only:
         lines.append("- observe only: what sentinel would have done is recorded, nothing was done")
-    if state.end_reason:
+    if cause := cause_of(state):
+        lines.append(f"- cause: {cause}")
+    if state.end_reason and state.end_reason != cause:
         lines.append(f"- ended: {state.end_reason}")
     found = final_evaluation(run_dir, state)
     if found is not None:

@@ -7,11 +7,11 @@ from typing import Any
 
 from sentinel.detectors.disk_memory import bytes_words
 from sentinel.model.amounts import number_between
-from sentinel.model.state import UNOBSERVED
 from sentinel.policy.rung_words import CONDITIONS
 from sentinel.report.cost import cost_rows, incident_words
 from sentinel.report.detectors import detector_rows, duration_words
 from sentinel.report.environment import environment_rows
+from sentinel.report.needs_text import need_rows
 from sentinel.report.pages import page_rows, page_story
 from sentinel.report.schedule import schedule_rows
 from sentinel.report.tables import cell, rounded_parts, text_table
@@ -19,6 +19,7 @@ from sentinel.terminal.words import utc_words
 
 INCIDENT_HEADER = ("incident", "onset", "detected", "remedy", "outcome", "steps lost", "s lost")  # fits 80 columns
 
+SUSPENDED = "; `sentinel run` again goes on with it"
 HOLES_SHOWN = 5
 RANKS_SHOWN = 8
 
@@ -36,13 +37,15 @@ def status_text(status: Mapping[str, Any]) -> str:
     step = cell(status["step"]) + (f" of {status['total_steps']}" if status["total_steps"] else "")
     rows = [
         ("run", status["run"]),
-        ("state", status["state"] + (f": {status['reason']}" if status["reason"] else "")),
+        ("state", status["state"] + (f": {status['reason']}" if status["reason"] and status["needs"] is None else "")),
+        *need_rows(status),
+        *[("warning", one["words"]) for one in status["machine_warnings"] if one["incident"] is None],
         ("attempt", cell(status["attempt"])),
         ("step", step),
         ("goodput", f"{status['goodput']:.1%} of {status['wall_s']:.0f} s ({ledger_words(status['ledger_s'])})"),
         ("incidents", cell(status["incidents"])),
         ("policy", _policy_words(status)),
-        ("supervisor", status["supervisor"] + _advice(status)),
+        ("supervisor", status["supervisor"] + (SUSPENDED if status["state"] == "suspended" else "")),
     ]
     rows += cost_rows(status["cost"], status["forecast"])
     if status["ranks"]:
@@ -63,14 +66,9 @@ def status_text(status: Mapping[str, Any]) -> str:
     if status["warning"]:
         rows.append(("warning", status["warning"]))
     incident = status["open_incident"]
-    if incident:
-        rows.append(("open", f"incident {incident['id']}, {incident['kind']}, {incident['state']}: {incident['reason']}"))
-        if incident["awaits_approval"] is not None:
-            n, rung = incident["id"], incident["awaits_approval"]
-            rows.append(("waits", f"rung {rung + 1} needs a person: sentinel approve {n} RUN_DIR, or sentinel deny {n} RUN_DIR"))
-        if incident["remedies"]:
-            last = incident["remedies"][-1]
-            rows.append(("remedy", f"rung {last['rung'] + 1}, {last['outcome']}: {last['reason']}"))
+    if incident and incident["remedies"]:
+        last = incident["remedies"][-1]
+        rows.append(("remedy", f"rung {last['rung'] + 1}, {last['outcome']}: {last['reason']}"))
     rows += page_rows(status["pages"])
     rows += detector_rows(status["detectors"], is_watched=status["supervisor"] == "alive")
     width = max(len(name) for name, _ in rows)
@@ -146,7 +144,8 @@ def incident_story(incident: Mapping[str, Any]) -> list[str]:
         lines.append(f"  rung {remedy['rung'] + 1} ({rung_words(remedy)}{launched}): {remedy['chosen']}")
         if remedy["expected"]:
             lines.append(f"    expected: {remedy['expected']}")
-        lines.append(f"    {remedy['outcome']}" + (f": {remedy['verdict']}" if remedy["verdict"] else ""))
+        is_new = remedy["verdict"] not in ("", remedy["chosen"])
+        lines.append(f"    {remedy['outcome']}" + (f": {remedy['verdict']}" if is_new else ""))
     if incident["put_back"]:
         lines.append(f"  put back, because it had just lapsed: {' and '.join(incident['put_back'])}")
     if incident["diagnosis"]:
@@ -187,19 +186,3 @@ def _disk_words(disk: Mapping[str, Any]) -> str:
     room = f"{bytes_words(disk['free_bytes'])} of {bytes_words(disk['total_bytes'])}{inodes}"
     return f"{room} free on {disk['mount']} ({disk['place']})"
 
-
-def _advice(status: Mapping[str, Any]) -> str:
-    """What nobody's watching means for a run that has not ended."""
-    if status["supervisor"] == "unknown":
-        return ": whether one watches the run cannot be seen from here (its clock differs); look from its machine"
-    if status["supervisor"] == "stuck":
-        return ": it holds the run, and its loop stands still; nothing is watched or repaired, and `sentinel doctor` says why"
-    if status["supervisor"] == "alive" or status["state"] in ("finished", "failed", "stopped", UNOBSERVED):
-        return ""
-    if status["state"] == "suspended":
-        return "; `sentinel run` again goes on with it"
-    if status["attempt_alive"] is None:
-        return "; whether its processes live cannot be seen from here"
-    if status["attempt_alive"]:
-        return "; training goes on unwatched: `sentinel run` again adopts it, `sentinel stop` stops it"
-    return "; none of its processes lives: `sentinel run` again goes on with it"

@@ -12,13 +12,17 @@ from sentinel.terminal.clean import clean
 from sentinel.terminal.picture import Picture, shown_incident
 from sentinel.terminal.words import action_words
 
+COMMANDS_SHOWN = 2
+_TONES = {"bad": "bold red", "warn": "yellow"}
+
 
 def incident_rows(picture: Picture) -> list[RenderableType]:
-    """Three lines: what, what was chosen, what is being done now."""
+    """Three lines: what, what was chosen, what is being done now; and what a person can type, where the run as a whole needs
+    one."""
     state = picture.state
     incident = shown_incident(state)
     if incident is None:
-        return [Text("none", "dim"), Text(""), _now(picture)]
+        return [Text("none", "dim"), Text(""), _now(picture), *command_rows(picture)]
     what = Text(no_wrap=True, overflow="ellipsis")
     style = "green" if str(incident.state) == "recovered" else "bold red" if not incident.is_closed else "red"
     what.append(f"{incident.id} {incident.kind} {incident.state}", style)
@@ -26,21 +30,33 @@ def incident_rows(picture: Picture) -> list[RenderableType]:
     what.append(clean(f": {incident.reason}"))
     last = incident.last_try
     chosen = Text(no_wrap=True, overflow="ellipsis")
-    if incident.awaits_approval and incident.page is not None and incident.page.reason:
+    if incident.awaits_approval and not state.ended and incident.page is not None and incident.page.reason:
         chosen.append(clean(incident.page.reason), "bold red")
+    elif picture.needs is not None and picture.needs["tried"] and picture.needs["incident"] == incident.id:
+        chosen.append(clean(picture.needs["tried"]))
     elif last is not None:
         chosen.append(f"rung {last.remedy.rung + 1} ", "bold")
         chosen.append(clean(f"({last.outcome}) {last.remedy.reason}"))
-    return [what, chosen, _now(picture)]
+    return [what, chosen, _now(picture), *command_rows(picture)]
+
+
+def command_rows(picture: Picture) -> list[RenderableType]:
+    """The likeliest commands that answer what the run needs."""
+    answers = picture.needs["answers"][:COMMANDS_SHOWN] if picture.needs is not None else ()
+    return [Text(f"do:  {clean(answer['command'])}", no_wrap=True, overflow="ellipsis") for answer in answers]
 
 
 def _now(picture: Picture) -> Text:
-    """What sentinel is doing at this moment."""
+    """What trains and what follows, where the run needs a person or nobody watches it; else what sentinel is doing."""
     state = picture.state
     line = Text(no_wrap=True, overflow="ellipsis")
     line.append("now: ", "bold")
     plan = state.plan
-    asking = next((one for one in state.open_incidents if one.awaits_approval), None)
+    needs = picture.needs
+    if needs is not None:
+        line.append(clean("; ".join([needs["trains"].rstrip("."), *needs["next"]])), _TONES[needs["tone"]])
+        return line
+    asking = next((one for one in state.open_incidents if one.awaits_approval and not state.ended), None)
     if asking is not None and asking.approval is not None:
         line.append(_asked(asking.id, asking.approval, picture.now_s), "bold red")
     elif state.label == UNSEEN:

@@ -22,7 +22,7 @@ from sentinel.model.metrics import SHORT_CHARS_MAX
 from sentinel.model.state import UNOBSERVED, UNSEEN
 from sentinel.run_files.stall import STALLED, run_word
 from sentinel.terminal.clean import clean
-from sentinel.terminal.incident_rows import incident_rows
+from sentinel.terminal.incident_rows import command_rows, incident_rows
 from sentinel.terminal.picture import METRICS, Picture, newest_step, shown_incident, survival_in
 from sentinel.terminal.side_rows import checkpoint_row, gpu_rows, page_row, rank_rows
 from sentinel.terminal.words import Tone, clock_words, utc_words
@@ -84,7 +84,7 @@ class _Frame:
 def share_rows(picture: Picture, room: int) -> Rows:
     """Events first up to a few; then more curves, each rank, each GPU; and what is left to events again."""
     fixed = 13  # headline, progress, two curves, their mark, ranks, GPUs, checkpoints, two rules, three of the incident
-    fixed += len(picture.warnings) + bool(page_row(picture))
+    fixed += len(picture.warnings) + bool(page_row(picture)) + len(command_rows(picture))
     left = max(0, room - fixed)
     events = min(left, EVENTS_MIN)
     left -= events

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sentinel.curves.blocks import Point
 from sentinel.curves.registry import metrics_shown_on
@@ -23,7 +24,8 @@ METRICS = metrics_shown_on("terminal")
 @dataclass(frozen=True, slots=True)
 class Picture:
     """Everything a frame shows. `lines` are elapsed time and words, oldest first. `warnings`: what is wrong with the looking
-    itself, a sentence each. `gpus_why_not`: why no GPU is seen; both empty where nobody asked."""
+    itself, or threatens the run, a sentence each. `gpus_why_not`: why no GPU is seen; both empty where nobody asked. `needs`: as
+    `sentinel status --json` has it, where whoever made the picture knows."""
 
     state: RunState
     now_s: float
@@ -37,6 +39,7 @@ class Picture:
     gpus_why_not: str = ""
     warnings: tuple[str, ...] = ()
     stall: Stall | None = None
+    needs: Mapping[str, Any] | None = None
 
 
 def newest_step(picture: Picture) -> int:

@@ -14,13 +14,12 @@ from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
 from sentinel.report.cost import cost_words
 from sentinel.report.detectors import detector_rows
-from sentinel.report.documents import Outside, incident_documents, status_document
+from sentinel.report.documents import incident_documents, snapshot_document
 from sentinel.report.events import incident_of
 from sentinel.report.following import RunSnapshot
 from sentinel.run_files.stall import stall_of
 from sentinel.terminal.words import describe
 from sentinel.web.cards import rule_document
-from sentinel.web.needs import needs_document, standing_documents
 
 EVENTS_MAX = 500
 
@@ -31,17 +30,7 @@ def run_document(
     """The document of `sentinel status --json`, and what only somebody who looks again and again asks. `schedule` None: it could
     not be read, which `trouble` says."""
     state = snapshot.state
-    outside = Outside(
-        step=snapshot.step,
-        total_steps=snapshot.total_steps,
-        supervisor=snapshot.supervisor,
-        attempt_alive=snapshot.attempt_alive,
-        warning=trouble,
-        senses=snapshot.senses,
-        ranks=snapshot.ranks,
-        losses=snapshot.losses,
-    )
-    status = status_document(state, snapshot.now_s, outside)
+    status = snapshot_document(snapshot, policy, trouble)
     return status | {
         "detector_rows": detector_rows(status["detectors"], is_watched=snapshot.supervisor == "alive"),
         "cost_words": cost_words(status["cost"]),
@@ -52,8 +41,6 @@ def run_document(
         "began_at_s": state.created_s,
         "ended_at_s": _ended_at_s(state),
         "trouble": trouble,
-        "needs": needs_document(snapshot, policy),
-        "standing": standing_documents(snapshot, policy),
         "newest": dict(snapshot.newest),
     }
 

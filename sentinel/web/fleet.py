@@ -9,7 +9,10 @@ from sentinel.engine.goodput import account
 from sentinel.model.incidents import Incident
 from sentinel.model.state import UNSEEN, RunState
 from sentinel.policy.quiet_hours import hold_words
+from sentinel.report.cause import cause_of
 from sentinel.report.following import RunSnapshot
+from sentinel.report.machine_warnings import machine_warnings
+from sentinel.report.needs import unwatched_words
 from sentinel.run_files.stall import run_word, stall_of
 
 CALLED, FAILED, STRUGGLES, WAITS, WELL, OVER = range(6)
@@ -26,17 +29,19 @@ def overview_document(name: str, snapshot: RunSnapshot, recent: Sequence[float])
     stall = stall_of(state, snapshot.now_s, snapshot.senses)
     word = run_word(state, stall)
     incident = _worst(state)
+    threats = [one["words"] for one in machine_warnings(state, snapshot.now_s, snapshot.senses)]
+    alarm = "; ".join(filter(None, (unwatched_words(snapshot), *threats)))
     return {
         "name": name,
         "state": word,
         "urgency": _urgency(word, state, snapshot.supervisor),
         "gravity": _gravity(word, incident),
-        "reason": stall.words(snapshot.now_s) if stall else state.end_reason or state.waits_for,
+        "reason": stall.words(snapshot.now_s) if stall else cause_of(state) or state.end_reason or state.waits_for or alarm,
         "step": snapshot.step,
         "total_steps": snapshot.total_steps,
         "goodput": round(account(state, snapshot.now_s, stall.since_s if stall else None).goodput_ratio, 4),
         "open_incidents": len(state.open_incidents),
-        "incident": None if incident is None else _incident_row(incident),
+        "incident": None if incident is None else _incident_row(incident, is_over=bool(state.ended)),
         "paged": bool(state.open_pages),
         "supervisor": snapshot.supervisor,
         "loss": list(recent),
@@ -72,7 +77,7 @@ def _worst(state: RunState) -> Incident | None:
     return next(reversed([*state.open_incidents, *state.open_pages]), None)
 
 
-def _incident_row(incident: Incident) -> dict[str, Any]:
+def _incident_row(incident: Incident, *, is_over: bool) -> dict[str, Any]:
     page = incident.page
     called = () if page is None else tuple(status.route for status in page.routes if status.delivered)
     return {
@@ -80,7 +85,7 @@ def _incident_row(incident: Incident) -> dict[str, Any]:
         "kind": str(incident.kind),
         "onset_step": incident.onset_step,
         "reason": incident.reason,
-        "awaits_approval": incident.awaits_approval,
+        "awaits_approval": incident.awaits_approval and not is_over,
         "called": list(called),
         "acknowledged_by": incident.acknowledged_by,
         **({} if page is None or page.holds_back is None else {"held": hold_words(page.holds_back)}),

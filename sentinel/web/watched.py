@@ -18,10 +18,10 @@ from sentinel.clock import SystemClock
 from sentinel.errors import UsageError
 from sentinel.model.facts import Entry
 from sentinel.policy.schema import Policy
-from sentinel.report.checkpoints import read_policy
 from sentinel.report.drawn import DrawnAttempt
 from sentinel.report.following import FollowedRun, RunSnapshot
 from sentinel.report.lineage import branch_document
+from sentinel.report.run_policy import read_policy
 from sentinel.run_files.heartbeats import RankBeats, RankSeen
 from sentinel.run_files.stream import read_recent, read_tokens_per_sample, read_tokens_per_step
 from sentinel.streams.curve import Curve

@@ -113,7 +113,7 @@ def story_lines(story: Story, when: Callable[[float], str]) -> list[str]:
     blamed += [f"node {plain(opened.blamed_node)}"] if opened.blamed_node else []
     lines += [f"Blamed: {', '.join(blamed)}"] if blamed else []
     for number, tried in enumerate(story.tries, 1):
-        verdict = f": {plain(tried.verdict)}" if tried.verdict else ""
+        verdict = f": {plain(tried.verdict)}" if tried.verdict not in ("", tried.reason) else ""
         lines.append(f"Try {number}, {plain(tried.words)}: {plain(tried.reason)} → {tried.outcome or 'not judged'}{verdict}")
     lines += story.remarks
     if story.called:

@@ -20,6 +20,7 @@ from sentinel.client.run_layout import CHRONICLE_NAME
 from sentinel.engine.goodput import account
 from sentinel.errors import SentinelError, UsageError
 from sentinel.model import facts as f
+from sentinel.report.cause import cause_of
 from sentinel.report.chronicle.gathering import DAY_S, Day, Gathered, Moment, gather
 from sentinel.report.chronicle.lines import moment_lines
 from sentinel.report.chronicle.plain import code, plain
@@ -107,7 +108,8 @@ DAY_HEADER = ("day", "steps", "attempts", "incidents", "pages", "goodput")
 def _head(found: Gathered, masking: Masking, gpus_in_use: int | None) -> str:
     state, read = found.state, found.environment
     mode = ", observe only" if state.observe_only else ""
-    stands = f"{state.label}: {plain(state.end_reason)}" if state.ended else f"{state.label} as of the last entry"
+    why = plain(cause_of(state) or state.end_reason)
+    stands = f"{state.label}: {why}" if state.ended else f"{state.label} as of the last entry"
     lines = [
         f"Written from the journal up to entry {found.seq} ({utc_words(found.last_s)}) and the streams. Times are UTC.",
         f"- begun: {utc_words(found.first_s)}",

@@ -107,7 +107,7 @@ def _ended(incident: Incident, state: RunState) -> str:
         return f"Sentinel ran out of remedies and called a person: {incident.verdict}.{seen_by}"
     if incident.state is IncidentState.UNKNOWN:
         return f"Whether it healed is not known: {incident.verdict}.{seen_by}"
-    if incident.awaits_approval:
+    if incident.awaits_approval and not state.ended:
         return f"A rung waits for a person.{seen_by}"
     if state.ended:
         return f"It was {incident.state} when the run {state.ended}.{seen_by}"

@@ -20,6 +20,7 @@ from sentinel.paging.case import RUNBOOK
 from sentinel.paging.case_words import follows, span
 from sentinel.plan.gpus import gpus_of
 from sentinel.policy.quiet_hours import hold_words
+from sentinel.report.cause import cause_of
 from sentinel.report.cost import cost_document, cost_words, forecast_document, forecast_words
 from sentinel.report.html.collected import Collected, collect
 from sentinel.report.html.cost import cost_of, setting_rows
@@ -124,6 +125,7 @@ def _of_run(run: Collected) -> dict[str, Any]:
         "run_dir": str(run.run_dir),
         "label": state.label,
         "state": state,
+        "cause": cause_of(state),
         "written": written.strftime("%Y-%m-%d %H:%M UTC"),
         "began": began.strftime("%Y-%m-%d %H:%M UTC"),
         "lasted": span((run.last_s if state.ended else run.now_s) - state.created_s),

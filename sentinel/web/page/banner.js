@@ -2,7 +2,7 @@
 
 import { byId, make, redraw } from "./dom.js";
 import { stepWords } from "./numbers.js";
-import { isOpen, rungWords } from "./states.js";
+import { isEnded, isOpen, rungWords } from "./states.js";
 
 /** @typedef {{canAct: boolean, isBusy: (verb: string, incident: number) => boolean}} May */
 
@@ -14,7 +14,8 @@ export function drawBanner(status, incidents, paged, act, may) {
   const { needs, supervisor } = status;
   /** @type {Map<number, any>} */
   const standing = new Map((status.standing ?? []).map((/** @type {any} */ one) => [one.incident, one]));
-  const waiting = incidents.filter((incident) => isOpen(incident) || paged.has(incident.id));
+  const waiting = incidents.filter((incident) => isOpen(incident) || paged.has(incident.id)).map((incident) =>
+    isEnded(status.state) ? { ...incident, awaits_approval: null } : incident);  // nobody can answer it any more
   waiting.sort((a, b) => urgency(b, paged) - urgency(a, paged) || b.id - a.id);
   const key = waiting.map((i) => [i, paged.has(i.id), verbsOf(i, paged).map((verb) => may.isBusy(verb, i.id)), may.canAct]);
   redraw(byId("banner"), [needs, key, status.standing, supervisor, status.ended], () => [
@@ -23,7 +24,8 @@ export function drawBanner(status, incidents, paged, act, may) {
       const said = incident.id === needs?.incident ? null : standing.get(incident.id);
       const who = whoWords(incident, paged.has(incident.id), supervisor);
       const tone = urgency(incident, paged) > 1 ? "bad" : "warn";
-      const told = { tone, said, who, verbs: verbsOf(incident, paged), isTold: incident.id === needs?.incident };
+      const stands = standing.get(incident.id)?.stands ?? incident.state;
+      const told = { tone, said, who, stands, verbs: verbsOf(incident, paged), isTold: incident.id === needs?.incident };
       return card(incident, told, act, may);
     }),
   ]);
@@ -68,18 +70,18 @@ function verbsOf(incident, paged) {
 }
 
 /**
- * @typedef {{tone: string, said: any, who: string, verbs: string[], isTold: boolean}} Told what is said of it; `isTold`: the
- * card of the run's needs, above, has the cause and the commands
+ * @typedef {{tone: string, said: any, who: string, stands: string, verbs: string[], isTold: boolean}} Told what is said of it;
+ * `stands`: its state in words; `isTold`: the card of the run's needs, above, has the cause and the commands
  */
 
 /** @param {any} incident @param {Told} told @param {(verb: string, incident: any) => void} act @param {May} may */
-function card(incident, { tone, said, who, verbs, isTold }, act, may) {
+function card(incident, { tone, said, who, stands, verbs, isTold }, act, may) {
   const { onset_step: onset, detected_step: seen } = incident;
   const since = onset === null ? `at step ${stepWords(seen)}` : `since step ${stepWords(onset)}`;
   return make("section", { class: `card ${tone}`, "aria-label": `Incident ${incident.id}` },
     make("h2", {},
       make("a", { href: `#incident-${incident.id}` }, `Incident ${incident.id}: ${incident.kind}`),
-      ` ${since}, ${incident.state}`),
+      ` ${since}, ${stands}`),
     !isTold && make("p", {}, incident.reason),
     make("p", {}, make("strong", {}, who)),
     incident.awaits_approval !== null && !said && make("p", {}, make("strong", {}, approvalWords(incident))),

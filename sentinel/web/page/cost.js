@@ -12,7 +12,7 @@ export function costRows(status) {
 
 /** Nothing of a run that has ended: its time says when. @param {any} forecast */
 function endWords(forecast) {
-  if (forecast.unknown) return forecast.unknown.startsWith("the run has ended") ? "" : `unknown: ${forecast.unknown}`;
+  if (forecast.unknown) return forecast.is_over ? "" : `unknown: ${forecast.unknown}`;
   const bounds = `${spanWords(forecast.low_s)} to ${spanWords(forecast.high_s)}`;
   return `in ${spanWords(forecast.left_s)} (${bounds}), ${localWords(forecast.end_at_s)}`;
 }

@@ -3,7 +3,7 @@
 import { byId, make, makeSvg, redraw } from "./dom.js";
 import { countWords, percentWords, stepWords, toNumber } from "./numbers.js";
 import { addressOf } from "./runs.js";
-import { runTone } from "./states.js";
+import { isEnded, runTone } from "./states.js";
 
 const WIDTH = 120;
 const HEIGHT = 28;
@@ -23,7 +23,7 @@ export function drawFleet(runs, missing) {
 /** @param {any} run */
 function row(run) {
   const steps = run.total_steps ? `step ${stepWords(run.step)} of ${stepWords(run.total_steps)}` : `step ${stepWords(run.step)}`;
-  const isWatched = run.supervisor === "alive" || run.urgency === 5;
+  const isWatched = run.supervisor === "alive" || isEnded(run.state);
   return make("li", {},
     make("a", { href: addressOf(run.name), "data-key": run.name },
       make("span", { class: "named" }, make("b", {}, run.name),

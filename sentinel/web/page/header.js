@@ -97,10 +97,7 @@ function timeWords(status) {
 function supervisorWords(status) {
   if (status.supervisor === "alive") return "watching";
   if (isEnded(status.state)) return "gone: the run has ended";
-  if (status.supervisor === "stuck") return "STANDS STILL: nothing is watched or repaired";
-  if (status.supervisor === "unknown") return "unknown: it cannot be seen from here";
-  if (status.attempt_alive) return "GONE: training goes on unwatched";
-  return status.attempt_alive === false ? "GONE: nothing of the run lives" : "GONE";
+  return status.supervisor === "stuck" ? "stands still" : status.supervisor;  // what that means says the card above
 }
 
 /** @param {any} status @param {(verb: string) => void} act @param {(verb: string) => boolean} isBusy */
@@ -119,11 +116,30 @@ function controls(status, act, isBusy) {
         make("a", { href: "#checkpoints" }, "roll back to a checkpoint"))));
 }
 
+/** @type {Record<string, string>} where more is told of it */
+const TOLD_AT = { disk: "#detectors-fold", hardware: "#gpus-fold" };
+
+/**
+ * Disks and hardware, before anything else: on a phone their cards are folded. The only card of the page says it itself.
+ * @param {any} status
+ */
+function threats(status) {
+  const isFirst = !status.needs && status.standing.length === 1;
+  const told = (/** @type {any} */ one) => isFirst && one.incident === status.standing[0].incident;
+  return (status.machine_warnings ?? []).filter((/** @type {any} */ one) => !told(one));
+}
+
+/** @param {any} one a warning */
+function threatLine({ about, words, incident }) {
+  return make("p", {}, make("a", { href: incident === null ? TOLD_AT[about] : `#incident-${incident}` }, words));
+}
+
 /** @param {any} status */
 function drawTrouble(status) {
   const blind = Object.entries(status.blind ?? {}).map(([source, reason]) => `${source} is blind: ${reason}`);
   const old = status.trouble && `This is an older sight than it should be: ${status.trouble}`;
   const lines = [old, status.warning !== status.trouble && status.warning, ...blind].filter(Boolean);
-  byId("trouble").hidden = !lines.length;
-  redraw(byId("trouble"), lines, () => lines.map((line) => make("p", {}, line)));
+  const told = threats(status);
+  byId("trouble").hidden = !lines.length && !told.length;
+  redraw(byId("trouble"), [lines, told], () => [...lines.map((line) => make("p", {}, line)), ...told.map(threatLine)]);
 }

@@ -108,5 +108,5 @@ function tries(remedies) {
       make("div", {}, remedy.chosen),
       remedy.expected && make("div", { class: "quiet" }, `expected: ${remedy.expected}`),
       remedy.proofs?.length > 0 && make("div", { class: "quiet" }, `proof: ${remedy.proofs.map((one) => one.words).join("; ")}`),
-      remedy.verdict && make("div", {}, make("b", {}, "so: "), remedy.verdict))));
+      remedy.verdict && remedy.verdict !== remedy.chosen && make("div", {}, make("b", {}, "so: "), remedy.verdict))));
 }

@@ -58,7 +58,8 @@ def test_without_a_terminal_it_prints_once(tmp_path: Path) -> None:
         assert "step 384 of 600" in text
         assert re.search(r"loss +8\.6 .*▲", text), "one row of a spike lies outside the scale"
         assert "rank" in text
-        assert "NOBODY SUPERVISES THIS RUN" in text
+        assert "Nobody watches this run: its supervisor is gone" in text
+        assert "now: Nothing of it trains now; nothing is repaired until" in text, "what the journal meant to do, nobody does"
         assert "2 spike open, onset step 379" in text
         assert "GPUs" in text
         assert "\x1b" not in text
@@ -69,7 +70,7 @@ def test_a_run_that_has_ended_is_shown_as_it_ended(tmp_path: Path) -> None:
     assert "FINISHED   2:30" in text
     assert "1970-01-12 13:46:40Z to 1970-01-12 13:49:10Z" in text
     assert "   2:30  1970-01-12 13:49:10Z  run finished" in text, "when it happened, and not when it is shown"
-    assert "NOBODY" not in text
+    assert "Nobody watches" not in text
 
 
 def test_what_is_no_run_is_a_usage_error(tmp_path: Path) -> None:

@@ -162,7 +162,9 @@ def test_what_follows_and_what_answers_it_depend_on_how_the_run_stands(tmp_path:
     cases: list[tuple[RunState, str, list[str]]] = [
         (waits, "is passed over in 4 min 30 s", ["approve", "deny", "ack", "incidents"]),
         (failed(), "the run has failed", ["ack", "run", "resolve", "incidents"]),
-        (replace(waits, ended="stopped"), "the run was stopped", ["ack", "run", "incidents"]),
+        (replace(waits, ended="stopped"), "the run was stopped: nothing trains until", ["ack", "run", "incidents"]),
+        (replace(waits, ended="suspended"), "was suspended: the next start goes on with it", ["ack", "run", "incidents"]),
+        (replace(exhausted, giving_up="stop_now"), "being stopped; then nothing", ["ack", "run", "resolve", "incidents"]),
         (held, "training is held", ["ack", "resume", "stop", "resolve", "incidents"]),
         (going_on, "is suspect", ["ack", "rollback", "hold", "resolve", "incidents"]),
         (replace(going_on, observe_only=True), "observes only", ["ack", "resolve", "incidents"]),

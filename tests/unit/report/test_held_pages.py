@@ -55,7 +55,7 @@ def test_documents_rows_and_stories_say_it() -> None:
     page = document(waiting())
     assert (page["held"], page["held_until_s"], page["held_on"]) == (MUTED, UNTIL_S, ["terminal"])
     (row,) = page_rows(pages_document(waiting(), at(100)))
-    told_so_far = "nobody is told yet; nobody has answered: sentinel ack 2 RUN_DIR"
+    told_so_far = "nobody is told yet; nobody has answered"
     assert row[1] == f"incident 2 (warning), open for 8 s, {MUTED}: {told_so_far}"
     assert page_story(page) == [
         "a person is to be called (warning), and nobody was yet",

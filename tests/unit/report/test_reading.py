@@ -125,7 +125,7 @@ def test_a_lease_from_the_future_of_another_machine_tells_nothing(tmp_path: Path
     os.utime(path, (time.time() + 3600.0, time.time() + 3600.0))
     status = read_status(run_dir)
     assert status["supervisor"] == "unknown"
-    assert "unknown: whether one watches the run cannot be seen from here" in status_text(status)
+    assert "Whether anybody watches this run is not known: its clock differs from the one here" in status_text(status)
     (watched,) = [check for check in examine(run_dir) if check.topic == "supervisor"]
     assert watched.standing == "unknown"
 
@@ -190,6 +190,7 @@ def test_a_supervisor_that_stands_still_is_said_to_by_status_and_doctor(tmp_path
     monkeypatch.setattr(holder, "boot_s", lambda: since_s + 60.0)
     status = read_status(run_dir)
     assert status["supervisor"] == "stuck"
-    assert "stuck: it holds the run, and its loop stands still" in status_text(status)
+    assert "Nobody watches this run: its supervisor holds the run, and its loop stands still" in status_text(status)
+    assert f"sentinel doctor {run_dir}" in status_text(status)
     (watched,) = [check for check in examine(run_dir) if check.topic == "supervisor"]
     assert (watched.standing, "has stood still for 60 s" in watched.what) == ("missing", True)

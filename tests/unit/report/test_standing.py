@@ -12,8 +12,10 @@ from sentinel.report.standing import FAILED, UNKNOWN, WAITS, WELL, exit_code
 SEEN, UNSEEN = {"acknowledged_by": "ann"}, {"acknowledged_by": ""}
 
 
-def document(state: str, supervisor: str = "alive", *pages: dict[str, str]) -> dict[str, Any]:
-    return {"state": state, "supervisor": supervisor, "pages": list(pages)}
+def document(state: str, supervisor: str = "alive", *pages: dict[str, str], waits: tuple[bool, ...] = ()) -> dict[str, Any]:
+    """`waits`: of each incident that stands, whether it needs a person's word."""
+    standing = [{"waits": one} for one in waits]
+    return {"state": state, "supervisor": supervisor, "pages": list(pages), "standing": standing}
 
 
 @pytest.mark.parametrize(
@@ -23,7 +25,14 @@ def document(state: str, supervisor: str = "alive", *pages: dict[str, str]) -> d
         (document("recovering"), WELL),
         (document("probation", "alive", SEEN), WELL),
         (document("finished", "gone"), WELL),
-        (document("stopped", "gone", UNSEEN), WELL),
+        (document("stopped", "gone"), WELL),
+        (document("stopped", "gone", SEEN), WELL),
+        (document("stopped", "gone", UNSEEN), WAITS),
+        (document("finished", "gone", UNSEEN), WAITS),
+        (document("suspended", "gone", UNSEEN), WAITS),
+        (document("unobserved", "gone", UNSEEN), WAITS),
+        (document("training", "alive", SEEN, waits=(False, True)), WAITS),
+        (document("training", "alive", waits=(False,)), WELL),
         (document("failed", "gone"), FAILED),
         (document("failed", "gone", UNSEEN), FAILED),
         (document("training", "alive", SEEN, UNSEEN), WAITS),

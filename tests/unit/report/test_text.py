@@ -40,7 +40,9 @@ def test_status_of_a_run_in_trouble(tmp_path: Path) -> None:
     text = status_text(read_status(run_dir))
     for expected in ("recovering", "384 of 600", "incident 2, spike, open: loss 8.6", "rung 2, pending: roll back to step 350"):
         assert expected in text
-    assert "gone; none of its processes lives: `sentinel run` again goes on with it" in text
+    assert "Nobody watches this run: its supervisor is gone" in text
+    assert "Nothing of it trains now." in text
+    assert f"sentinel run --policy demo --run-dir {run_dir}" in text
 
 
 def test_status_of_a_finished_run_gives_no_advice(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from sentinel.errors import UsageError
 from sentinel.metrics.exposition import exposition
 from sentinel.model import facts as f
 from sentinel.model.attempts import Unseen
-from sentinel.report.documents import Outside, status_document
-from sentinel.report.following import RunSnapshot
+from sentinel.report.documents import snapshot_document
+from sentinel.report.needs import standing_documents
+from sentinel.report.snapshot import RunSnapshot
 from sentinel.report.standing import UNKNOWN, exit_code
 from sentinel.sim.run import SimulationResult
 from sentinel.sim.shape import Shape
@@ -21,7 +22,6 @@ from sentinel.terminal.incident_rows import incident_rows
 from sentinel.terminal.picture import Picture
 from sentinel.terminal.words import describe
 from sentinel.web.fleet import overview_document
-from sentinel.web.needs import standing_documents
 from tests.sim.kit import simulate
 from tests.unit.told_run import write_run
 
@@ -44,7 +44,7 @@ def snapshot(result: SimulationResult) -> RunSnapshot:
 
 
 def document(result: SimulationResult) -> dict[str, object]:
-    return status_document(result.state, result.entries[-1].at_s + 1.0, Outside(50, None, "alive", None))
+    return snapshot_document(snapshot(result), None, "")
 
 
 def test_status_says_the_word_and_who_may_live_where() -> None:

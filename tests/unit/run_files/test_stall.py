@@ -8,7 +8,8 @@ import pytest
 
 from sentinel.engine.goodput import account
 from sentinel.model.stall import StepTimes
-from sentinel.report.documents import Outside, status_document
+from sentinel.report.documents import snapshot_document
+from sentinel.report.snapshot import RunSnapshot
 from sentinel.report.text import status_text
 from sentinel.run_files.detector_standings import OLD_AFTER_S, DetectorStandings, read_standings
 from sentinel.run_files.heartbeats import RankSeen
@@ -56,13 +57,17 @@ def test_what_the_supervisor_has_not_written_is_not_held_against_the_run() -> No
 
 def test_status_says_since_when_and_shows_how_long_each_rank_has_been_silent() -> None:
     ranks = (RankSeen(0, 41, "forward", 69.6, "a"), RankSeen(1, 41, "data", 70.2, "a"))
-    outside = Outside(40, 600, "alive", True, senses=standings(NOW_S - 70), ranks=ranks)
-    document = status_document(state_of(told(20)), NOW_S, outside)
+    seen = RunSnapshot(
+        Path("/runs/demo"), state_of(told(20)), NOW_S, step=40, total_steps=600, supervisor="alive", attempt_alive=True,
+        senses=standings(NOW_S - 70), ranks=ranks,
+    )  # fmt: skip
+    document = snapshot_document(seen, None, "")
     assert (document["state"], document["stalled_s"], document["last_step_s"]) == ("stalled", 70.0, NOW_S - 70)
     assert document["reason"] == "no step for 70 s (a step takes 0.2 s)"
     assert [seen["rank"] for seen in document["ranks"]] == [0, 1]
+    assert document["forecast"] == {"unknown": "no step is being made", "is_over": False}, "no end is promised meanwhile"
     text = status_text(document | {"schedule": NO_SCHEDULE})
-    assert "stalled: no step for 70 s (a step takes 0.2 s)" in text
+    assert "A hang is suspected: no step for 70 s (a step takes 0.2 s)" in text
     assert "rank 1 silent for 70 s (step 41, data), rank 0 silent for 70 s (step 41, forward)" in text
 
 

@@ -16,6 +16,7 @@ from sentinel.model.state import Checkpoint
 from sentinel.run_files.heartbeats import RankSeen
 from sentinel.run_files.stall import Stall
 from sentinel.telemetry.gpu_sample import GpuSample
+from sentinel.terminal.document import picture_document
 from sentinel.terminal.panel import draw, draw_plain
 from sentinel.terminal.picture import Picture
 from sentinel.terminal.words import Line
@@ -167,6 +168,8 @@ def test_a_rung_that_waits_says_what_it_would_do_and_what_to_type() -> None:
     text = "\n".join(lines)
     assert "now: sentinel approve 2 RUN_DIR, or deny: rung 2 is passed over in 22 min" in text, "whole in 80 characters"
     assert would in text
+    stopped = replace(shown.state, incidents=(crash, asks), ended="stopped", end_reason="by ann", plan=None)
+    assert "sentinel approve" not in plain(replace(shown, state=stopped)), "nobody can answer it any more"
 
 
 def test_now_of_a_failed_run_and_of_a_suspected_hang() -> None:
@@ -175,3 +178,24 @@ def test_now_of_a_failed_run_and_of_a_suspected_hang() -> None:
     assert "now: nothing trains: it has failed, and waits for a person" in plain(replace(shown, state=failed))
     calm = picture(80, stall=Stall(at(70), 0.2))
     assert "now: a hang is suspected; nothing is done before it is believed" in "\n".join(frame(calm))
+
+
+@pytest.mark.parametrize("tone", ["bad", "warn"])
+def test_what_a_run_needs_stands_in_a_frame_with_what_to_type(tone: str) -> None:
+    """`now: watching`, of a run that nobody watches, would be the one lie that is believed."""
+    needs = {
+        "head": "Nobody watches this run", "tone": tone, "incident": 2, "cause": "its supervisor is gone",
+        "tried": "2 repairs failed", "trains": "It trains on: its ranks still beat.", "next": ["nothing is repaired"],
+        "answers": [{"command": f"sentinel {verb} /runs/demo", "what": ""} for verb in ("run", "stop", "more")],
+    }  # fmt: skip
+    shown = picture(needs=needs)
+    text = plain(shown)
+    assert "now: It trains on: its ranks still beat; nothing is repaired" in text
+    assert [row for row in text.splitlines() if row.startswith("do:")] == [
+        "do:  sentinel run /runs/demo", "do:  sentinel stop /runs/demo",
+    ]  # fmt: skip
+    assert "2 repairs failed" in text
+    rows = frame(shown)
+    assert len(rows) <= 24
+    assert any("do:  sentinel run /runs/demo" in row for row in rows)
+    assert picture_document(shown)["needs"]["trains"] == "It trains on: its ranks still beat."

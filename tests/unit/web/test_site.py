@@ -51,12 +51,13 @@ def test_the_runs_are_listed_worst_first(told_site: Served) -> None:
     worst = said["runs"][0]
     assert worst | {"goodput": 0, "loss": []} == {
         "name": "half", "state": "probation", "step": 600, "total_steps": 600, "goodput": 0, "open_incidents": 1, "paged": False,
-        "supervisor": "gone", "urgency": 2, "gravity": 2, "reason": "", "loss": [],
+        "supervisor": "gone", "urgency": 2, "gravity": 2, "loss": [], "reason": worst["reason"],
         "incident": {
             "id": worst["incident"]["id"], "kind": "spike", "onset_step": 379, "reason": "loss 8.6 over 2.2",
             "awaits_approval": False, "called": [], "acknowledged_by": "",
         },
     }  # fmt: skip
+    assert worst["reason"].startswith("Nobody watches this run: ")
     assert all(isinstance(value, float) for value in worst["loss"])
     assert len(worst["loss"]) > 10
 

@@ -83,6 +83,7 @@ class SimulatedRun:
         self.state, self.reason, self.supervisor, self.trouble = "training", "", "alive", ""
         self.ranks: list[dict[str, Any]] = []
         self.needs: dict[str, Any] | None = None
+        self.machine_warnings: list[dict[str, Any]] = []
         self.standing: list[dict[str, Any]] = []  # of its incidents: what follows, what answers it
         self.detector_rows = [("detectors", "as of 3 s ago, attempt 3, step 412"), ("healthy", "spike, hang")]
         self.total_steps = 600
@@ -169,6 +170,7 @@ class SimulatedRun:
             "attempt_alive": True,
             "supervisor": self.supervisor, "warning": self.trouble, "excluded_nodes": [], "seq": self.seq, "now_s": self.now_s,
             "ranks": self.ranks, "detector_rows": self.detector_rows, "needs": self.needs, "standing": self.standing,
+            "machine_warnings": self.machine_warnings,
             "elapsed_s": self.now_s - START_S, "began_at_s": START_S, "ended_at_s": self.ended_at_s, "trouble": self.trouble,
             "newest": {name: value_of(name, self.step, 3) for name in METRICS},
             "pages": [page_of(i) for i in self.incidents if is_paged(i)],

@@ -169,7 +169,7 @@ def test_a_dialog_that_was_closed_does_not_come_back_by_itself(page: Page, serve
 def test_a_supervisor_that_is_gone_is_said_and_cannot_be_paused(page: Page, server: PageServer, run: SimulatedRun) -> None:
     run.supervisor = "gone"
     page.open(server.address)
-    page.wait_for_text("#numbers", "GONE: training goes on unwatched")
+    page.wait_for_text("#numbers", "supervisor\ngone")
     assert page.find("#numbers button") == []
 
 

@@ -91,11 +91,14 @@ def test_a_run_that_failed(page: Page, server: PageServer, run: SimulatedRun, si
         "next": ["the run has failed: nothing trains until you start it again"],
         "answers": [{"command": again, "what": "when the cause is mended: go on from the newest good checkpoint"}],
     }  # fmt: skip
-    run.standing = [{"incident": 3, "next": run.needs["next"], "answers": run.needs["answers"]}]
+    told = {"stands": "no repair is left", "next": run.needs["next"], "answers": run.needs["answers"]}
+    run.standing = [{"incident": 3} | told]
     broke = ("failed", "hang: 4 ranks are silent", "no heartbeat since launch")
     see(page, server, size, *broke, "Nothing of it trains now.", "until you start", again)
     assert page.text("#status").count("calls a person") == 0, "the cause, and not the rung"
     assert page.text("#banner").count(again) == 1
+    assert "no repair is left" in page.text("#banner h2")
+    assert "exhausted" not in page.text("#banner"), "a word of our own"
 
 
 def test_patience_asks_for_nothing(page: Page, server: PageServer, run: SimulatedRun) -> None:
@@ -139,3 +142,79 @@ def test_the_list_of_runs_says_why_and_who_is_waited_for(page: Page, server: Pag
     page.open(server.address, PHONE, dark=True)
     page.wait_for_text("#fleet", "waits for your approval")
     assert page.script(SEEN, ["loss 5.645 against a level of 2.28", "paged"], 800) == []
+
+
+DISK = "disk: 3.1 GiB are free on /ckpt, the next save takes 4 GiB, and there will be no room in 40 min"
+GPU = "hardware: GPU 1 (H100): slowed down: HW thermal"
+
+
+def warn(run: SimulatedRun, incident: int | None = None) -> None:
+    run.machine_warnings = [
+        {"about": "disk", "words": DISK, "incident": incident}, {"about": "hardware", "words": GPU, "incident": None},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize(
+    "size", [PHONE, *(pytest.param(one, marks=pytest.mark.slow) for one in ((1280, 800), WIDE))], ids=["phone", "desk", "wide"]
+)
+def test_a_disk_that_fills_up_and_a_sick_gpu(
+    page: Page, server: PageServer, run: SimulatedRun, size: tuple[int, int], dark: bool
+) -> None:
+    """On a phone the cards of the GPUs and of the detectors begin folded, far below."""
+    warn(run)
+    page.open(server.address, size, dark=dark)
+    page.wait_for_text("#trouble", GPU)
+    assert page.script(SEEN, ["training", "step 420", DISK, GPU], size[1]) == []
+    wide = "return document.documentElement.scrollWidth <= innerWidth"
+    assert page.script(wide), "nothing is cut off at the side"
+
+
+def test_a_warning_leads_to_what_it_is_about(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    warn(run)
+    page.open(server.address, PHONE, dark=True)
+    page.wait_for_text("#trouble", GPU)
+    page.click_on("#trouble a[href='#gpus-fold']")
+    page.wait_for_text("#gpus-body", "HW thermal")
+
+
+def test_a_warning_beside_a_suspected_hang_leaves_room_for_it(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    run.state, run.reason = "stalled", "no step for 70 s (a step takes 0.2 s)"
+    following = ["it counts as a hang once all ranks have been silent for 2 min", "then rung 1, resume"]
+    run.needs = {
+        "head": "A hang is suspected", "tone": "warn", "incident": None, "cause": run.reason, "tried": "",
+        "trains": "No step is being made.", "next": following, "answers": [],
+    }  # fmt: skip
+    warn(run)
+    see(page, server, PHONE, DISK, GPU, "A hang is suspected", run.reason, "No step is being made.", *following)
+
+
+def test_a_warning_that_is_the_first_card_is_not_said_twice(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    run.break_down(3, "disk_filling", "there will be no room in 40 min", severity="warning")
+    run.standing = [{"incident": 3, "next": ["training goes on (attempt 3)"], "answers": []}]
+    warn(run, incident=3)
+    see(page, server, PHONE, GPU, "there will be no room in 40 min", "training goes on (attempt 3)")
+    assert DISK not in page.text("#trouble")
+    run.standing.append({"incident": 4, "next": ["a person is called"], "answers": []})
+    run.break_down(4, "spike", "loss 5.6")
+    page.wait_for_text("#trouble", DISK)
+    assert page.find("#trouble a[href='#incident-3']"), "its card is the second, below the first screen"
+
+
+def test_the_list_of_runs_says_who_watches_only_of_what_goes_on(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    """Of a run that has ended the supervisor is gone as it should be."""
+    run.supervisor = "gone"
+    over = SimulatedRun("over")
+    over.state, over.supervisor = "failed", "gone"
+    server.runs[over.name] = over
+    page.open(server.address, PHONE, dark=True)
+    page.wait_for_text("#fleet", "over")
+    assert page.text("#fleet li").count("supervisor gone") == 1
+
+
+def test_a_question_dies_with_the_run_it_was_asked_of(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    run.break_down(3, "spike", "loss 5.645", awaits_approval=0)
+    run.standing = [{"incident": 3, "next": ["the run was stopped: nothing trains"], "answers": []}]
+    run.state, run.supervisor = "stopped", "gone"
+    see(page, server, PHONE, "loss 5.645", "the run was stopped: nothing trains")
+    assert page.text("#banner button").split("\n") == ["acknowledge", "resolve"], "a rung that nobody will take"

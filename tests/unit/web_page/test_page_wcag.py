@@ -52,6 +52,7 @@ def test_axe_finds_nothing_in_a_live_hang(
     found = run.break_down(3, "hang", "2 of 8 ranks are silent", awaits_approval=0, remedies=[waiting], blamed_rank=3)
     found |= {"notes": ["Look at node-1 first"], "runbook": "https://wiki/hangs", "labels": {"team": "data"}}
     run.spike = 500.0
+    run.machine_warnings = [{"about": "hardware", "words": "hardware: GPU 1 (H100): slowed down: HW thermal", "incident": None}]
     page.open(server.address, size, dark)
     page.wait_for_text("#ranks-body tr.bad", "silent")
     page.wait_for_text(".plot .beyond", "502")

@@ -10,16 +10,18 @@ from typing import Any
 import pytest
 
 from sentinel.model import facts as f
+from sentinel.model.findings import Kind
 from sentinel.model.incidents import AwaitedApproval, IncidentState, Outcome
 from sentinel.model.paging import IncidentPage
 from sentinel.model.stall import StepTimes
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
-from sentinel.report.following import RunSnapshot
+from sentinel.report.needs import STANDS, needs_document, standing_documents
+from sentinel.report.snapshot import RunSnapshot, are_ranks_asked
 from sentinel.run_files.detector_standings import DetectorStandings
+from sentinel.run_files.heartbeats import RankSeen
 from sentinel.web.fleet import order, overview_document
-from sentinel.web.needs import needs_document, standing_documents
 from tests.unit.told_run import at, state_of, told
 
 DEMO = load_policy(shipped_policy_path("demo"))
@@ -75,7 +77,8 @@ def test_a_failed_run_says_what_its_last_repair_failed_of(tmp_path: Path) -> Non
 
 def test_a_run_that_goes_on_or_has_ended_as_meant_needs_nothing(tmp_path: Path) -> None:
     for until in (42.0, 91.2, 100.0):
-        assert needs_document(RunSnapshot(tmp_path, state_of(told(until))), None) is None
+        assert needs_document(RunSnapshot(tmp_path, state_of(told(until)), supervisor="alive"), None) is None
+    assert needs_document(RunSnapshot(tmp_path, state_of(told()), supervisor="gone"), None) is None, "it has finished"
 
 
 def stalled(tmp_path: Path, supervisor: Any = "alive") -> RunSnapshot:
@@ -97,7 +100,9 @@ def test_a_suspected_hang_says_when_it_is_believed_and_what_is_done_then(tmp_pat
 
 @pytest.mark.parametrize("supervisor", ["gone", "stuck", "unknown"])
 def test_a_suspected_hang_that_nobody_watches_promises_no_repair(tmp_path: Path, supervisor: str) -> None:
-    assert "neither seen nor repaired" in needs_of(stalled(tmp_path, supervisor), DEMO)["next"][0]
+    needs = needs_of(stalled(tmp_path, supervisor), DEMO)
+    assert "neither seen nor repaired" in needs["next"][0]
+    assert needs["answers"], "what brings somebody back to watch it"
     assert needs_of(stalled(tmp_path), None)["next"] == ["what follows is not known: the policy cannot be read"]
 
 
@@ -105,7 +110,9 @@ def test_an_approval_says_what_it_is_for_until_when_and_the_whole_command(tmp_pa
     (standing,) = standing_documents(RunSnapshot(tmp_path / "demo", asking(), now_s=at(95.5), supervisor="alive"), DEMO)
     assert standing["next"] == [
         WOULD,
+        "training goes on (attempt 2)",
         "rung 2 waits for you; without an answer it is passed over in 13 min",
+        "then: rung 3, rollback + skip",
     ]
     assert [one["command"] for one in standing["answers"]][:2] == [
         f"sentinel approve 2 {tmp_path / 'demo'}", f"sentinel deny 2 {tmp_path / 'demo'}",
@@ -152,3 +159,84 @@ def test_a_run_that_stands_still_is_listed_before_one_that_trains_and_asks(tmp_p
 
 def test_a_stalled_run_says_so_in_the_list(tmp_path: Path) -> None:
     assert overview_document("demo", stalled(tmp_path), ())["reason"] == "no step for 10 s (a step takes 0.2 s)"
+
+
+@pytest.mark.parametrize(
+    ("supervisor", "head", "command"),
+    [
+        ("gone", "Nobody watches this run", "sentinel run "),
+        ("stuck", "Nobody watches this run", "sentinel doctor "),
+        ("unknown", "Whether anybody watches this run is not known", "sentinel status "),
+    ],
+)
+def test_a_run_that_nobody_watches_needs_somebody(tmp_path: Path, supervisor: Any, head: str, command: str) -> None:
+    needs = needs_of(RunSnapshot(tmp_path, state_of(told(80)), supervisor=supervisor, attempt_alive=None))
+    assert (needs["head"], len(needs["next"])) == (head, 1)
+    assert needs["answers"][0]["command"].startswith(command)
+
+
+@pytest.mark.parametrize(
+    ("silent_s", "words"),
+    [
+        (0.2, "It trains on: its ranks still beat."),
+        (30.0, "Processes of its newest attempt are still there, and no rank has beaten for some time."),
+        (130.0, "Processes of its newest attempt are still there, and no rank has beaten for 2 min."),
+    ],
+)
+def test_whether_an_unwatched_run_trains_is_read_from_its_ranks(tmp_path: Path, silent_s: float, words: str) -> None:
+    ranks = (RankSeen(0, 300, "forward", silent_s + 50), RankSeen(1, 300, "forward", silent_s))
+    seen = RunSnapshot(tmp_path, state_of(told(80)), supervisor="gone", attempt_alive=True, ranks=ranks)
+    assert needs_of(seen)["trains"] == words
+    assert needs_of(replace(seen, ranks=()))["trains"] == "Processes of its newest attempt are still there."
+
+
+def test_a_paused_run_says_who_paused_it_and_how_to_go_on(tmp_path: Path) -> None:
+    paused = replace(state_of(told(80)), paused="ann")
+    seen = RunSnapshot(tmp_path, paused, supervisor="alive", attempt_alive=True, ranks=(RankSeen(0, 300, "forward", 0.2),))
+    needs = needs_of(seen)
+    assert (needs["cause"], needs["trains"]) == ("ann asked for it", "It trains on: its ranks still beat.")
+    hung = needs_of(replace(seen, ranks=(RankSeen(0, 300, "forward", 200.0),)))
+    assert hung["trains"].endswith("no rank has beaten for 3 min."), "a paused run may hang: nobody says that it trains"
+    assert are_ranks_asked(paused, None, "alive")
+    assert needs["answers"] == [{"command": f"sentinel resume {tmp_path}", "what": "sentinel carries remedies out again"}]
+
+
+def test_a_job_that_dies_at_each_launch_counts_the_launches_that_were_tried(tmp_path: Path) -> None:
+    """The incident that ends the run has tried nothing itself: the relaunches were those of the crash before it."""
+    state = failed()
+    crash = replace(state.incidents[0], state=IncidentState.EXHAUSTED, closed_s=at(93))
+    job = replace(state.incidents[1], kind=Kind.BROKEN_JOB, detected_s=at(93), tries=(), reason="3 launches in a row died")
+    said = needs_of(RunSnapshot(tmp_path, replace(state, incidents=(crash, job))))["tried"]
+    assert said == "One repair was tried for incident 1 (crash); it worked: 60 steps past step 132"
+    apart = replace(job, detected_s=at(120))
+    assert needs_of(RunSnapshot(tmp_path, replace(state, incidents=(crash, apart))))["tried"] == "No repair was tried."
+
+
+def test_the_list_of_runs_names_the_cause_and_not_the_rung(tmp_path: Path) -> None:
+    assert overview_document("demo", RunSnapshot(tmp_path, failed()), ())["reason"] == "spike: loss 8.6 over 2.2"
+    alone = overview_document("demo", RunSnapshot(tmp_path, state_of(told(80)), supervisor="gone"), ())["reason"]
+    assert alone.startswith("Nobody watches this run: its supervisor is gone; nothing is repaired"), "green would be believed"
+
+
+def test_every_state_of_an_incident_has_words_that_need_no_vocabulary(tmp_path: Path) -> None:
+    assert set(STANDS) == set(IncidentState)
+    page = IncidentPage("critical", "demo: spike", "text", at(91))
+    gone = changed(90.5, state=IncidentState.EXHAUSTED, page=page)
+    (standing,) = standing_documents(RunSnapshot(tmp_path, gone, supervisor="alive"), DEMO)
+    assert (standing["state"], standing["stands"]) == ("exhausted", "no repair is left")
+
+
+def test_a_question_that_waits_needs_a_persons_word_although_somebody_has_seen_it(tmp_path: Path) -> None:
+    state = asking()
+    page = replace(state.incidents[-1].page, acknowledged_by="ann") if state.incidents[-1].page else None
+    seen = replace(state, incidents=(*state.incidents[:-1], replace(state.incidents[-1], page=page, acknowledged_by="ann")))
+    (standing,) = standing_documents(RunSnapshot(tmp_path, seen, supervisor="alive"), DEMO)
+    assert standing["waits"] is True
+
+
+def test_a_question_dies_with_the_run_it_was_asked_of(tmp_path: Path) -> None:
+    """Nobody could answer it: what would be done is not done any more."""
+    snapshot = RunSnapshot(tmp_path, replace(asking(), ended="stopped"))
+    (standing,) = standing_documents(snapshot, DEMO)
+    assert standing["next"] == ["the run was stopped: nothing trains until you start it again"]
+    assert overview_document("demo", snapshot, ())["incident"]["awaits_approval"] is False

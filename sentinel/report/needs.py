@@ -1,5 +1,6 @@
 """What whoever looks at a run in trouble needs first, in the order of reading: the cause, what trains now, what follows, what to
-type. `needs_document` is about the run as a whole; `standing_documents` about each incident that is open or called somebody."""
+type. `needs_document` is about the run as a whole; `standing_documents` about each incident that is open or called somebody. The
+page, `sentinel status` and `sentinel top` say it in these words."""
 
 from __future__ import annotations
 
@@ -7,19 +8,33 @@ from typing import Any
 
 from sentinel.model.incidents import Incident, IncidentState, Outcome
 from sentinel.model.state import RunState
-from sentinel.paging.case_answers import AnswerCommand, answers
+from sentinel.paging.case_answers import AnswerCommand, answers, unwatched_answers
 from sentinel.paging.case_words import follows, span
 from sentinel.policy.rung_words import CONDITIONS
 from sentinel.policy.schema import Policy
 from sentinel.policy.schema_rungs import Rung
-from sentinel.report.following import RunSnapshot
-from sentinel.run_files.stall import Stall, stall_of
+from sentinel.report.cause import cause_of, last_straw, tried_words
+from sentinel.report.snapshot import RunSnapshot
+from sentinel.run_files.stall import SILENT_S, Stall, stall_of
 
 MINUTE_S = 60.0
 _UNWATCHED = {
     "gone": "nothing is repaired until `sentinel run` is started again",
     "stuck": "nothing is repaired while the supervisor stands still",
     "unknown": "whether anybody repairs it is not known from here",
+}
+STANDS = {
+    IncidentState.OPEN: "open",
+    IncidentState.PROBATION: "a repair is on probation",
+    IncidentState.RECOVERED: "recovered",
+    IncidentState.EXHAUSTED: "no repair is left",
+    IncidentState.UNKNOWN: "how it ended is not known",
+}
+"""How an incident stands, for who does not know our words."""
+_NOBODY = {
+    "gone": ("Nobody watches this run", "its supervisor is gone", "bad"),
+    "stuck": ("Nobody watches this run", "its supervisor holds the run, and its loop stands still", "bad"),
+    "unknown": ("Whether anybody watches this run is not known", "its clock differs from the one here", "warn"),
 }
 
 
@@ -29,18 +44,56 @@ def needs_document(snapshot: RunSnapshot, policy: Policy | None) -> dict[str, An
     stall = stall_of(state, snapshot.now_s, snapshot.senses)
     if stall is not None and not any(str(one.kind) == "hang" for one in state.open_incidents):
         return _suspected(snapshot, stall, policy)
-    if state.ended != "failed" and not state.held:
-        return None
-    incident = _last_straw(state)
+    if state.ended == "failed" or (state.held and not state.ended):
+        return _stands_still(snapshot)
+    if not state.ended and snapshot.supervisor != "alive":
+        return _unwatched(snapshot)
+    return _paused(snapshot) if state.paused and not state.ended else None
+
+
+def _stands_still(snapshot: RunSnapshot) -> dict[str, Any]:
+    """Of a run that has failed or is held."""
+    state = snapshot.state
+    incident = last_straw(state)
+    is_left = not state.ended and snapshot.supervisor != "alive"
     return {
         "head": "The run has failed" if state.ended else "The run is held and waits for a person",
         "tone": "bad",
         "incident": incident.id if incident is not None else None,
-        "cause": f"{incident.kind}: {incident.reason}" if incident is not None else state.end_reason or state.held,
-        "tried": _tried(incident) if incident is not None else "",
+        "cause": cause_of(state),
+        "tried": tried_words(state, incident) if incident is not None else "",
         "trains": _trains(snapshot),
-        "next": follows(state, incident, snapshot.now_s),
+        "next": [*follows(state, incident, snapshot.now_s), *([_UNWATCHED[snapshot.supervisor]] if is_left else [])],
         "answers": _typed(answers(snapshot.run_dir, state, incident, "trigger")),
+    }
+
+
+def _unwatched(snapshot: RunSnapshot) -> dict[str, Any]:
+    """Nothing of it is wrong, as far as anybody knows; but nobody looks."""
+    head, cause, tone = _NOBODY[snapshot.supervisor]
+    return {
+        "head": head,
+        "tone": tone,
+        "incident": None,
+        "cause": cause,
+        "tried": "",
+        "trains": _trains(snapshot),
+        "next": [_UNWATCHED[snapshot.supervisor]],
+        "answers": _typed(unwatched_answers(snapshot.run_dir, snapshot.state, snapshot.supervisor)),
+    }
+
+
+def _paused(snapshot: RunSnapshot) -> dict[str, Any]:
+    state = snapshot.state
+    return {
+        "head": "Sentinel is paused",
+        "tone": "warn",
+        "incident": None,
+        "cause": f"{state.paused} asked for it",
+        "tried": "",
+        "trains": _trains(snapshot),
+        "next": follows(state, None, snapshot.now_s),
+        "answers": _typed(answers(snapshot.run_dir, state, None, "trigger")),
     }
 
 
@@ -55,7 +108,7 @@ def _suspected(snapshot: RunSnapshot, stall: Stall, policy: Policy | None) -> di
         "tried": "",
         "trains": "No step is being made." if snapshot.attempt_alive is not False else _trains(snapshot),
         "next": _when_believed(policy, stall) if is_watched else unwatched,
-        "answers": [],
+        "answers": [] if is_watched else _typed(unwatched_answers(snapshot.run_dir, snapshot.state, snapshot.supervisor)),
     }
 
 
@@ -75,8 +128,17 @@ def _when_believed(policy: Policy | None, stall: Stall) -> list[str]:
     return [believed, f"then {_rung(rungs, 0)}", "nothing is asked of you yet"]
 
 
+def unwatched_words(snapshot: RunSnapshot) -> str:
+    """One sentence where nobody watches a run that has not ended, or nobody knows; else empty."""
+    if snapshot.state.ended or snapshot.supervisor == "alive":
+        return ""
+    head, cause, _ = _NOBODY[snapshot.supervisor]
+    return f"{head}: {cause}; {_UNWATCHED[snapshot.supervisor]}"
+
+
 def standing_documents(snapshot: RunSnapshot, policy: Policy | None) -> list[dict[str, Any]]:
-    """For each incident that is open, or whose page is: what follows, and what answers it, with the run's real directory."""
+    """For each incident that is open, or whose page is: what broke, what follows, and what answers it, with the run's real
+    directory. `waits`: it needs a person's word: a rung waits for it, or its page is open and nobody has answered."""
     state = snapshot.state
     found = {one.id: one for one in (*state.open_incidents, *state.open_pages)}
     return [_standing(snapshot, one, policy) for _, one in sorted(found.items())]
@@ -86,12 +148,22 @@ def _standing(snapshot: RunSnapshot, incident: Incident, policy: Policy | None) 
     state = snapshot.state
     page = incident.page
     asked = page is not None and page.is_open
-    typed = answers(snapshot.run_dir, state, incident, "trigger" if asked or incident.awaits_approval else "message")
+    typed = answers(snapshot.run_dir, state, incident, "trigger" if asked or _is_asked(state, incident) else "message")
     return {
         "incident": incident.id,
+        "kind": str(incident.kind),
+        "state": str(incident.state),
+        "stands": STANDS[incident.state],
+        "reason": incident.reason,
+        "waits": _is_asked(state, incident) or (page is not None and page.is_open and not page.is_answered),
         "next": _next(snapshot, incident, policy),
         "answers": _typed(typed),
     }
+
+
+def _is_asked(state: RunState, incident: Incident) -> bool:
+    """A rung waits for a person. Of a run that has ended nobody can answer it."""
+    return incident.awaits_approval and not state.ended
 
 
 def _next(snapshot: RunSnapshot, incident: Incident, policy: Policy | None) -> list[str]:
@@ -99,7 +171,7 @@ def _next(snapshot: RunSnapshot, incident: Incident, policy: Policy | None) -> l
     state, page = snapshot.state, incident.page
     if not state.ended and snapshot.supervisor != "alive":
         return [_trains(snapshot), _UNWATCHED[snapshot.supervisor]]
-    would = [page.reason] if incident.awaits_approval and page is not None and page.reason else []
+    would = [page.reason] if _is_asked(state, incident) and page is not None and page.reason else []
     return [*would, *follows(state, incident, _whole_minutes(snapshot, incident)), *_if_it_fails(state, incident, policy)]
 
 
@@ -112,13 +184,17 @@ def _whole_minutes(snapshot: RunSnapshot, incident: Incident) -> float:
 
 
 def _if_it_fails(state: RunState, incident: Incident, policy: Policy | None) -> list[str]:
-    """The rung after the one that is being tried, by the policy as it stands. Nothing where that is not known."""
+    """The rung after the one that is being tried or waits, by the policy as it stands. Nothing where that is not known."""
     last = incident.last_try
-    if policy is None or incident.is_closed or incident.awaits_approval or last is None or last.outcome is not Outcome.PENDING:
-        return []
-    if state.observe_only or state.paused:
+    if policy is None or incident.is_closed or state.observe_only or state.paused or state.ended:
         return []
     rungs = policy.spec.playbooks.get(incident.playbook, ())
+    if incident.awaits_approval and incident.approval is not None:
+        after = incident.approval.rung + 1
+        is_passed_over = incident.approval.otherwise != "approve"
+        return [f"then: {_rung(rungs, after)}"] if is_passed_over and after < len(rungs) else []
+    if last is None or last.outcome is not Outcome.PENDING:
+        return []
     if incident.rung >= len(rungs) or rungs[incident.rung].keys != last.remedy.words:
         return []
     if incident.rung + 1 == len(rungs):
@@ -139,25 +215,21 @@ def _typed(found: list[AnswerCommand]) -> list[dict[str, str]]:
     return [{"command": answer.command, "what": answer.what} for answer in found]
 
 
-def _last_straw(state: RunState) -> Incident | None:
-    """The newest that Sentinel had no repair left for."""
-    return next((one for one in reversed(state.incidents) if one.state is IncidentState.EXHAUSTED), None)
-
-
-def _tried(incident: Incident) -> str:
-    """How many repairs it took, and what the last one failed of: that may be something else than what began it."""
-    tries = [one for one in incident.tries if one.outcome is not Outcome.PAGED]
-    if not tries:
-        return "No repair was tried."
-    count = f"{len(tries)} repairs were tried; the last" if len(tries) > 1 else "One repair was tried; it"
-    last = tries[-1]
-    return f"{count} {str(last.outcome).replace('_', ' ')}" + (f": {last.reason}" if last.reason else "")
-
-
 def _trains(snapshot: RunSnapshot) -> str:
     attempt_alive, unseen = snapshot.attempt_alive, snapshot.state.unseen
     if unseen is not None:
         return f"Whether ranks of it live on other machines is not known: {unseen.reason}."
     if attempt_alive is None:
         return "Whether anything of it trains is not known from here."
-    return "Processes of its newest attempt are still there." if attempt_alive else "Nothing of it trains now."
+    return _beating(snapshot) if attempt_alive else "Nothing of it trains now."
+
+
+def _beating(snapshot: RunSnapshot) -> str:
+    """Of processes that live: whether they do anything. The words change each minute at most: somebody reads them."""
+    there = "Processes of its newest attempt are still there"
+    if not snapshot.ranks:
+        return f"{there}."
+    silent_s = min(seen.silent_s for seen in snapshot.ranks)
+    if silent_s <= SILENT_S:
+        return "It trains on: its ranks still beat."
+    return f"{there}, and no rank has beaten for {span(silent_s - silent_s % MINUTE_S) if silent_s >= MINUTE_S else 'some time'}."

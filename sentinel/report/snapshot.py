@@ -1,0 +1,50 @@
+"""A run as it was seen at one moment, from outside. Made by `reading` (once) and by `following` (again and again)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sentinel.journal.holder import Supervisor
+from sentinel.model.state import RunState
+from sentinel.report.losses import IncidentLoss
+from sentinel.report.tally import Tally
+from sentinel.run_files.detector_standings import NO_STANDINGS, DetectorStandings
+from sentinel.run_files.heartbeats import RankSeen
+from sentinel.run_files.stall import Stall
+
+
+@dataclass(frozen=True, slots=True)
+class RunSnapshot:
+    """How a run stands. `now_s` is session time. `seq`: of the newest entry. `newest`: the metrics of the newest step line of the
+    newest attempt, also while its curves are still being drawn; `step` its step, None before there is one. `last`: the last value
+    drawn of every metric of that attempt, for those that do not stand in every line. `ranks`: where each stands, while they are
+    asked (`are_ranks_asked`). `trouble`: why this is older than it should be; empty otherwise. `heartbeat_s`: when the
+    supervisor's loop last turned, wall clock; None where none ever was. `mirror_lag_s`: by part of the run's mirror, as
+    `MirrorStanding.lag_s`. `losses`: of the incidents, by now."""
+
+    run_dir: Path
+    state: RunState = field(default_factory=RunState)
+    now_s: float = 0.0
+    seq: int = 0
+    step: int | None = None
+    total_steps: int | None = None
+    newest: Mapping[str, float] = field(default_factory=dict)
+    last: Mapping[str, float] = field(default_factory=dict)
+    supervisor: Supervisor = "gone"
+    attempt_alive: bool | None = None
+    senses: DetectorStandings = NO_STANDINGS
+    ranks: tuple[RankSeen, ...] = ()
+    trouble: str = ""
+    heartbeat_s: float | None = None
+    mirror_lag_s: Mapping[str, float] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
+    losses: tuple[IncidentLoss, ...] = ()
+
+
+def are_ranks_asked(state: RunState, stall: Stall | None, supervisor: Supervisor) -> bool:
+    """Whether it is worth reading where each rank stands: where nobody else says whether anything trains."""
+    attempt = state.attempt
+    is_alone = supervisor != "alive" or bool(state.paused)
+    return attempt is not None and not attempt.is_over and (stall is not None or is_alone)
