@@ -74,8 +74,8 @@ def test_the_terminal_and_the_list_of_runs_say_it() -> None:
     out = io.StringIO()
     Console(file=out, width=120, height=40, force_terminal=True, color_system=None, legacy_windows=False).print(draw(shown))
     assert f"a person is to be called for incident 2, nobody is told yet; {MUTED}" in out.getvalue()
-    assert _incident_row(waiting().incident(2))["held"] == MUTED
-    assert "held" not in _incident_row(state_of(told(92)).incident(2))
+    assert _incident_row(waiting().incident(2), is_over=False)["held"] == MUTED
+    assert "held" not in _incident_row(state_of(told(92)).incident(2), is_over=False)
 
 
 def test_the_journal_in_words() -> None:
