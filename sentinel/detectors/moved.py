@@ -1,9 +1,9 @@
 """Which metrics stand at another level, or go another way, after the trainer has answered a live change of settings.
 
 The trainer's answers are compared, the receipt's and every later one's: `effective` holds the settings in force. What a setting
-moves stands in its row (`sentinel.client.settings`). A setting that one of the answers does not name counts as
-changed: nobody knows. What is done once (the loss scale) moves on by itself; the newest row of its own metric says whether it was
-set.
+moves stands in its row (`sentinel.client.settings`). A setting that only one of the answers names counts as changed: nobody
+knows. One that neither names is none that this trainer has. What is done once (the loss scale) moves on by itself; the newest row
+of its own metric says whether it was set.
 """
 
 from __future__ import annotations
@@ -23,12 +23,16 @@ def judge_moved(before: Mapping[str, Any] | None, after: object, newest: Newest)
     now = after if isinstance(after, Mapping) else {}
     moved: set[str] = set()
     for key, row in SETTINGS.items():
-        if not row.moves or row.changes != "live":
+        if not row.moves or row.changes != "live" or (before is not None and key not in before and _lacks(after, key)):
             continue
         known = _known(row, before or {}, newest)
         if not _is_unchanged(row, known, now.get(key), is_reported=key in now):
             moved.update(row.moves)
     return frozenset(moved)
+
+
+def _lacks(answer: object, key: str) -> bool:
+    return isinstance(answer, Mapping) and key not in answer
 
 
 def _known(row: Setting, before: Mapping[str, Any], newest: Newest) -> tuple[object, bool]:

@@ -1,4 +1,5 @@
-"""journal.head: how many entries a journal had when it was last written, and their digest.
+"""journal.head: how many entries a journal had when it was last written, and their digest. Written and read here; whether the
+journal agrees with it is asked in `lost_history`.
 
 A second one lies in the folder of the newest attempt. Old copies of the files of the run directory, put back together, agree with
 each other; with that one they do not.

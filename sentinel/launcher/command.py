@@ -117,7 +117,7 @@ class Answer:
 
 
 class CommandLauncher:
-    """`contract.Launcher` over three commands. `supervises`: see `registry.Place`; without it no command is ever run."""
+    """`contract.Launcher` over three commands. `supervises`: see `registry.LaunchPlace`; without it no command is ever run."""
 
     def __init__(
         self,

@@ -25,7 +25,8 @@ from sentinel.model.actions import ACTIONS, Action
 CONDITIONS = ("then", "until", "approval")
 
 Does = Literal["waits", "holds", "tells", "relaunches", "treats", "says when"]
-"""treats: does something about the failure. relaunches: training starts again from a checkpoint. says when: a condition."""
+"""treats: does something about the failure, or keeps evidence of it.
+relaunches: training starts again from a checkpoint. says when: a condition."""
 
 
 @dataclass(frozen=True, slots=True)

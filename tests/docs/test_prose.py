@@ -124,6 +124,10 @@ def test_the_page_of_the_language_describes_every_channel(row: ChannelRow[Any]) 
     for name, field in row.settings.model_fields.items():
         is_named = name in RouteSettings.model_fields or re.search(rf"\b{field.alias or name}\b", lines[0])
         assert is_named, f"policies/README.md, Channels: the row of {row.kind} does not name its setting {field.alias or name}"
+        if "Secret" in str(field.annotation):
+            listed = re.search(r"[^.]*are\s+secrets", text)
+            assert listed is not None
+            assert f"`{name}`" in listed.group(), f"policies/README.md says which settings are secrets, and leaves out `{name}`"
     explained = text[text.index("`--page` on the command line") :].partition("\n\n")[0]
     if row.short_form is not None:
         place = f"policies/README.md, where `--page` is explained: --page {row.short_form.usage}"
@@ -174,10 +178,12 @@ def test_the_shipped_cases_pass() -> None:
 def test_the_runbook_has_a_section_for_every_kind_that_says_what_it_means_what_is_done_and_what_you_do() -> None:
     text = (ROOT / "deploy/RUNBOOK.md").read_text(encoding="utf-8")
     sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
-    assert sorted(sections) == sorted(KINDS)
+    assert not {*KINDS} - {*sections}, f"deploy/RUNBOOK.md needs a section '## KIND' for each of {sorted({*KINDS} - {*sections})}"
+    assert not {*sections} - {*KINDS}, f"deploy/RUNBOOK.md: no finding is called {sorted({*sections} - {*KINDS})}"
     for kind, section in sections.items():
         openings = re.findall(r"^\*\*(It means|Sentinel|You)\*\*", section, re.MULTILINE)
-        assert openings == ["It means", "Sentinel", "You"], kind
+        wanted = ["It means", "Sentinel", "You"]
+        assert openings == wanted, f"deploy/RUNBOOK.md, {kind}: needs paragraphs that begin with **{'**, **'.join(wanted)}**"
 
 
 def test_every_command_of_the_runbook_is_there() -> None:

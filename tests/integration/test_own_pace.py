@@ -53,7 +53,8 @@ def test_four_ranks_alike_are_nobody_s_business(tmp_path: Path, quick_policy: st
 
 
 def test_saves_that_stop_are_told_and_training_goes_on(tmp_path: Path, quick_policy: str) -> None:
-    """Eight saves, of which a supervisor on a busy machine may see five too late to learn from; then 1.4 s in which it is late."""
+    """Eight saves, of which a supervisor on a busy machine may see five too late to learn from; then 1.4 s in which one is
+    late."""
     run = Supervised(tmp_path / "run", double(400, 0.01, unsaved=200), policy=quick_policy).start()
     assert run.wait() == 0, run.log
     assert told(run, "one every 25 steps is this run's rhythm") == [("stale_checkpoint", "exhausted", None)]

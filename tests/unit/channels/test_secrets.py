@@ -177,7 +177,7 @@ WORLDS |= {"email": smtp_echo, "apprise": lambda: http_echo(apprise, 400)}
 def test_every_channel_that_has_a_secret_is_tried() -> None:
     tried = {"email", "apprise", *(make.__name__ for make in HTTP)}
     secret = {row.kind for row in ROWS if any("Secret" in str(field.annotation) for field in row.settings.model_fields.values())}
-    assert secret <= tried, f"{sorted(secret - tried)}: add a route with its secret to WORLDS"
+    assert secret <= tried, f"{sorted(secret - tried)}: add a function with a route of it to HTTP"
 
 
 def all_words(error: BaseException) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
+from sentinel.client.settings import SETTINGS
 from sentinel.detectors.bank import DetectorBank
 from sentinel.detectors.trend import KIND, TrendSettings
 from sentinel.model.findings import Finding, Verdict
@@ -234,10 +235,7 @@ def test_a_change_of_settings_makes_no_trend(how: str) -> None:
     assert of(found) == []
 
 
-IN_FORCE = {
-    "lr_scale": 1.0, "clip_norm": 1.0, "weight_decay": 0.1, "betas": [0.9, 0.95], "eps": 1e-8, "embed_grad_scale": 1.0,
-    "loss_scale": 4096.0, "checkpoint_interval": 250,
-}  # fmt: skip
+IN_FORCE = {key: row.usual for key, row in SETTINGS.items() if row.usual is not None} | {"loss_scale": 4096.0}
 
 
 @pytest.mark.parametrize(("answer", "found"), [
