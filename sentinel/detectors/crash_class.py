@@ -179,7 +179,9 @@ def _death(
     if own is not None and first is not None and (first.rank in ended or _is_guessed(first, report)):
         first = None
     if crash in WAITED:
-        blamed = _absent(late) or _behind(late) or _silent(report, late, ended)
+        # Where a peer was lost, whom the launcher ended lived until then. Where all waited, it may be whom they waited for.
+        left = ended if crash is CrashClass.PEER_LOST else frozenset[int]()
+        blamed = _absent(late) or _behind(late) or _silent(report, late, left)
         if blamed or crash is CrashClass.COLLECTIVE_TIMEOUT:
             rank = blamed[0] if len(blamed) == 1 else None
             return replace(death, rank=rank, seen_by=best.rank, blamed=blamed)
