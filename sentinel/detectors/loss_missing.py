@@ -1,16 +1,15 @@
 """loss_missing: the loss was in every row and stays away while training goes on.
 
-Sees: `GONE_ROWS` rows without a loss, each a step further than the one before (a detector gets no others), after `REGULAR_ROWS` rows
-that all held it. Does not see: a run that never logged a loss in every row, a pause for an evaluation (its rows make no step), a
-loss that comes more seldom from now on, if it comes once in `GONE_ROWS` rows.
+Sees: `GONE_ROWS` rows without a loss, each a step further than the one before (a detector gets no others), after `REGULAR_ROWS`
+rows that all held it. Does not see: a run that never logged a loss in every row, a pause for an evaluation (its rows make no
+step), a loss that comes more seldom from now on, if it comes once in `GONE_ROWS` rows.
 
-Several trainers leave a loss out where it is NaN (Megatron's forks), so this may be a run that learns nothing more; or somebody changed
-what is logged. The rows do not say which. Neither is proof of damage, so nothing is rolled back: a person is told, because what
-is judged by the loss is unknown from here on. Where the rows do say it (`nan_iterations`, a gradient that is no number) `non_finite`
-alarms by itself and sooner.
+Several trainers leave a loss out where it is NaN (Megatron's forks), so this may be a run that learns nothing more; or somebody
+changed what is logged. The rows do not say which. Neither is proof of damage, so nothing is rolled back: a person is told,
+because what is judged by the loss is unknown from here on. Where the rows do say it (`nan_iterations`, a gradient that is no
+number) `non_finite` alarms by itself and sooner.
 
-`non_finite` holds this watch and gives its finding. 50 rows: ten times what is recorded as info for any metric, and longer than rows
-of other metrics alone come in the healthy logs at hand (none).
+`non_finite` holds this watch and gives its finding. 50 rows: ten times what is recorded as info for any metric.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Alarm at once: a loss, a parameter, moment or update norm that is no number, or 
 *applied* (neither `skipped` nor `overflow`). Info: one gated gradient (`skipped: 1`), any other metric, and a metric that
 was in every row and disappears while the rows go on (Megatron omits a field that is NaN). Alarm again:
 `gated_in_a_row` gated gradients in a row, or `UNAPPLIED` updates left out for whatever reason, under the metric `skipped`; and
-as many iterations with a NaN loss as `gated_in_a_row`, under `nan_iterations` (Megatron counts them, skips their updates and leaves
-the loss out). Both counts run over rows, and good iterations wear them down only slowly (`update_counts.py`).
+as many iterations with a NaN loss as `gated_in_a_row`, under `nan_iterations` (Megatron counts them, skips their updates and
+leaves the loss out). Both counts run over rows, and good iterations wear them down only slowly (`update_counts.py`).
 A loss that stays away is a finding of its own kind, and a warning (`loss_missing.py`), unless one of these alarms already.
 `overflow: 1` with a non-finite gradient is fp16 looking for its loss scale, no finding.
 
@@ -103,8 +103,8 @@ class NonFinite(Detector):
 
     def _no_loss(self, reading: StepReading, onset: int, visible_s: float) -> Finding:
         why = (
-            f"the loss was in every row and is missing since step {onset}, while training goes on: it may be NaN and left out, or no "
-            "longer logged; nothing is judged by it until it is back"
+            f"the loss was in every row and is missing since step {onset}, while training goes on: it may be NaN and left out, "
+            "or no longer logged; nothing is judged by it until it is back"
         )
         severity = self._run.severity(LOSS_MISSING)
         return Finding(LOSS_MISSING, severity, self._attempt, onset, reading.step, visible_s, why, metric="loss")

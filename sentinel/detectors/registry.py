@@ -23,8 +23,8 @@ from sentinel.detectors.gpu_fault import GpuFault, GpuFaultSettings
 from sentinel.detectors.hang import Hang, HangSettings
 from sentinel.detectors.layer_imbalance import KIND as LAYER_IMBALANCE
 from sentinel.detectors.layer_imbalance import LayerImbalance, LayerImbalanceSettings
-from sentinel.detectors.loss_scale import LossScale, LossScaleSettings
 from sentinel.detectors.loss_missing import KIND as LOSS_MISSING
+from sentinel.detectors.loss_scale import LossScale, LossScaleSettings
 from sentinel.detectors.mirror_lag import KIND as MIRROR_LAG
 from sentinel.detectors.mirror_lag import MirrorLag, MirrorLagSettings
 from sentinel.detectors.non_finite import NonFinite, NonFiniteSettings

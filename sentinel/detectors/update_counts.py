@@ -15,7 +15,7 @@ from __future__ import annotations
 
 
 class Worn:
-    """`limit`: so many more bad iterations than good ones wear down are too many. `worn_by_good`: bad ones that a good one takes back.
+    """`limit`: so many more bad iterations than good ones wear down are too many. `worn_by_good`: bad ones a good one takes back.
 
     `bad`: all of them since `since_step`, the first step of the row in which the sum began to grow; `since_s` its arrival."""
 
