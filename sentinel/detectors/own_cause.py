@@ -3,10 +3,10 @@
 Two are known, and both leave their mark in the gradient norm or the loss:
 
 - one of them was no number where the signal began to move (a gradient left out still reaches some optimizers' moments);
-- the gradient norm was far above its band for a row or a few, and in its band before and since. Adam's second moment keeps such a
-  row by its recurrence, v' = b2 v + (1 - b2) g^2, and wears it down only over 1 / (1 - b2) steps: it stands high without a break
-  until an alarm that has nothing to do with it. The mark of that is that the signal was at its highest in those rows, and has only
-  been lower since. It may seem to begin before them, where the noise of a slow moment happened to rise.
+- the gradient norm was far above its band for a row or a few, and in its band before and since. Adam's second moment keeps such
+  a row by its recurrence, v' = b2 v + (1 - b2) g^2, and wears it down only over 1 / (1 - b2) steps: it stands high without a
+  break until an alarm that has nothing to do with it. The mark of that is that the signal was at its highest in those rows, and
+  has only been lower since. It may seem to begin before them, where the noise of a slow moment happened to rise.
 
 A gradient norm that is not logged, or was high in a row that is not, is no known cause.
 """
@@ -17,7 +17,7 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
-from sentinel.streams.change_point import MAD_TO_SIGMA
+from sentinel.streams.baseline import MAD_TO_SIGMA
 from sentinel.streams.series import Series
 
 GRADIENT = "grad_norm"

@@ -54,11 +54,11 @@ def choose_stuck(beats: Mapping[int, Beat], ranks_expected: int, waiting: Set[in
         return absent[0] if len(absent) == 1 else None
     over = left_over(beats)
     beats = {rank: beat for rank, beat in beats.items() if rank not in over or rank not in waiting}
-    rank = None if over - waiting else _choose_of_told(beats)
+    rank = None if over - waiting else _choose_by_place(beats)
     return None if rank in waiting else rank
 
 
-def _choose_of_told(beats: Mapping[int, Beat]) -> int | None:
+def _choose_by_place(beats: Mapping[int, Beat]) -> int | None:
     """By where each says that it stands."""
     if len(beats) < 2:
         return None
