@@ -11,6 +11,9 @@ names somebody decides:
 4. started on some devices and only in line on others: something before it holds those others up (needs the recorder's timing);
 5. members that left no dump while all others of their group wait, if some rank of their own left one.
 
+Where dumps are missing, "waits for nobody" is not known of a rank that has something open: by 1 nobody is named who waits for a
+rank without a dump, and by 3 nobody who has anything open while a dump is missing.
+
 Source of the rule: PyTorch's analyzer for these dumps compares sequence numbers within a group alike
 (pytorch.org/tutorials/unstable/flight_recorder_tutorial.html); the second half, "and waits for nobody", separates a cause
 from ranks that are late because of it.
@@ -19,7 +22,7 @@ from ranks that are late because of it.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from sentinel.model.collectives import Collective, Dumps
@@ -50,12 +53,21 @@ class _Group:
 def judge_collectives(dumps: Dumps) -> WaitedFor | None:
     """Whom the others wait for; None where the dumps name nobody."""
     groups = _by_group(dumps)
+
+    unseen = {member for group in groups for member in group.members if member not in dumps}
+
+    def is_excused(rank: int) -> bool:
+        return any(entry.is_open and _is_with_unseen(entry, dumps, unseen) for entry in dumps[rank])
+
+    def is_excused_sender(rank: int) -> bool:
+        return is_excused(rank) or (bool(unseen) and any(entry.is_open for entry in dumps[rank]))
+
     rules: Sequence[Callable[[], tuple[Iterable[int], str]]] = (
         lambda: _left_behind(dumps, groups),
-        lambda: _culprits(_behind(dumps, groups, min), "not in a collective that others wait in"),
-        lambda: _culprits(_behind(dumps, groups, max), "not in a collective that others wait in"),
+        lambda: _culprits(_behind(dumps, groups, min), "not in a collective that others wait in", is_excused),
+        lambda: _culprits(_behind(dumps, groups, max), "not in a collective that others wait in", is_excused),
         lambda: _desynchronised(groups),
-        lambda: _culprits(_pipeline(dumps), "silent towards a receiver that waits"),
+        lambda: _culprits(_pipeline(dumps), "silent towards a receiver that waits", is_excused_sender),
         lambda: _not_started(groups),
         lambda: _silent(dumps, groups),
     )
@@ -146,9 +158,15 @@ def _has_passed(group: _Group, member: int, number: int) -> bool:
     return group.newest.get(member, -1) > number and all(entry.number > number for entry in group.opened.get(member, ()))
 
 
-def _culprits(edges: Edges, why: str) -> tuple[Iterable[int], str]:
+def _culprits(edges: Edges, why: str, is_excused: Callable[[int], bool]) -> tuple[Iterable[int], str]:
     waiting = {rank for rank, others in edges.items() if others}
-    return set().union(*edges.values()) - waiting - {UNSEEN} if edges else (), why
+    found = set().union(*edges.values()) - waiting - {UNSEEN}
+    return {rank for rank in found if not is_excused(rank)}, why
+
+
+def _is_with_unseen(entry: Collective, dumps: Dumps, unseen: Set[int]) -> bool:
+    """Whether somebody who takes part in it left no dump: who has it open may wait for that one."""
+    return entry.peer not in dumps if entry.peer is not None else bool(unseen) and not unseen.isdisjoint(entry.group[1])
 
 
 def _pipeline(dumps: Dumps) -> Edges:

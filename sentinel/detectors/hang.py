@@ -15,7 +15,7 @@ phases seen in it: an evaluation that has just ended was one.
 
 A rank that the kernel shows stopped by a signal is in no phase at all, whatever it reported last: then the limit of a step holds.
 
-Blamed is the rank that fell silent while the others wait, else whom the evidence names (hang_blame.py).
+Blamed is whom the evidence names (hang_blame.py): what is seen of the ranks first, then who fell silent while the others wait.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from dataclasses import dataclass, field, replace
 
 from sentinel.detectors.collectives import WaitedFor, judge_collectives
 from sentinel.detectors.contract import NOTHING, Detector, WatchedRun
-from sentinel.detectors.hang_blame import HangBlame, RankEvidence, choose_blame
-from sentinel.detectors.rank_places import RANKS_MAX, Beat, choose_silent, describe_places
+from sentinel.detectors.hang_blame import HangBlame, RankEvidence, choose_among_silent, choose_blame
+from sentinel.detectors.rank_places import RANKS_MAX, Beat, choose_silent
 from sentinel.detectors.settings import setting
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import FlightRecords, Heartbeat, Phase, RanksSeen, Receipt, SilentRank, StepReading, TrainerNote
@@ -135,13 +135,9 @@ def _all_silent(now_s: float, progress: Progress, limit_s: float, why: str) -> H
 
 def _some_silent(now_s: float, progress: Progress, silent: tuple[int, ...], limit_s: float, why: str) -> HangVerdict:
     beats = progress.beats
-    silent_beats = {rank: beats[rank] for rank in silent}
     total = max(len(beats), progress.ranks_expected)
-    since_s = max(beat.seen_s for beat in silent_beats.values())
-    if len(silent) == 1:
-        blame = HangBlame(silent[0], describe_places(beats, now_s, silent[0]))
-    else:
-        blame = choose_blame(silent_beats, 0, progress.evidence, now_s)
+    since_s = max(beats[rank].seen_s for rank in silent)
+    blame = choose_among_silent(beats, silent, progress.evidence, now_s)
     reason = f"{len(silent)}/{total} ranks silent for over {limit_s:g} s ({why}) while the others live and wait{_because(blame)}"
     return HangVerdict(Verdict.BREACHED, limit_s, now_s - since_s, since_s, blame.rank, reason)
 

@@ -4,7 +4,8 @@
 2. or blocked in the kernel, in a wait that no signal ends;
 3. a collective names it (NCCL flight recorder): others wait for it and it waits for nobody;
 4. its Python stack stands in work of its own, while every other stack that is known waits in a collective;
-5. its heartbeat: where it stands, against where the others stand (`rank_places`).
+5. its heartbeat: that it alone fell silent while the others live, else where it stands, against where the others stand
+   (`rank_places`). A rank that is seen to wait for others is not blamed by it.
 
 Where every rank is stopped, nobody is blamed: where they stood then says nothing. Evidence of one kind that names several
 ranks is narrowed by their heartbeats alone, and names nobody where those are even. A heartbeat that broke long before the last
@@ -40,6 +41,11 @@ class RankEvidence:
         """Some rank is stopped by a signal: whatever phase it last reported, it is not in it."""
         return any(silent.doing == "stopped" for silent in self.seen.values())
 
+    @property
+    def waiting(self) -> frozenset[int]:
+        """Ranks whose Python stack stands in a collective: they wait for others."""
+        return frozenset(rank for rank, silent in self.seen.items() if silent.doing == "waits")
+
 
 @dataclass(frozen=True, slots=True)
 class HangBlame:
@@ -50,7 +56,28 @@ class HangBlame:
 
 
 def choose_blame(beats: Mapping[int, Beat], ranks_expected: int, evidence: RankEvidence, now_s: float) -> HangBlame:
-    """Pure. `beats`: of the ranks that may be to blame."""
+    """Whom the evidence names where all are silent alike. Pure. `beats`: of all ranks that were heard."""
+    known = _by_sight(beats, evidence, now_s)
+    if known is not None:
+        return known
+    telling = _of(beats.keys() - evidence.mute, beats)
+    rank = choose_stuck(telling, ranks_expected, evidence.waiting)
+    return HangBlame(rank, "" if rank is None else describe_places(telling, now_s, rank))
+
+
+def choose_among_silent(beats: Mapping[int, Beat], silent: Sequence[int], evidence: RankEvidence, now_s: float) -> HangBlame:
+    """Whom the evidence names where only these ranks are silent, while the others live and wait. What names another rank
+    outweighs that a heartbeat no longer arrives."""
+    known = _by_sight(beats, evidence, now_s)
+    if known is not None:
+        return known
+    if len(silent) == 1 and silent[0] not in evidence.waiting:
+        return HangBlame(silent[0], describe_places(beats, now_s, silent[0]))
+    return choose_blame(_of(silent, beats), 0, evidence, now_s)
+
+
+def _by_sight(beats: Mapping[int, Beat], evidence: RankEvidence, now_s: float) -> HangBlame | None:
+    """By all that is known beside the heartbeats; None where that says nothing."""
     seen = {rank: silent for rank, silent in evidence.seen.items() if rank in beats}
     if len(beats) > 1 and all(rank in seen and seen[rank].doing == "stopped" for rank in beats):
         return HangBlame(None, f"all {len(beats)} ranks are stopped by a signal: somebody suspended them, and none is to blame")
@@ -64,9 +91,7 @@ def choose_blame(beats: Mapping[int, Beat], ranks_expected: int, evidence: RankE
     working = [rank for rank, silent in seen.items() if silent.doing == "works"]
     if len(working) == 1 and sum(silent.doing == "waits" for silent in seen.values()) == len(beats) - 1 > 0:
         return _among(working, beats, evidence, "works", now_s)
-    telling = _of(beats.keys() - evidence.mute, beats)
-    rank = choose_stuck(telling, ranks_expected)
-    return HangBlame(rank, "" if rank is None else describe_places(telling, now_s, rank))
+    return None
 
 
 def _among(ranks: Sequence[int], beats: Mapping[int, Beat], evidence: RankEvidence, doing: Doing, now_s: float) -> HangBlame:

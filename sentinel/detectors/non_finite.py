@@ -3,8 +3,10 @@
 Alarm at once: a loss, a parameter, moment or update norm that is no number, or a gradient that is none while its update was
 *applied* (neither `skipped` nor `overflow`). Info: one gated gradient (`skipped: 1`), any other metric, and a metric that
 was in every row and disappears while the rows go on (Megatron omits a field that is NaN). Alarm again:
-`gated_in_a_row` gated gradients in a row, under the metric `skipped`; and as many iterations with a NaN loss, of one row or of
-rows one after the other, under `nan_iterations` (Megatron counts them, skips their updates and leaves the loss out).
+`gated_in_a_row` gated gradients in a row, or `UNAPPLIED` updates left out for whatever reason, under the metric `skipped`; and
+as many iterations with a NaN loss as `gated_in_a_row`, under `nan_iterations` (Megatron counts them, skips their updates and
+leaves the loss out). Both counts run over rows, and good iterations wear them down only slowly (`update_counts.py`).
+A loss that stays away is a finding of its own kind, and a warning (`loss_missing.py`), unless one of these alarms already.
 `overflow: 1` with a non-finite gradient is fp16 looking for its loss scale, no finding.
 
 One finding per metric and episode; an episode ends after `CALM_ROWS` rows without the fault.
@@ -15,7 +17,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sentinel.detectors.contract import Detector, Start, WatchedRun
+from sentinel.detectors.loss_missing import KIND as LOSS_MISSING
+from sentinel.detectors.loss_missing import LossWatch
 from sentinel.detectors.settings import setting
+from sentinel.detectors.update_counts import Worn
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
 from sentinel.model.metrics import is_state
 from sentinel.model.readings import StepReading
@@ -25,7 +30,11 @@ REGULAR_ROWS = 20
 MISSING_ROWS = 5
 NAMES_MAX = 512
 NAN_ITERATIONS = "nan_iterations"
+SKIPPED, SKIPPED_ITERATIONS = "skipped", "skipped_iterations"
 COUNT_MAX = 1e9
+NANS_WORN = 0.2  # bad iterations that a good one takes back: more than one NaN among six is no run that heals by itself
+UNAPPLIED = 50  # more than fp16 leaves out in a row while it searches its first scale: 2^32 is halved 32 times at most
+UNAPPLIED_WORN = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +68,10 @@ class NonFinite(Detector):
         self._open: dict[tuple[str, bool], int] = {}  # (metric, alarm) -> row last seen non-finite
         self._gated_rows = 0
         self._gated_since = (0, 0.0)
-        self._nans = 0
-        self._nans_since = (0, 0.0)
+        self._nans = Worn(self._gated_max, NANS_WORN)
+        self._unapplied = Worn(UNAPPLIED, UNAPPLIED_WORN)
         self._presence = Presence()
+        self._loss = LossWatch()
         self._now: str = ""
         self._run.damaged_since = None
 
@@ -77,6 +87,8 @@ class NonFinite(Detector):
             self._now = ""
         if self._nans or NAN_ITERATIONS in reading.metrics:
             self._count_nans(found, reading, covered, now_s)
+        if self._unapplied or SKIPPED in reading.metrics:
+            self._count_unapplied(found, reading, covered, now_s)
         if self._open:
             self._close_calm()
         gone = self._presence.missing(reading, now_s)
@@ -84,12 +96,23 @@ class NonFinite(Detector):
             name, onset, visible_s = gone
             why = f"{name} was in every row and is missing since step {onset} while others go on"
             found.append(Finding(Kind.NON_FINITE, "info", self._attempt, onset, reading.step, visible_s, why, metric=name))
+        stays_away = self._loss.missing(reading, now_s)
+        if stays_away is not None and not self._alarms():
+            found.append(self._no_loss(reading, *stays_away))
         return found
+
+    def _no_loss(self, reading: StepReading, onset: int, visible_s: float) -> Finding:
+        why = (
+            f"the loss was in every row and is missing since step {onset}, while training goes on: it may be NaN and left out, "
+            "or no longer logged; nothing is judged by it until it is back"
+        )
+        severity = self._run.severity(LOSS_MISSING)
+        return Finding(LOSS_MISSING, severity, self._attempt, onset, reading.step, visible_s, why, metric="loss")
 
     def _judge(self, reading: StepReading, now_s: float) -> list[Finding]:
         metrics = reading.metrics
         bad = sorted(name for name, value in metrics.items() if value - value != 0.0)
-        overflow, skipped = metrics.get("overflow") == 1, metrics.get("skipped") == 1
+        overflow, skipped = metrics.get("overflow") == 1, metrics.get(SKIPPED) == 1
         found: list[Finding] = []
         gradient: str | None = None
         alarmed = ""
@@ -122,24 +145,29 @@ class NonFinite(Detector):
         self._open_episode(found, reading, now_s, gradient, False, why)
         if self._gated_rows >= self._gated_max:
             why = f"{self._gated_rows} gated non-finite gradients in a row since step {self._gated_since[0]}"
-            self._open_episode(found, reading, now_s, "skipped", True, why)
+            self._open_episode(found, reading, now_s, SKIPPED, True, why)
 
     def _count_nans(self, found: list[Finding], reading: StepReading, covered: int, now_s: float) -> None:
         """Iterations whose loss was NaN, as the trainer counts them over the steps of a row."""
-        count = reading.metrics.get(NAN_ITERATIONS, 0.0)
-        if not 1.0 <= count < COUNT_MAX:
-            self._nans = 0
-            return
-        if self._nans == 0:
-            self._nans_since = (max(1, reading.step - max(covered, 1) + 1), now_s)
-        self._nans += int(count)
-        if self._nans >= self._gated_max:
-            why = f"{self._nans} iterations with a NaN loss in a row since step {self._nans_since[0]}"
-            self._open_episode(found, reading, now_s, NAN_ITERATIONS, True, why)
-            self._now = self._now or f"{NAN_ITERATIONS} is {count:g}"
+        nans, bad = self._nans, _count(reading.metrics.get(NAN_ITERATIONS, 0.0))
+        if nans.add(reading.step, bad, covered, now_s):
+            why = f"{nans.bad} iterations with a NaN loss since step {nans.since_step}"
+            self._open_episode(found, reading, now_s, NAN_ITERATIONS, True, why, nans)
+            self._now = self._now or f"{NAN_ITERATIONS} is {bad}"
+
+    def _count_unapplied(self, found: list[Finding], reading: StepReading, covered: int, now_s: float) -> None:
+        """Updates that were left out, for whatever reason. Where a row of several steps only says `skipped`, one is known of."""
+        metrics = reading.metrics
+        unapplied, bad = self._unapplied, _count(metrics.get(SKIPPED_ITERATIONS, metrics.get(SKIPPED, 0.0)))
+        is_known = any(alarm and name != SKIPPED for name, alarm in self._open)  # left out because of what alarms already
+        if unapplied.add(reading.step, bad, covered, now_s) and not is_known:
+            why = f"{unapplied.bad} updates were left out since step {unapplied.since_step}: the weights stand still"
+            self._open_episode(found, reading, now_s, SKIPPED, True, why, unapplied)
+            self._now = self._now or f"{unapplied.bad} updates were left out"
 
     def _open_episode(
-        self, found: list[Finding], reading: StepReading, now_s: float, metric: str, alarm: bool, reason: str
+        self, found: list[Finding], reading: StepReading, now_s: float, metric: str, alarm: bool, reason: str,
+        counted: Worn | None = None,
     ) -> None:
         key = (metric, alarm)
         known = key in self._open
@@ -149,10 +177,10 @@ class NonFinite(Detector):
             return
         onset, visible_s = reading.step, now_s
         value = reading.metrics.get(metric, 0.0)
-        if metric == "skipped":
+        if counted is not None:
+            onset, visible_s, value = counted.since_step, counted.since_s, float(counted.bad)
+        elif metric == SKIPPED:
             (onset, visible_s), value = self._gated_since, float(self._gated_rows)
-        elif metric == NAN_ITERATIONS and alarm:
-            (onset, visible_s), value = self._nans_since, float(self._nans)
         if alarm and self._run.damaged_since is None:
             self._run.damaged_since = onset
         severity: Severity = self._severity if alarm else "info"
@@ -163,8 +191,11 @@ class NonFinite(Detector):
     def _close_calm(self) -> None:
         for key in [key for key, row in self._open.items() if self._row - row >= CALM_ROWS]:
             del self._open[key]
-        if not any(alarm for _, alarm in self._open):
+        if not self._alarms():
             self._run.damaged_since = None
+
+    def _alarms(self) -> bool:
+        return any(alarm for _, alarm in self._open)
 
     def verdict(self) -> tuple[Verdict, str]:
         if self._row == 0:
@@ -172,6 +203,11 @@ class NonFinite(Detector):
         if self._presence.is_empty:
             return Verdict.UNKNOWN, "the newest row holds no values"
         return (Verdict.BREACHED, self._now) if self._now else (Verdict.HEALTHY, "every value is a number")
+
+
+def _count(value: float) -> int:
+    """A number of iterations; 0 for what is none."""
+    return int(value) if 1.0 <= value < COUNT_MAX else 0
 
 
 class Presence:

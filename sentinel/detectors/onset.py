@@ -1,9 +1,9 @@
 """onset: when it really began. The alarm's metric is often not the first to move, and the onset decides how far to roll back.
 
 Sees: a rise of a metric whose row in `model/metrics.py` says `onset`. It must lead into the alarm without a break, have no cause
-of its own (a NaN in the row where it began), and lie within `lookback_steps` before the alarm and not before the last cut
-(relaunch, changed settings, a jump of the learning rate). The earliest of
-them dates the incident. The loss scale counts when it stands at a quarter or less of what it was, for good: its first halving.
+of its own (`own_cause.py`: a NaN, or a gradient of a row or two that was far too large), and lie within `lookback_steps` before
+the alarm and not before the last cut (relaunch, changed settings, a jump of the learning rate). The earliest of them dates the
+incident. The loss scale counts when it stands at a quarter or less of what it was, for good: its first halving.
 Does not see: what is not logged; a blip that ended before the alarm; a metric that rose all along and has no start; falls
 (`too_good` keeps its own date). A climb too slow for a change point is seen where `drift` found a norm creeping that still does:
 it dates the slow alarms that follow.
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from sentinel.detectors.contract import Creep
+from sentinel.detectors.own_cause import has_own_cause
 from sentinel.detectors.registry import FINDS
 from sentinel.model.findings import Finding
 from sentinel.model.metrics import METRICS, Onset
@@ -78,7 +79,7 @@ def date_onset(
     began, signal = first, own
     for name, sign in SIGNALS.items():
         at = _start(series, name, sign, first - 1, lookback_steps, cut_step)
-        if at is not None and at < began and not _has_own_cause(series, name, at):
+        if at is not None and at < began and not has_own_cause(series, name, at, first):
             began, signal = at, name
     if creeping is not None and FINDS[finding.kind].bend:
         crept = _departure(series, creeping, cut_step)
@@ -123,15 +124,6 @@ def _start(series: Series, metric: str, sign: Onset, up_to_step: int, lookback_s
         return _first_halving(rows, after)
     rise = find_rise(rows, after, log_space=sign == "ratio", relative=NORM_RISE if sign == "ratio" else LOSS_RISE)
     return None if rise is None else rise.step
-
-
-def _has_own_cause(series: Series, signal: str, step: int) -> bool:
-    """Whether loss or gradient norm was no number in the row where another signal began to move: the NaN moved it (a gradient
-    that was left out still reaches some optimizers' moments), and what came later need not have begun there."""
-    reach = series.interval_steps
-    others = (name for name in ("loss", "grad_norm") if name != signal)
-    rows = (row for name in others for row in series.entries(name, step - 2 * reach - 1, step + reach))
-    return any(value - value != 0.0 for _, value in rows)
 
 
 def _first_halving(rows: Rows, after_step: int) -> int | None:

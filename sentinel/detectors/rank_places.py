@@ -6,7 +6,7 @@ fresh is alive and makes no progress.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from sentinel.model.readings import Phase
@@ -15,6 +15,7 @@ PHASE_ORDER: dict[Phase, int] = {
     "init": 0, "compile": 1, "data": 2, "forward": 3, "backward": 4, "optimizer": 5, "eval": 6, "checkpoint": 7, "idle": 8,
 }  # fmt: skip
 MEETING: frozenset[Phase] = frozenset({"forward", "backward", "optimizer"})  # phases in which ranks wait for each other
+AFTER_UPDATE: frozenset[Phase] = frozenset({"eval", "checkpoint", "idle"})  # what a rank does between two steps
 RANKS_MAX = 65536
 APART_S = 5.0  # heartbeats heard closer to each other stopped together: files arrive late, on some hosts later than on others
 
@@ -40,21 +41,44 @@ def absent_ranks(beats: Mapping[int, Beat], ranks_expected: int) -> list[int]:
     return [rank for rank in range(min(ranks_expected, RANKS_MAX)) if rank not in beats]
 
 
-def choose_stuck(beats: Mapping[int, Beat], ranks_expected: int) -> int | None:
+def choose_stuck(beats: Mapping[int, Beat], ranks_expected: int, waiting: Set[int] = frozenset()) -> int | None:
     """The one rank that by the heartbeats alone holds up the others. One that never beat while others did stands behind all. A
     rank that does work of its own while all others stand where ranks meet is waiting for nobody: it would have come to the
     meeting, too, even where another's last collective is a step behind. Else the one furthest behind. None on a tie, for a single
     rank, and where two ranks each do work of their own in different steps (a rank may pass a collective before its peer has seen
-    the end of it, so neither is behind)."""
+    the end of it, so neither is behind), and where the phase of some rank is left over (`left_over`): it may hang there, and
+    another one where it has gone since. `waiting`: seen to wait for others, so none of them is the one, and none hangs where its
+    phase is left over."""
     absent = absent_ranks(beats, ranks_expected)
     if absent or len(beats) < 2:
         return absent[0] if len(absent) == 1 else None
+    over = left_over(beats)
+    beats = {rank: beat for rank, beat in beats.items() if rank not in over or rank not in waiting}
+    rank = None if over - waiting else _choose_by_place(beats)
+    return None if rank in waiting else rank
+
+
+def _choose_by_place(beats: Mapping[int, Beat]) -> int | None:
+    """By where each says that it stands."""
+    if len(beats) < 2:
+        return None
     working = [rank for rank, beat in beats.items() if beat.phase not in MEETING]
     if len(working) == 1:
         return working[0]
     if len(working) == len(beats) == 2 and len({beat.step for beat in beats.values()}) > 1:
         return None
     return choose_behind(beats)
+
+
+def left_over(beats: Mapping[int, Beat]) -> Set[int]:
+    """Ranks that last said what they did between two steps, while others are in the next one, and that were not heard in it for
+    any time. A phase counts for the step that it was reported in: the rank may have gone on with the others since."""
+    newest = max((beat.step for beat in beats.values()), default=0)
+    return {
+        rank
+        for rank, beat in beats.items()
+        if beat.step < newest and beat.phase in AFTER_UPDATE and beat.seen_s - beat.moved_s < APART_S
+    }
 
 
 def choose_behind(beats: Mapping[int, Beat]) -> int | None:

@@ -23,6 +23,7 @@ from sentinel.detectors.gpu_fault import GpuFault, GpuFaultSettings
 from sentinel.detectors.hang import Hang, HangSettings
 from sentinel.detectors.layer_imbalance import KIND as LAYER_IMBALANCE
 from sentinel.detectors.layer_imbalance import LayerImbalance, LayerImbalanceSettings
+from sentinel.detectors.loss_missing import KIND as LOSS_MISSING
 from sentinel.detectors.loss_scale import LossScale, LossScaleSettings
 from sentinel.detectors.mirror_lag import KIND as MIRROR_LAG
 from sentinel.detectors.mirror_lag import MirrorLag, MirrorLagSettings
@@ -88,7 +89,8 @@ class DetectorRow:
 
 # fmt: off
 DETECTORS: tuple[DetectorRow, ...] = (
-    DetectorRow("non_finite", "NaN and infinity", NonFiniteSettings, NonFinite, (Finds(Kind.NON_FINITE),)),
+    DetectorRow("non_finite", "NaN and infinity", NonFiniteSettings, NonFinite,
+        (Finds(Kind.NON_FINITE), Finds(LOSS_MISSING, "warning", asks_for_rule=False, only_tells=True))),
     # Before drift and divergence, which ask whether it fires.
     DetectorRow("spike", "sudden rise of a metric", SpikeSettings, Spike, (Finds(Kind.SPIKE, "warning"),)),
     DetectorRow("loss_scale", "fp16's loss scale collapses", LossScaleSettings, LossScale, (Finds(Kind.LOSS_SCALE_COLLAPSE),)),

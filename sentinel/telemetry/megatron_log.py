@@ -8,10 +8,10 @@
 The loss of a validation line is `val_loss` of its iteration. Of several validation sets the first that is met is; the others get
 their names behind it (`val_loss/1`). A test set is no validation set.
 Where a loss is NaN several forks leave the field out: then the metric is absent, which `non_finite` notices, and nothing is
-invented here. `number of skipped iterations` becomes `skipped`, `number of nan iterations` becomes `nan_iterations` and counts as
-skipped as well, for such an update was not applied. Prefixes (times, log levels) and every other line are passed over;
-where ranks stand in front, one rank is listened to. nanotron shortens its numbers (`consumed_tokens: 1.02K`). NeMo 2 prints such
-lines too, with the newest validation loss on each: it is told once.
+invented here. `number of skipped iterations` becomes `skipped` and, from two on, `skipped_iterations`; `number of nan iterations`
+becomes `nan_iterations` and counts as skipped as well, for such an update was not applied. Prefixes (times, log levels) and every
+other line are passed over; where ranks stand in front, one rank is listened to. nanotron shortens its numbers
+(`consumed_tokens: 1.02K`). NeMo 2 prints such lines too, with the newest validation loss on each: it is told once.
 """
 
 from __future__ import annotations
@@ -98,6 +98,8 @@ class MegatronLines:
         skipped, nans = fields.pop(_SKIPPED, 0.0), fields.pop(_NAN, 0.0)
         if skipped or nans:
             fields["skipped"] = 1.0
+        if skipped > 1.0:
+            fields["skipped_iterations"] = skipped
         if nans:
             fields["nan_iterations"] = nans
         return StepReading(ATTEMPT, step, self._elapsed_s, (), fields)

@@ -126,6 +126,31 @@ def _played(ranks, groups, stopped, at):
     return dumps
 
 
+def test_a_sender_that_waits_itself_is_not_named_where_a_dump_is_missing_that_could_explain_it() -> None:
+    """Stages 0 and 1 of two ranks each; rank 3 hangs and leaves no dump, and rank 2 waits for it in its tensor group."""
+    pipe, tensor = ("pp", (0, 2)), ("tp", (2, 3))
+    receives = [Collective(pipe, 5, "nccl:recv 0<-1", "scheduled", peer=2, receives=True)]
+    rank_2 = [Collective(pipe, 4, "nccl:send 1->0", "completed", peer=0), *line(9, group=tensor)]
+    assert named({0: receives, 2: rank_2}) == ()
+    assert named({0: receives, 2: rank_2, 3: line(8, group=tensor, state="completed")}) == (3,)
+    assert named({0: receives, 2: rank_2[:1]}) == (2,)  # it has nothing open
+
+
+def test_a_rank_that_is_late_because_it_receives_from_one_without_a_dump_is_not_named() -> None:
+    receives = [Collective(("pp", (2, 5)), 5, "nccl:recv", "scheduled", peer=5, receives=True)]
+    assert named({0: line(7), 1: line(7), 2: [*line(6, state="completed"), *receives], 3: line(7)}) == ()
+
+
+@pytest.mark.parametrize(("name", "lost", "allowed"), [("lock_gil_a", (9, 14), (9, 14)), ("gpu_error_a", (12, 14), (12, 14))])
+def test_recorded_dumps_without_those_of_the_hurt_ranks_name_no_healthy_one(name: str, lost: tuple[int, ...], allowed) -> None:
+    folder = RECORDED / name
+    if not folder.is_dir():
+        pytest.skip("the recorded dumps are not here")
+    dumps = read_dumps(folder.glob("_dump_*"))
+    found = named({rank: list(entries) for rank, entries in dumps.items() if rank not in lost})
+    assert set(found) <= set(allowed)
+
+
 @pytest.mark.parametrize(("name", "ranks"), [("gpu_error_a", (12, 14)), ("lock_gil_a", (9, 14))])
 def test_recorded_dumps_of_sixteen_ranks(name: str, ranks: tuple[int, ...]) -> None:
     folder = RECORDED / name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sentinel.detectors.collectives import WaitedFor
+from sentinel.detectors.hang import HangSettings, HangVerdict, Progress, judge_hang
 from sentinel.detectors.hang_blame import RankEvidence, choose_blame
 from sentinel.detectors.rank_places import Beat
 from sentinel.model.findings import Finding, Kind
@@ -44,6 +45,39 @@ def test_a_rank_that_is_stopped_is_blamed_wherever_the_others_stand() -> None:
 def test_a_phase_left_over_from_the_step_before_blames_nobody_by_itself() -> None:
     assert blamed(STALE_SAVE) is None
     assert blamed(STALE_SAVE, r0="runs", r1="runs") is None
+
+
+@pytest.mark.parametrize("phase", ["checkpoint", "eval", "idle"])
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_what_one_rank_did_between_the_steps_blames_it_for_no_hang_of_the_next_one(ranks: int, phase: Phase) -> None:
+    even: dict[int, Beat] = {rank: at(101, "forward") for rank in range(1, ranks)}
+    assert blamed({0: at(100, phase, 49.6), **even}) is None
+    assert blamed({0: at(100, phase, 49.6), **even}, r0="waits") is None
+    assert blamed({0: Beat(100, phase, 70.0, 49.6), **even}) == 0  # was heard in it for 20 s: it is there
+
+
+def test_a_rank_seen_to_wait_is_not_blamed_by_where_it_stands_and_the_others_are_told_apart_without_its_leftover() -> None:
+    others = {rank: at(101, "forward") for rank in range(1, 8)}
+    over = {0: at(100, "checkpoint", 49.6), **others, 5: at(101, "data")}
+    assert blamed(over) is None  # rank 0 may hang in its save, or rank 5 in its data
+    assert blamed(over, r0="waits") == 5
+    assert blamed({**others, 3: at(100, "optimizer")}) == 3
+    assert blamed({**others, 3: at(100, "optimizer")}, r3="waits") is None
+
+
+def alone_silent(evidence: RankEvidence) -> HangVerdict:
+    """Rank 6 is silent, seven others beat and stand still."""
+    beats = {rank: Beat(50, "backward", 199.0, 140.0) for rank in range(8)} | {6: Beat(50, "backward", 155.0, 140.0)}
+    known = Progress(199.0, 138.0, beats, frozenset(), 8, True, 1.0, 1, evidence)
+    return judge_hang(200.0, known, HangSettings())
+
+
+def test_what_names_another_rank_outweighs_that_one_heartbeat_stopped_arriving() -> None:
+    assert alone_silent(RankEvidence()).blamed_rank == 6
+    assert alone_silent(RankEvidence({}, WaitedFor((3,), "they wait"))).blamed_rank == 3
+    assert alone_silent(RankEvidence(doing(r3="blocked", r6="waits"))).blamed_rank == 3
+    assert alone_silent(RankEvidence(doing(r6="waits"))).blamed_rank is None
+    assert alone_silent(RankEvidence(doing(r6="stopped"), WaitedFor((3,), "they wait"))).blamed_rank == 6
 
 
 def test_who_works_alone_while_the_others_wait_is_blamed_though_it_is_a_step_ahead() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sentinel.detectors.loss_missing import KIND as LOSS_MISSING
 from sentinel.model.findings import Kind, Verdict
+from sentinel.model.readings import StepReading
 from tests.unit.detectors.bank_kit import alarms, clean_run, feed, make_bank, row
 
 NAN, INF = float("nan"), float("inf")
@@ -126,3 +128,56 @@ def test_a_few_nan_iterations_among_good_ones_do_not_alarm() -> None:
 def test_a_count_that_is_none_counts_nothing(count: float) -> None:
     rows = [row(step, loss=2.0, nan_iterations=count) for step in range(1, 40)]
     assert [f for f in alarms(feed(make_bank(), rows)) if f.metric == "nan_iterations"] == []
+
+
+def counted(step: int, bad: float, *, metric: str = "nan_iterations", loss: bool = True) -> StepReading:
+    """A row over ten iterations, `bad` of them bad."""
+    return row(step, grad_norm=0.3, **({"loss": 2.0} if loss else {}), **({"skipped": 1.0, metric: bad} if bad else {}))
+
+
+def test_nan_iterations_in_every_other_row_are_not_forgotten_in_the_rows_between() -> None:
+    before = [counted(step, 0) for step in range(10, 310, 10)]
+    rows = [counted(step, 4 if step % 20 else 0, loss=step % 20 == 0) for step in range(310, 900, 10)]
+    found = alarms(feed(make_bank(), [*before, *rows]))
+    assert [(f.severity, f.metric, f.onset_step, f.detected_step, f.value) for f in found] == [
+        ("critical", "nan_iterations", 301, 350, 12.0)
+    ]
+
+
+def test_updates_that_are_all_left_out_alarm_although_loss_and_gradient_are_numbers() -> None:
+    before = [counted(step, 0) for step in range(10, 310, 10)]
+    rows = [counted(step, 10, metric="skipped_iterations") for step in range(310, 900, 10)]
+    found = alarms(feed(make_bank(), [*before, *rows]))
+    assert [(f.kind, f.severity, f.metric, f.onset_step, f.detected_step) for f in found] == [
+        (Kind.NON_FINITE, "critical", "skipped", 301, 350)
+    ]
+    assert "50 updates were left out since step 301" in found[0].reason
+
+
+def test_updates_left_out_while_fp16_searches_its_scale_and_one_in_every_third_row_do_not_alarm() -> None:
+    searching = [row(step, loss=2.0, grad_norm=0.3, skipped=1.0) for step in range(1, 33)]
+    rows = [row(step, loss=2.0, grad_norm=0.3, skipped=float(step % 3 == 0)) for step in range(33, 900)]
+    assert alarms(feed(make_bank(), [*searching, *rows])) == []
+    seldom = [row(step, loss=2.0, grad_norm=0.3, skipped=1.0) for step in range(100, 90000, 100)]
+    assert alarms(feed(make_bank(), seldom)) == []  # of a hundred updates one is known to be left out
+
+
+def test_a_loss_that_stays_away_while_training_goes_on_becomes_a_warning_once() -> None:
+    rows = [row(step, grad_norm=0.3, **({"loss": 2.0} if step <= 300 else {})) for step in range(1, 3000)]
+    found = alarms(feed(make_bank(), rows))
+    assert [(f.kind, f.severity, f.onset_step, f.detected_step, f.visible_s) for f in found] == [
+        (LOSS_MISSING, "warning", 301, 350, 301.0)
+    ]
+
+
+def test_a_loss_that_comes_now_and_then_or_comes_back_is_no_warning() -> None:
+    now_and_then = [row(s, grad_norm=0.3, **({"loss": 2.0} if s <= 100 or s % 50 == 0 else {})) for s in range(1, 900)]
+    back = [row(s, grad_norm=0.3, **({} if 100 < s <= 149 else {"loss": 2.0})) for s in range(1, 300)]
+    never = [row(s, grad_norm=0.3) for s in range(1, 300)]
+    for rows in (now_and_then, back, never):
+        assert alarms(feed(make_bank(), rows)) == []
+
+
+def test_a_vanished_loss_is_told_once_where_nan_iterations_alarm_already() -> None:
+    rows = [counted(step, 10 if step > 300 else 0, loss=step <= 300) for step in range(10, 3000, 10)]
+    assert [f.kind for f in alarms(feed(make_bank(), rows))] == [Kind.NON_FINITE]

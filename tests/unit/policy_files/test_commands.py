@@ -58,8 +58,8 @@ def write(path: Path, text: str) -> Path:
 def test_check_takes_several_files_and_says_what_each_holds():
     code, out, _ = sentinel("policy", "check", "default", "opt-175b")
     assert code == 0
-    assert out.splitlines()[0].startswith("default: fine. 25 rules; playbooks numeric (6 rungs)")
-    assert "opt-175b: fine. 20 rules, 2 on expressions" in out
+    assert out.splitlines()[0].startswith("default: fine. 26 rules; playbooks numeric (6 rungs)")
+    assert "opt-175b: fine. 21 rules, 2 on expressions" in out
 
 
 def test_check_goes_on_after_a_file_that_cannot_work():

@@ -73,7 +73,7 @@ def test_a_shipped_name_is_the_shipped_policy_whatever_lies_where_sentinel_is_st
     child = write("team/mine.yaml", "extends: default\nspec: {}\n").absolute()
     write("default.yaml", "spec: 3\n")
     write("default", "spec: 3\n")
-    assert len(load_policy(child).spec.rules) == 25
+    assert len(load_policy(child).spec.rules) == 26
     write("team/default", GOOD, head="")
     assert [rule.alert for rule in load_policy(child).spec.rules] == ["Spike"], "a file beside it is nearer"
 
