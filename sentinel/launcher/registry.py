@@ -21,6 +21,8 @@ from sentinel.launcher.contract import Launcher
 from sentinel.launcher.local import LocalLauncher, LocalSettings
 from sentinel.launcher.reserve import NoReserve, Reserve
 from sentinel.launcher.reserve_start import StartThread
+from sentinel.launcher.slurm.settings import SlurmSettings, check_allocation
+from sentinel.launcher.slurm.steps import SlurmLauncher
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,13 @@ LAUNCHERS = (
         settings=CommandSettings,
         build=lambda place, settings: CommandLauncher(place.run_dir, settings, place.withheld, place.supervises),
         check=lambda command, cwd, _: check_training_command(command, cwd),
+    ),
+    LauncherRow(
+        kind="slurm",
+        summary="steps of the Slurm job that sentinel runs in, found by their names",
+        settings=SlurmSettings,
+        build=lambda place, settings: SlurmLauncher(place.run_dir, settings, place.withheld, place.supervises),
+        check=check_allocation,
     ),
 )
 DEFAULT = "local"
