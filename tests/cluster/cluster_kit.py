@@ -50,6 +50,9 @@ class Cluster:
     def on(self, node: str) -> None:
         self._script("node_on.sh", node)
 
+    def is_on(self, node: str) -> bool:
+        return Path(f"/proc/{int((self.scratch / f'node.{node}.pid').read_text())}/task").exists()
+
     def controller(self, signal_number: int) -> None:
         os.kill(int((self.scratch / "slurmctld.pid").read_text()), signal_number)
 
@@ -63,7 +66,7 @@ class Cluster:
         script = self.scratch / f"{run.run_dir.name}.sbatch"
         lines = ["#!/bin/bash", "#SBATCH --nodes=3", "#SBATCH --ntasks-per-node=1", "#SBATCH --no-kill", "#SBATCH --requeue"]
         lines += ["#SBATCH --open-mode=append", f"#SBATCH --output={run.log}", f"cd {ROOT}", f"export PYTHONPATH={ROOT}"]
-        script.write_text("\n".join([*lines, run.script]) + "\n")
+        script.write_text("\n".join([*lines, run.script, f"echo left with $? | tee {run.run_dir}.left"]) + "\n")
         run.job = self.ask("sbatch", "--parsable", str(script)).strip()
 
     def steps(self, run: Run) -> list[tuple[str, str]]:
@@ -84,12 +87,8 @@ class Run:
         self.log = run_dir.with_suffix(".log")
         words = [sys.executable, "-m", "sentinel", "run", "--run-dir", str(run_dir), "--policy", "demo"]
         words += ["--listen", "off", "--launcher", "slurm", "--launcher-option", "every=1s", *options]
-        self.command = [*words, "--", *LOOP, str(steps), str(step_s)]
-
-    @property
-    def script(self) -> str:
-        words, place = " ".join(self.command), self.run_dir
-        return f"{words} & pid=$!; echo $pid >{place}.pid; wait $pid; echo left with $? | tee {place}.left"
+        self.command = " ".join([*words, "--", *LOOP, str(steps), str(step_s)])
+        self.script = self.command  # of the batch job; a test may do more before
 
     @property
     def status(self) -> int | None:
@@ -146,7 +145,7 @@ class Run:
         return self.log.read_text()[-1500:] if self.log.exists() else "no log"
 
 
-def kill_in_node(cluster: Cluster, run: Run, name: str, pattern: str, number: int = signal.SIGKILL) -> None:
+def kill_in_node(cluster: Cluster, name: str, pattern: str, number: int = signal.SIGKILL) -> None:
     """A signal to the processes of a node whose command line has the pattern."""
     root = int((cluster.scratch / f"node.{name}.pid").read_text())
     child = int(Path(f"/proc/{root}/task/{root}/children").read_text().split()[0])

@@ -144,6 +144,14 @@ def has_traces(files: AttemptFiles) -> bool:
     return any(rank_files(folder) for folder in folders) or stream_path(files.run_dir, files.attempt).exists()
 
 
+def has_failed_task(files: AttemptFiles) -> bool:
+    """Whether a task has ended in another way than it should: those that are left wait for it in vain. OSError."""
+    for entry in rank_files(tasks_folder(files)).values():
+        if _value(read_object(entry.path) or {}) not in (*ORDERLY_EXITS, None):
+            return True
+    return False
+
+
 def keep_view(files: AttemptFiles, view: AttemptView) -> None:
     """For those who only look. Raises OSError."""
     value = {"v": 1, "lives": isinstance(view, Alive), "reason": view.reason if isinstance(view, Unseen) else ""}

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -42,6 +43,7 @@ from sentinel.launcher.slurm.attempt import (
     LaunchedStep,
     began_path,
     build_end,
+    has_failed_task,
     has_traces,
     is_client_living,
     keep_view,
@@ -70,6 +72,7 @@ STOP_WAIT_S = 60.0  # from scancel until the end is proven; UnkillableStepTimeou
 CANCEL_AGAIN_S = 10.0
 WALK_AFTER_S = 4.0  # from scancel until nodes are asked: squeue loses a healthy step after 1.4 to 2.7 s
 WALK_EVERY_S = 15.0  # where nobody has asked for an end: a step whose client has ended
+LOSS_GRACE_S = 2.0  # for those that lost a rank to leave their records, as the keeper has it
 RETRY_IN_S = 5.0
 
 
@@ -104,6 +107,7 @@ class SlurmLauncher:
         self._watch: StepWatch | None = None
         self._clients: dict[int, SlurmClient] = {}  # kept so that one that has ended is reaped
         self._walked_s = -float("inf")
+        self._lost: dict[int, float] = {}  # by attempt, when it was first seen that a task had failed
         self._ending = threading.Lock()
 
     def observe(self, attempt: int, with_processes: bool = True) -> AttemptView:
@@ -114,7 +118,10 @@ class SlurmLauncher:
             settled = self._settled(files)
             if settled is not None:
                 return settled
-            return self._watch_of(attempt).view(self._has_client_ended(attempt)) if self._supervises else read_view_kept(files)
+            if not self._supervises:
+                return read_view_kept(files)
+            is_urgent = self._has_client_ended(attempt) or (attempt not in self._lost and has_failed_task(files))
+            return self._watch_of(attempt).view(is_urgent)
         except (OSError, ValueError) as error:
             return Unseen(attempt, f"attempt {attempt} cannot be looked at: {error}")
 
@@ -275,7 +282,7 @@ class SlurmLauncher:
         client = self._clients.get(files.attempt)
         if client is not None and not launched.is_listed and client.poll() is None:
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(client.pid, 9)
+                os.killpg(client.pid, signal.SIGKILL)
 
     def _look(self, files: AttemptFiles, launched: LaunchedStep, *, walks: bool) -> Look:
         """`walks`: nodes may be asked what is left of a step that is listed."""
@@ -311,7 +318,18 @@ class SlurmLauncher:
         is_alive = isinstance(look, Listed) or absence.is_first
         view = Alive(attempt, 0, ()) if is_alive else Unseen(attempt, f"attempt {attempt}: {absence.why_not}")
         keep_view(files, view)
-        return view, APART_S if isinstance(look, Unlisted) else self._settings.every_s
+        is_soon = isinstance(look, Unlisted) or self._ends_survivors(files, look)
+        return view, APART_S if is_soon else self._settings.every_s
+
+    def _ends_survivors(self, files: AttemptFiles, look: Look) -> bool:
+        """Whether a task has failed: after LOSS_GRACE_S what is left of the step is killed."""
+        if not has_failed_task(files):
+            return False
+        lost_s = self._lost.setdefault(files.attempt, self._passing.now())
+        if isinstance(look, Listed) and self._passing.now() - lost_s >= LOSS_GRACE_S:
+            for step in look.steps:
+                self._calls.cancel(step.id)
+        return True
 
     def _finish(self, files: AttemptFiles, launched: LaunchedStep, reason: str, was_killed: bool = False) -> AttemptView:
         """Write exit.json, unless it is there. Only here does an attempt end."""

@@ -119,7 +119,7 @@ class SlurmDouble:
         found = next((one for one in self.listed if one.id == step), None)
         if self.is_deaf:
             return DEAF
-        if found is not None and signal_number is None and not found.is_slow:
+        if found is not None and signal_number in (None, 9) and not found.is_slow:
             found.living &= self.silent | self.down
             if not found.living and not found.stays:
                 self.listed.remove(found)

@@ -28,9 +28,12 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path / "run")
 
 
-def until_seen(bench: Bench, kind: type[AttemptView], attempt: int = 1, looks: int = 40) -> Any:
+def until_seen(bench: Bench, kind: type[AttemptView], attempt: int = 1) -> Any:
     """By one supervisor that looks every second."""
-    launcher = bench.launcher()
+    return until_seen_by(bench.launcher(), bench, kind, attempt)
+
+
+def until_seen_by(launcher: Any, bench: Bench, kind: type[AttemptView], attempt: int = 1, looks: int = 40) -> Any:
     for _ in range(looks):
         view = launcher.observe(attempt)
         if isinstance(view, kind):
@@ -49,7 +52,7 @@ def test_a_step_is_started_once_whoever_asks(bench: Bench) -> None:
         assert words[words.index(option) + 1] == value
     assert words[-1] == "train"
     assert "--overlap" in words
-    assert "--kill-on-bad-exit=1" in words
+    assert "--kill-on-bad-exit=0" in words
     assert isinstance(until_seen(bench, Alive), Alive)
 
 
@@ -73,6 +76,24 @@ def test_a_step_that_ends_is_believed_after_two_looks(bench: Bench) -> None:
     assert view.report.first_failed_rank == 1
     assert (bench.folder() / "exit.json").exists()
     assert isinstance(bench.launcher().observe(1), Exited)
+
+
+def test_what_is_left_of_an_attempt_that_lost_a_rank_is_killed_after_a_grace(bench: Bench) -> None:
+    """Their silence would be taken for a hang."""
+    bench.launcher().ensure_started(bench.spec())
+    launcher = bench.launcher()
+    assert isinstance(launcher.observe(1), Unseen | Alive)
+    (bench.folder() / "tasks" / "rank-00000.json").write_text('{"code": 6}')
+    for _ in range(10):
+        bench.slurm.let_pass(1.0)
+        launcher.observe(1)
+    assert not bench.slurm.cancelled, "it left as it was asked"
+    (bench.folder() / "tasks" / "rank-00002.json").write_text('{"code": 134}')
+    launcher.observe(1)
+    assert not bench.slurm.cancelled, "the others leave their records first"
+    view = until_seen_by(launcher, bench, Exited, looks=6)
+    assert bench.slurm.cancelled == [(f"{JOB}.1", None)]
+    assert view.report.first_failed_rank == 2
 
 
 def test_a_stop_is_believed_when_the_list_is_without_it(bench: Bench) -> None:

@@ -1,0 +1,141 @@
+"""The launcher `slurm` on a real Slurm whose nodes are isolated. `make cluster-test` runs it; a run takes half a minute."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from sentinel.model import facts as f
+from sentinel.model.findings import Kind
+from tests.cluster.cluster_kit import Cluster, Run, kill_in_node, wait_for
+
+RANK = r"^[^ ]*python[^ ]* [^ ]*ranked_loop\.py"  # the rank alone: the shell in front of it names the file, too
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+@pytest.fixture
+def runs(cluster: Cluster, tmp_path: Path) -> Iterator[Path]:
+    """Where a test's run lies; its job is ended with it, and its nodes are brought back."""
+    yield tmp_path
+    cluster.controller(signal.SIGCONT)
+    cluster.ask("scancel", "--user", "root")
+    for node in ("n1", "n2", "n3"):
+        if not cluster.is_on(node):
+            cluster.on(node)
+    wait_for("three idle nodes", lambda: len(cluster.ask("sinfo", "-h", "-N", "-t", "idle", "-o", "%N").split()) == 3, 60)
+
+
+def attempts_overlap(run: Run) -> bool:
+    spans = sorted(run.spans().items())
+    return any(later[1][0] < earlier[1][1] for earlier, later in pairwise(spans))
+
+
+def tell(name: str, **figures: float) -> None:
+    """What was measured, for whoever reads the output."""
+    print(f"\n{name}: " + ", ".join(f"{key} {value:.1f} s" for key, value in figures.items()))
+
+
+def test_three_nodes_from_start_to_finish(cluster: Cluster, runs: Path) -> None:
+    run = Run(runs / "run", 60)
+    cluster.submit(run)
+    assert run.until_left() == 0, run.tail()
+    assert [fact.outcome for fact in run.of(f.AttemptEnded)] == ["finished"]
+    hosts = {name.split("-")[1] for name in run.processes(1)}
+    assert hosts == {"n1", "n2", "n3"}
+    assert len(run.processes(1)) == 3
+    assert cluster.steps(run) == []
+
+
+def test_a_stop_leaves_no_step(cluster: Cluster, runs: Path) -> None:
+    run = Run(runs / "run", 5000)
+    cluster.submit(run)
+    run.until_step(1, 20)
+    began_s = time.time()
+    kill_in_node(cluster, "n1", "sentinel run", signal.SIGINT)
+    assert run.until_left() == 130, run.tail()
+    tell("stop", until_left=time.time() - began_s)
+    assert [fact.outcome for fact in run.of(f.AttemptEnded)] == ["stopped"]
+    assert cluster.steps(run) == []
+
+
+def test_a_remote_rank_that_is_killed_is_blamed_and_costs_one_rung(cluster: Cluster, runs: Path) -> None:
+    run = Run(runs / "run", 400)
+    cluster.submit(run)
+    run.until_step(1, 30)
+    killed_s = time.time()
+    kill_in_node(cluster, "n2", RANK)
+    run.until_step(2, 30)
+    tell("remote rank killed", until_launched=run.time_of(f.AttemptLaunched) - killed_s)
+    cluster.ask("scancel", run.job)
+    incidents = [fact.incident for fact in run.of(f.IncidentOpened)]
+    assert [(incident.kind, incident.blamed_rank, incident.blamed_node) for incident in incidents] == [(Kind.CRASH, 1, "n2")]
+    assert len(run.of(f.RungTaken)) == 1
+    assert not run.of(f.CheckpointCondemned)
+    assert len(run.of(f.AttemptLaunched)) == 2
+    assert not attempts_overlap(run)
+
+
+def test_a_node_that_is_powered_off_is_replaced_by_the_spare(cluster: Cluster, runs: Path) -> None:
+    run = Run(runs / "run", 4000, 0.05, "--launcher-option", "spares=1", "--with", "exclude")
+    cluster.submit(run)
+    run.until_step(1, 30)
+    off_s = time.time()
+    cluster.off("n2")
+    run.until_step(2, 30, 150)
+    down_s = float(_time_in_log(cluster, "Removing failed node n2") or 0.0)
+    tell(
+        "node off", until_given_up=down_s - off_s, until_ended=run.time_of(f.AttemptEnded) - off_s,
+        until_launched=run.time_of(f.AttemptLaunched) - off_s,
+    )  # fmt: skip
+    cluster.ask("scancel", run.job)
+    incidents = [fact.incident for fact in run.of(f.IncidentOpened) if fact.incident.kind is not Kind.UNSEEN]
+    assert [(incident.blamed_rank, incident.blamed_node) for incident in incidents] == [(1, "n2")]
+    assert {name.split("-")[1] for name in run.processes(2)} == {"n1", "n3"}
+    assert len(run.of(f.RungTaken)) == 1
+    assert not run.of(f.CheckpointCondemned)
+    assert len(run.of(f.AttemptLaunched)) == 2
+    assert not attempts_overlap(run)
+
+
+def test_a_frozen_controller_is_no_fact_of_the_run(cluster: Cluster, runs: Path) -> None:
+    run = Run(runs / "run", 5000)
+    cluster.submit(run)
+    run.until_step(1, 30)
+    before, frozen_s = len(run.facts()), time.time()
+    cluster.controller(signal.SIGSTOP)
+    wait_for("a minute", lambda: time.time() - frozen_s > 60.0, 90)
+    assert run.newest_step(1) > 300, "it trains on"
+    cluster.controller(signal.SIGCONT)
+    wait_for("sight again", lambda: _sees(run), 60)
+    kinds = {type(entry.fact) for entry in run.facts()[before:]}
+    assert kinds <= {f.SourceChanged, f.CheckpointCommitted, f.CheckpointVerified, f.ActionDecided, f.ActionConfirmed}, kinds
+    assert len(run.of(f.AttemptLaunched)) == 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_supervisor_killed_in_mid_launch_leaves_one_step(cluster: Cluster, runs: Path, seed: int) -> None:
+    """SIGKILL some moment after it began; the batch script starts it again."""
+    run = Run(runs / "run", 40)
+    moment_s = 1.2 + 0.12 * seed
+    run.script = f"{run.command} & sleep {moment_s}; kill -KILL $!; wait $!; echo killed; {run.command}"
+    cluster.submit(run)
+    assert run.until_left() == 0, run.tail()
+    assert len(run.processes(1)) == 3, f"one step of attempt 1, three ranks: {run.processes(1)}"
+    assert [fact.outcome for fact in run.of(f.AttemptEnded)] == ["finished"]
+
+
+def _sees(run: Run) -> bool:
+    changes = run.of(f.SourceChanged)
+    return not changes or changes[-1].ok
+
+
+def _time_in_log(cluster: Cluster, words: str) -> float | None:
+    for line in reversed((cluster.scratch / "log" / "slurmctld.log").read_text().splitlines()):
+        if words in line:
+            return time.mktime(time.strptime(line[1:20], "%Y-%m-%dT%H:%M:%S"))
+    return None
