@@ -15,6 +15,7 @@ from typing import Any
 from sentinel.client.run_layout import JOURNAL_NAME
 from sentinel.errors import JournalError
 from sentinel.journal.store import Journal
+from sentinel.launcher.slurm.attempt import run_prefix
 from sentinel.model.facts import Entry
 
 HERE = Path(__file__).resolve().parent
@@ -61,11 +62,18 @@ class Cluster:
         assert done.returncode == 0, f"{words}: {done.stderr}"
         return done.stdout
 
-    def submit(self, run: Run) -> None:
-        """A batch job on all nodes, whose script is the run's command line."""
+    def submit(self, run: Run, nodes: int = 3) -> None:
+        """A batch job on so many nodes, whose script is the run's command line."""
         script = self.scratch / f"{run.run_dir.name}.sbatch"
-        lines = ["#!/bin/bash", "#SBATCH --nodes=3", "#SBATCH --ntasks-per-node=1", "#SBATCH --no-kill", "#SBATCH --requeue"]
-        lines += ["#SBATCH --open-mode=append", f"#SBATCH --output={run.log}", f"cd {ROOT}", f"export PYTHONPATH={ROOT}"]
+        options = [
+            f"--nodes={nodes}",
+            "--ntasks-per-node=1",
+            "--no-kill",
+            "--requeue",
+            "--open-mode=append",
+            f"--output={run.log}",
+        ]
+        lines = ["#!/bin/bash", *(f"#SBATCH {option}" for option in options), f"cd {ROOT}", f"export PYTHONPATH={ROOT}"]
         script.write_text("\n".join([*lines, run.script, f"echo left with $? | tee {run.run_dir}.left"]) + "\n")
         run.job = self.ask("sbatch", "--parsable", str(script)).strip()
 
@@ -95,6 +103,9 @@ class Run:
         """With which the supervisor left; None while it has not."""
         place = Path(f"{self.run_dir}.left")
         return int(place.read_text().split()[-1]) if place.exists() and place.read_text().strip() else None
+
+    def step_name(self, attempt: int) -> str:
+        return f"{run_prefix(self.run_dir)}{attempt}"
 
     def facts(self) -> list[Entry]:
         try:

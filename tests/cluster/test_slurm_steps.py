@@ -117,16 +117,57 @@ def test_a_frozen_controller_is_no_fact_of_the_run(cluster: Cluster, runs: Path)
     assert len(run.of(f.AttemptLaunched)) == 1
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_a_supervisor_killed_in_mid_launch_leaves_one_step(cluster: Cluster, runs: Path, seed: int) -> None:
-    """SIGKILL some moment after it began; the batch script starts it again."""
+def test_a_rank_killed_behind_a_frozen_controller_is_one_incident(cluster: Cluster, runs: Path) -> None:
+    run = Run(runs / "run", 600)
+    cluster.submit(run)
+    run.until_step(1, 30)
+    cluster.controller(signal.SIGSTOP)
+    frozen_s = time.time()
+    kill_in_node(cluster, "n2", RANK)
+    wait_for("a minute", lambda: time.time() - frozen_s > 60.0, 90)
+    assert len(run.of(f.AttemptLaunched)) == 1, "nothing is started while nobody knows whether attempt 1 lives"
+    cluster.controller(signal.SIGCONT)
+    run.until_step(2, 30, 120)
+    tell("frozen for 60 s with a rank killed", until_launched_after_it=run.time_of(f.AttemptLaunched) - frozen_s - 60.0)
+    incidents = [fact.incident for fact in run.of(f.IncidentOpened)]
+    assert [(incident.blamed_rank, incident.blamed_node) for incident in incidents] == [(1, "n2")]
+    assert len(run.of(f.RungTaken)) == 1
+    assert not run.of(f.CheckpointCondemned)
+    assert not attempts_overlap(run)
+
+
+def test_a_hang_is_ended_before_the_next_attempt_is_started(cluster: Cluster, runs: Path) -> None:
+    run = Run(runs / "run", 600)
+    cluster.submit(run)
+    run.until_step(1, 30)
+    stopped_s = time.time()
+    kill_in_node(cluster, "n3", RANK, signal.SIGSTOP)
+    run.until_step(2, 30)
+    tell("hang", until_launched=run.time_of(f.AttemptLaunched) - stopped_s)
+    assert [name for _, name in cluster.steps(run)] == [run.step_name(2)], "of attempt 1 nothing is listed"
+    assert [fact.incident.kind for fact in run.of(f.IncidentOpened)] == [Kind.HANG]
+    assert not run.of(f.CheckpointCondemned)
+    assert not attempts_overlap(run)
+
+
+# What is there in the attempt's folder when the supervisor dies, and how long after that: from before the client to behind it.
+MOMENTS = [
+    ("spec.json", 0.0), ("spec.json", 0.01), ("start.lock", 0.0), ("slurm.json", 0.0), ("slurm.json", 0.01), ("began", 0.0),
+    ("began", 0.02), ("began", 0.05), ("began", 0.1), ("seen.json", 0.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("place", "after_s"), MOMENTS)
+def test_a_supervisor_killed_in_mid_launch_leaves_one_step(cluster: Cluster, runs: Path, place: str, after_s: float) -> None:
+    """By SIGKILL; the batch script starts it again."""
     run = Run(runs / "run", 40)
-    moment_s = 1.2 + 0.12 * seed
-    run.script = f"{run.command} & sleep {moment_s}; kill -KILL $!; wait $!; echo killed; {run.command}"
+    until = f"until [ -e {run.run_dir}/attempts/0001/{place} ]; do :; done; sleep {after_s}"
+    run.script = f"{run.command} & {until}; kill -KILL $!; wait $!; echo killed; {run.command}"
     cluster.submit(run)
     assert run.until_left() == 0, run.tail()
     assert len(run.processes(1)) == 3, f"one step of attempt 1, three ranks: {run.processes(1)}"
     assert [fact.outcome for fact in run.of(f.AttemptEnded)] == ["finished"]
+    assert not run.of(f.IncidentOpened)
 
 
 def _sees(run: Run) -> bool:
