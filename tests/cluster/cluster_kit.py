@@ -163,3 +163,16 @@ def kill_in_node(cluster: Cluster, name: str, pattern: str, number: int = signal
     subprocess.run(
         ["nsenter", "--target", str(child), "--pid", "--mount", "pkill", f"-{number}", "-f", pattern], check=True, timeout=20
     )
+
+
+def ready_script(run: Run) -> str:
+    """deploy/slurm/steps.sbatch as it stands there, with the run's own command. Sentinel runs elsewhere than the standby lies."""
+    text = (ROOT / "deploy" / "slurm" / "steps.sbatch").read_text()
+    head, _, rest = text.partition("command=(")
+    assert head.startswith("#!"), "the head is Slurm's, and another here"
+    _, _, rest = rest.partition("train.py)\n")
+    script = f"command=({run.command})\n{rest}"
+    script = script.replace("standby.sh", str(ROOT / "deploy" / "slurm" / "standby.sh")).replace(
+        "standby-%j.%t.out", f"{run.log}.%t"
+    )
+    return script.replace('exit "$code"', f'echo left with "$code" | tee {run.run_dir}.left; exit "$code"')

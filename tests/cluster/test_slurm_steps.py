@@ -12,7 +12,7 @@ import pytest
 
 from sentinel.model import facts as f
 from sentinel.model.findings import Kind
-from tests.cluster.cluster_kit import Cluster, Run, kill_in_node, wait_for
+from tests.cluster.cluster_kit import Cluster, Run, kill_in_node, ready_script, wait_for
 
 RANK = r"^[^ ]*python[^ ]* [^ ]*ranked_loop\.py"  # the rank alone: the shell in front of it names the file, too
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -146,6 +146,24 @@ def test_a_hang_is_ended_before_the_next_attempt_is_started(cluster: Cluster, ru
     tell("hang", until_launched=run.time_of(f.AttemptLaunched) - stopped_s)
     assert [name for _, name in cluster.steps(run)] == [run.step_name(2)], "of attempt 1 nothing is listed"
     assert [fact.incident.kind for fact in run.of(f.IncidentOpened)] == [Kind.HANG]
+    assert not run.of(f.CheckpointCondemned)
+    assert not attempts_overlap(run)
+
+
+def test_the_run_outlives_the_node_of_its_batch_script(cluster: Cluster, runs: Path) -> None:
+    """Its standby, on a second node, goes on in its place; the ready script is what is submitted."""
+    run = Run(runs / "run", 3000, 0.05, "--launcher-option", "spares=1", "--takeover-wait", "60s")
+    run.script = ready_script(run)
+    cluster.submit(run)
+    run.until_step(1, 30)
+    off_s = time.time()
+    cluster.off("n1")
+    run.until_step(2, 30, 150)
+    tell("batch node off", until_launched=run.time_of(f.AttemptLaunched) - off_s)
+    assert run.status is None
+    assert [fact.epoch for fact in run.of(f.SupervisorTookOver)] == [1, 2]
+    assert {name.split("-")[1] for name in run.processes(2)} == {"n2", "n3"}
+    assert cluster.ask("squeue", "-h", "-j", run.job, "-o", "%T").strip() == "RUNNING", "the allocation is held"
     assert not run.of(f.CheckpointCondemned)
     assert not attempts_overlap(run)
 

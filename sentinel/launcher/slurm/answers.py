@@ -158,7 +158,7 @@ class Absence:
         self._since_s: float | None = None
         self._beats: Mapping[int, bytes] = {}
         self.why_not = ""
-        self.is_first = False  # it was the first look that does not list it
+        self.is_contradicted = False  # by a heartbeat
 
     @property
     def is_pending(self) -> bool:
@@ -166,16 +166,17 @@ class Absence:
 
     def add(self, look: Look, beats: Mapping[int, bytes], now_s: float) -> bool:
         """True where it is proven; else `why_not` says what is missing."""
-        self.is_first = False
         if not isinstance(look, Unlisted):
-            self._since_s = None
+            self._since_s, self.is_contradicted = None, False
             self.why_not = look.reason if isinstance(look, Unclear) else f"squeue lists step {look.steps[0].id} of it"
             return False
         changed = [rank for rank, beat in beats.items() if beat != self._beats.get(rank)]
         if self._since_s is None or changed:
-            self.is_first = self._since_s is None
+            self.is_contradicted = self._since_s is not None
             self._since_s, self._beats = now_s, dict(beats)
-            self.why_not = f"{look.why}, {'by one look' if self.is_first else f'but the heartbeat of rank {changed[0]} changes'}"
+            self.why_not = (
+                f"{look.why}, {'by one look' if not self.is_contradicted else f'but the heartbeat of rank {changed[0]} changes'}"
+            )
             return False
         return now_s - self._since_s >= APART_S
 

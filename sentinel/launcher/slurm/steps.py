@@ -315,10 +315,10 @@ class SlurmLauncher:
             launched = mark_listed(files, launched)
         if over or absence.add(look, self._beats(files), now_s):
             return self._finish(files, launched, over or look.why if isinstance(look, Unlisted) else over), APART_S
-        is_alive = isinstance(look, Listed) or absence.is_first
+        is_alive = isinstance(look, Listed) or (isinstance(look, Unlisted) and not absence.is_contradicted)
         view = Alive(attempt, 0, ()) if is_alive else Unseen(attempt, f"attempt {attempt}: {absence.why_not}")
         keep_view(files, view)
-        is_soon = isinstance(look, Unlisted) or self._ends_survivors(files, look)
+        is_soon = self._ends_survivors(files, look) or isinstance(look, Unlisted)
         return view, APART_S if is_soon else self._settings.every_s
 
     def _ends_survivors(self, files: AttemptFiles, look: Look) -> bool:

@@ -98,7 +98,7 @@ def test_what_is_no_answer_is_unknown(reply: Reply, why: str) -> None:
 def test_two_looks_apart_prove_an_end() -> None:
     absence = Absence()
     assert not absence.add(GONE, {}, 10.0)
-    assert absence.is_first
+    assert not absence.is_contradicted
     assert not absence.add(GONE, {}, 10.0 + APART_S / 2)
     assert absence.add(GONE, {}, 10.0 + APART_S)
 
@@ -118,6 +118,7 @@ def test_a_heartbeat_that_changes_contradicts() -> None:
     assert not absence.add(GONE, {0: b"1", 1: b"1"}, 0.0)
     assert not absence.add(GONE, {0: b"1", 1: b"2"}, 5.0)
     assert "the heartbeat of rank 1 changes" in absence.why_not
+    assert absence.is_contradicted
     assert absence.add(GONE, {0: b"1", 1: b"2"}, 6.0)
 
 

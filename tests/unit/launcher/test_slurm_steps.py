@@ -96,6 +96,20 @@ def test_what_is_left_of_an_attempt_that_lost_a_rank_is_killed_after_a_grace(ben
     assert view.report.first_failed_rank == 2
 
 
+def test_an_end_is_told_without_a_word_of_blindness_before(bench: Bench) -> None:
+    bench.launcher().ensure_started(bench.spec())
+    launcher = bench.launcher()
+    launcher.observe(1)
+    (bench.folder() / "tasks" / "rank-00002.json").write_text('{"code": 1}')
+    bench.slurm.end(bench.name())
+    views = []
+    for _ in range(8):
+        bench.slurm.let_pass(0.5)
+        views.append(type(launcher.observe(1)))
+    assert Unseen not in views
+    assert views[-1] is Exited
+
+
 def test_a_stop_is_believed_when_the_list_is_without_it(bench: Bench) -> None:
     bench.launcher().ensure_started(bench.spec())
     view = bench.launcher().ensure_stopped(1)
