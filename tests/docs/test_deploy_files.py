@@ -217,8 +217,10 @@ def test_the_standby_goes_on_when_the_controller_says_that_the_node_is_lost(tmp_
     answers, noted = tmp_path / "answers", tmp_path / "noted"
     answers.write_text("fails\nempty\nn[\nn1,n2\nn2\n", encoding="utf-8")
     stands_in = {
-        "squeue": f"line=$(head -1 {answers}); sed -i 1d {answers}\n[ $line = fails ] && exit 1\n[ $line = empty ] || echo $line\n",
-        "scontrol": f'[ "$1" = show ] || {{ echo scontrol $* >>{noted}; exit; }}\n[ "$3" = "n[" ] && exit 1\necho $3 | tr , "\\n"\n',
+        "squeue": f"line=$(head -1 {answers}); sed -i 1d {answers}\n"
+        "[ $line = fails ] && exit 1\n[ $line = empty ] || echo $line\n",
+        "scontrol": f'[ "$1" = show ] || {{ echo scontrol $* >>{noted}; exit; }}\n'
+        '[ "$3" = "n[" ] && exit 1\necho $3 | tr , "\\n"\n',
         "scancel": f"echo scancel $* >>{noted}\n",
         "sentinel": f"wc -l <{answers}; exit {code}\n",
     }
