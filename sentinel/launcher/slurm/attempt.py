@@ -184,8 +184,10 @@ def build_end(
     for rank, entry in rank_files(files.exits).items():
         if rank in records and read_code(records[rank]) not in ORDERLY_EXITS:
             times[rank] = min(entry.stat().st_mtime, times.get(rank, float("inf")))
-    is_whole = len(statuses) == launched.tasks and set(statuses.values()) == {0}
+    is_known = len(statuses) == launched.tasks > 0
+    is_whole = is_known and set(statuses.values()) == {0}
     evidence = Evidence(
+        command_status=(statuses[0] if launched.tasks == 1 else int(not is_whole)) if is_known else None,
         ranks=ranks | (set(statuses) if are_ranks else set()),
         records=records,
         reaped=statuses if are_ranks else {},

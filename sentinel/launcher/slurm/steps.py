@@ -22,7 +22,8 @@ from pathlib import Path
 
 from sentinel.client.regular_file import read_regular
 from sentinel.detectors.engine_words import find_refusal
-from sentinel.errors import EngineDown, GiveUp, NotYet, RetryLater
+from sentinel.errors import EngineDown, GiveUp, NotYet, RetryLater, UsageError
+from sentinel.launcher.checks import check_command
 from sentinel.launcher.elsewhere import GONE, read_printed
 from sentinel.launcher.exit_report import read_report, read_start_failure, write_report
 from sentinel.launcher.slurm.answers import (
@@ -63,7 +64,7 @@ from sentinel.launcher.slurm.watch import Beside, StepWatch, in_a_thread
 from sentinel.launcher.spare_records import bring_home
 from sentinel.launcher.spec_file import launch_variables, write_spec
 from sentinel.launcher.store_port import PORTS
-from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Exited, NotStarted, Unseen
+from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Exited, ExitReport, NotStarted, Unseen
 from sentinel.run_files.attempt_files import LAUNCH_VARIABLE, AttemptFiles, rank_files
 from sentinel.run_files.cluster_job import read_job
 
@@ -187,6 +188,7 @@ class SlurmLauncher:
             return self._await_step(files, launched)
         if launched is not None and not self._was_refused(files, launched):
             return self.observe(spec.attempt)
+        self._check_program(files, spec)
         self._end_others(steps, spec.attempt)
         allocated = self._environ.get("SLURM_JOB_NUM_NODES", "")
         wanted, held = self._settings.wanted, int(allocated) if allocated.isdecimal() else 0
@@ -200,6 +202,15 @@ class SlurmLauncher:
         write_spec(files, spec)
         self._begin_client(files, spec, launched)
         return self._await_step(files, launched)
+
+    def _check_program(self, files: AttemptFiles, spec: AttemptSpec) -> None:
+        """What is not there on this node is on none. Raises GiveUp."""
+        try:
+            check_command(spec.argv, spec.cwd)
+        except UsageError as error:
+            reason = f"no such program: {error}"
+            write_report(files, ExitReport(None, (), None, reason), "certain")
+            raise GiveUp(reason) from None
 
     def _begin_client(self, files: AttemptFiles, spec: AttemptSpec, launched: LaunchedStep) -> None:
         make_places(files)
@@ -249,10 +260,13 @@ class SlurmLauncher:
         return view
 
     def _end_others(self, steps: tuple[SlurmStep, ...], attempt: int) -> None:
-        """Whatever the journal says of the run's other attempts: one that is listed lives. Raises EngineDown."""
+        """Whatever the journal says of the run's other attempts: one that is listed lives. One of before, whose end is not on
+        record, is the caller's, who knows of it. Raises EngineDown."""
         for number, own in find_others(steps, self._prefix, attempt).items():
             files = AttemptFiles(self._run_dir, number)
             kept = read_launched(files)
+            if number < attempt and kept is not None and read_report(files) is None:
+                continue
             here = LaunchedStep(self._environ.get("SLURM_JOB_ID", ""), own[0].name, is_listed=True)
             why_not = self._end_steps(files, here if kept is None else replace(kept, job=here.job, is_listed=True))
             if why_not:

@@ -200,7 +200,7 @@ class Bench:
         )
 
     def spec(self, attempt: int = 1, *exclude: str) -> AttemptSpec:
-        return AttemptSpec(attempt, ("train",), str(self.run_dir), None, SettingsInForce(), exclude_nodes=exclude)
+        return AttemptSpec(attempt, ("sh", "train"), str(self.run_dir), None, SettingsInForce(), exclude_nodes=exclude)
 
     def name(self, attempt: int = 1) -> str:
         return f"{self.launcher()._prefix}{attempt}"
