@@ -16,6 +16,7 @@ import time
 
 ROOT = os.environ["SLURM_DOUBLE"]
 JOB, NODE = "71", "n1"
+JOB_S_MAX = 150.0  # longer than any rank of the tests lives
 
 
 def option(words: list[str], name: str, default: str = "") -> str:
@@ -43,7 +44,10 @@ def srun(words: list[str]) -> int:
     patterns = [option(options, "--output"), option(options, "--error")]
     daemon = [sys.executable, "-I", "-S", __file__, "slurmstepd", step, str(count), *patterns, *command]
     subprocess.Popen(daemon, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while os.path.exists(step):
+    end = time.monotonic() + JOB_S_MAX
+    while time.monotonic() < end:
+        if not os.path.exists(step):
+            break
         time.sleep(0.02)
     return 143
 
