@@ -13,6 +13,7 @@ import fcntl
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 
 from sentinel.client.atomic_file import ensure_directory, write_atomically
 from sentinel.client.closed_files import open_closed
+from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import stream_path
 from sentinel.client.strict_json import dumps
 from sentinel.launcher.elsewhere import GONE
@@ -29,13 +31,14 @@ from sentinel.run_files.attempt_files import AttemptFiles, is_same_host, rank_fi
 from sentinel.run_files.cluster_job import ClusterJob, has_started_anew, job_of_json, job_to_json
 
 SEEN_OLD_S = 60.0
+WORDS_BYTES = 1 << 16
 _SHELL_SIGNAL_BASE = 128
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchedStep:
     """slurm.json. `job`: SLURM_JOB_ID; `start`: which start of that job it was. `tasks`: how many there are. `is_listed`: squeue
-    has listed it. `port`: at which its ranks meet."""
+    has listed it. `port`: at which its ranks meet. `log_bytes`: how long launcher.err was before its client began."""
 
     job: str
     name: str
@@ -44,6 +47,7 @@ class LaunchedStep:
     port: int = 0
     is_listed: bool = False
     start: ClusterJob | None = None
+    log_bytes: int = 0
 
 
 def run_prefix(run_dir: Path) -> str:
@@ -78,6 +82,7 @@ def read_launched(files: AttemptFiles) -> LaunchedStep | None:
         port=_number(value, "port"),
         is_listed=value.get("is_listed") is True,
         start=job_of_json({"job": value.get("start")}),
+        log_bytes=_number(value, "log_bytes"),
     )
 
 
@@ -144,12 +149,29 @@ def has_traces(files: AttemptFiles) -> bool:
     return any(rank_files(folder) for folder in folders) or stream_path(files.run_dir, files.attempt).exists()
 
 
-def has_failed_task(files: AttemptFiles) -> bool:
-    """Whether a task has ended in another way than it should: those that are left wait for it in vain. OSError."""
-    for entry in rank_files(tasks_folder(files)).values():
-        if _value(read_object(entry.path) or {}) not in (*ORDERLY_EXITS, None):
+def has_failed_task(files: AttemptFiles, orderly: set[int]) -> bool:
+    """Whether a task has ended in another way than it should: those that are left wait for it in vain. `orderly`: tasks that are
+    known to have ended as they should; it grows, so that none is read twice. Raises OSError."""
+    for task, entry in rank_files(tasks_folder(files)).items():
+        value = None if task in orderly else _value(read_object(entry.path) or {})
+        if value in ORDERLY_EXITS:
+            orderly.add(task)
+        elif value is not None:
             return True
     return False
+
+
+def read_client_words(files: AttemptFiles, launched: LaunchedStep) -> list[str]:
+    """The last lines of what its client printed; a client of before counts no more. None where it cannot be read."""
+    with suppress(OSError), open(files.launcher_err, "rb", opener=regular) as file:
+        file.seek(max(launched.log_bytes, os.fstat(file.fileno()).st_size - WORDS_BYTES))
+        return file.read(WORDS_BYTES).decode("utf-8", "replace").splitlines()
+    return []
+
+
+def log_size(files: AttemptFiles) -> int:
+    """Of launcher.err. Raises OSError."""
+    return files.launcher_err.stat().st_size if files.launcher_err.exists() else 0
 
 
 def keep_view(files: AttemptFiles, view: AttemptView) -> None:

@@ -24,7 +24,7 @@ from sentinel.client.regular_file import read_regular
 from sentinel.detectors.engine_words import find_refusal
 from sentinel.errors import EngineDown, GiveUp, NotYet, RetryLater, UsageError
 from sentinel.launcher.checks import check_command
-from sentinel.launcher.elsewhere import GONE, read_printed
+from sentinel.launcher.elsewhere import GONE
 from sentinel.launcher.exit_report import read_report, read_start_failure, write_report
 from sentinel.launcher.slurm.answers import (
     APART_S,
@@ -48,8 +48,10 @@ from sentinel.launcher.slurm.attempt import (
     has_traces,
     is_client_living,
     keep_view,
+    log_size,
     make_places,
     mark_listed,
+    read_client_words,
     read_launched,
     read_view_kept,
     run_prefix,
@@ -105,10 +107,11 @@ class SlurmLauncher:
         self._environ = os.environ if environ is None else environ
         self._passing = passing if passing is not None else Passing()
         self._prefix = run_prefix(self._run_dir)
-        self._watch: StepWatch | None = None
+        self._watches: dict[int, StepWatch] = {}
         self._clients: dict[int, SlurmClient] = {}  # kept so that one that has ended is reaped
         self._walked_s = -float("inf")
         self._lost: dict[int, float] = {}  # by attempt, when it was first seen that a task had failed
+        self._orderly: dict[int, set[int]] = {}  # by attempt, tasks that have ended as they should
         self._ending = threading.Lock()
 
     def observe(self, attempt: int, with_processes: bool = True) -> AttemptView:
@@ -121,7 +124,7 @@ class SlurmLauncher:
                 return settled
             if not self._supervises:
                 return read_view_kept(files)
-            is_urgent = self._has_client_ended(attempt) or (attempt not in self._lost and has_failed_task(files))
+            is_urgent = self._has_client_ended(attempt) or (attempt not in self._lost and self._has_lost_a_task(files))
             return self._watch_of(attempt).view(is_urgent)
         except (OSError, ValueError) as error:
             return Unseen(attempt, f"attempt {attempt} cannot be looked at: {error}")
@@ -197,7 +200,7 @@ class SlurmLauncher:
             raise EngineDown(f"attempt {spec.attempt} is not started: {nodes}", RETRY_IN_S)
         launched = LaunchedStep(
             job, name, nodes, len(nodes) * int(self._settings.ranks_per_node), self._port(spec.attempt),
-            start=read_job(self._environ),
+            start=read_job(self._environ), log_bytes=log_size(files),
         )  # fmt: skip
         write_spec(files, spec)
         self._begin_client(files, spec, launched)
@@ -237,11 +240,11 @@ class SlurmLauncher:
                 return self._adopt(files, launched)
             if had_ended and isinstance(look, Unlisted):
                 if self._was_refused(files, launched):
-                    word = find_refusal(read_printed(files).splitlines()) or "its client was killed before it could ask"
+                    word = find_refusal(read_client_words(files, launched)) or "its client was killed before it could ask"
                     raise EngineDown(f"attempt {files.attempt}: {word}", RETRY_IN_S)
                 return self.observe(files.attempt)
             if self._passing.now() >= deadline_s:
-                doubt = look.reason if isinstance(look, Unclear) else _last_line(files) or look.why
+                doubt = look.reason if isinstance(look, Unclear) else _last_line(files, launched) or look.why
                 raise EngineDown(f"attempt {files.attempt}: its client waits for a step: {doubt}", RETRY_IN_S)
             self._passing.wait(pause_s)
             pause_s = min(2 * pause_s, 1.0)
@@ -250,7 +253,7 @@ class SlurmLauncher:
         """Whether its client has ended and nothing can have come of it, so that the same number may be started again."""
         if launched.is_listed or has_traces(files) or self._is_client_living(files):
             return False
-        return not began_path(files).exists() or bool(find_refusal(read_printed(files).splitlines()))
+        return not began_path(files).exists() or bool(find_refusal(read_client_words(files, launched)))
 
     def _adopt(self, files: AttemptFiles, launched: LaunchedStep) -> AttemptView:
         mark_listed(files, launched)
@@ -337,7 +340,7 @@ class SlurmLauncher:
 
     def _ends_survivors(self, files: AttemptFiles, look: Look) -> bool:
         """Whether a task has failed: after LOSS_GRACE_S what is left of the step is killed."""
-        if not has_failed_task(files):
+        if not self._has_lost_a_task(files):
             return False
         lost_s = self._lost.setdefault(files.attempt, self._passing.now())
         if isinstance(look, Listed) and self._passing.now() - lost_s >= LOSS_GRACE_S:
@@ -345,10 +348,15 @@ class SlurmLauncher:
                 self._calls.cancel(step.id)
         return True
 
+    def _has_lost_a_task(self, files: AttemptFiles) -> bool:
+        return files.attempt in self._lost or has_failed_task(files, self._orderly.setdefault(files.attempt, set()))
+
     def _finish(self, files: AttemptFiles, launched: LaunchedStep, reason: str, was_killed: bool = False) -> AttemptView:
         """Write exit.json, unless it is there. Only here does an attempt end."""
         with self._ending:
             report = read_report(files)
+            for kept in (self._watches, self._lost, self._orderly, self._clients):
+                kept.pop(files.attempt, None)
             if report is None:
                 is_own = launched.job == self._environ.get("SLURM_JOB_ID")
                 lost = find_lost(self._calls, launched.job, launched.nodes) if is_own else ()
@@ -358,10 +366,12 @@ class SlurmLauncher:
             return Exited(files.attempt, report)
 
     def _watch_of(self, attempt: int) -> StepWatch:
-        if self._watch is None or self._watch.attempt != attempt:
+        if attempt not in self._watches:
             absence = Absence()
-            self._watch = StepWatch(attempt, lambda: self._ask(attempt, absence), self._passing.now, self._passing.beside)
-        return self._watch
+            self._watches[attempt] = StepWatch(
+                attempt, lambda: self._ask(attempt, absence), self._passing.now, self._passing.beside
+            )
+        return self._watches[attempt]
 
     def _has_client_ended(self, attempt: int) -> bool:
         """Just now, of one that this process started: whatever it was, it is looked at at once."""
@@ -391,8 +401,8 @@ class SlurmLauncher:
         return port if kept is None or port != kept.port else PORTS[0]
 
 
-def _last_line(files: AttemptFiles) -> str:
-    lines = [line.strip() for line in read_printed(files).splitlines() if line.strip()]
+def _last_line(files: AttemptFiles, launched: LaunchedStep) -> str:
+    lines = [line.strip() for line in read_client_words(files, launched) if line.strip()]
     return lines[-1][:300] if lines else ""
 
 

@@ -26,13 +26,15 @@ class StepWatch:
         self._ask, self._now, self._beside = ask, now, beside
         self._view: AttemptView = Unseen(attempt, f"attempt {attempt}: Slurm has not been asked yet")
         self._due_s = -float("inf")
-        self._is_asking = False
+        self._asking = threading.Lock()  # held while a question is under way, from one thread to the other
 
     def view(self, is_urgent: bool = False) -> AttemptView:
         """The last one there was. `is_urgent`: something has happened, and it is asked now."""
-        if not self._is_asking and (is_urgent or self._now() >= self._due_s):
-            self._is_asking = True
-            self._beside(self._work)
+        if (is_urgent or self._now() >= self._due_s) and self._asking.acquire(blocking=False):
+            try:
+                self._beside(self._work)
+            except RuntimeError:  # no thread can be started now
+                self._asking.release()
         return self._view
 
     def begin_with(self, view: AttemptView, pause_s: float) -> None:
@@ -44,4 +46,4 @@ class StepWatch:
         except Exception as error:  # noqa: BLE001 - whatever it is: the view of before must not stand for ever
             view, pause_s = Unseen(self.attempt, f"attempt {self.attempt} cannot be looked at: {error!r}"), RETRY_IN_S
         self._view, self._due_s = view, self._now() + pause_s
-        self._is_asking = False
+        self._asking.release()

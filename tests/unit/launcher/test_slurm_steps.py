@@ -17,6 +17,7 @@ from sentinel.errors import EngineDown, NotYet, UsageError
 from sentinel.launcher.registry import LaunchPlace, find_row, open_launcher, settings_of
 from sentinel.launcher.slurm.answers import Reply
 from sentinel.launcher.slurm.attempt import build_end, read_launched
+from sentinel.launcher.slurm.watch import StepWatch
 from sentinel.model.attempts import Alive, AttemptView, Exited, NotStarted, Unseen
 from sentinel.run_files.attempt_files import AttemptFiles
 from tests.unit.launcher.slurm_double import DEAF, JOB, REFUSED, Bench, SlurmDouble, StepDouble
@@ -191,6 +192,49 @@ def test_a_client_that_waits_for_a_step_is_waited_for(bench: Bench) -> None:
     assert not (bench.folder() / "exit.json").exists(), "a step may still come of it"
     bench.slurm.runs(bench.name(), bench.slurm.clients[bench.name()], None)  # type: ignore[arg-type]
     assert isinstance(bench.launcher().ensure_started(bench.spec()), Alive)
+
+
+def test_the_words_of_a_client_of_before_are_no_word_of_this_one(bench: Bench) -> None:
+    """It may have started a step that nobody saw: the number is used."""
+    bench.slurm.on_start = SlurmDouble.is_refused
+    with pytest.raises(EngineDown, match="Requested nodes are busy"):
+        bench.launcher().ensure_started(bench.spec())
+    bench.slurm.on_start = lambda slurm, name, client, place: client.end(-9)
+    bench.launcher().ensure_started(bench.spec())
+    assert isinstance(until_seen(bench, Exited), Exited)
+    assert len(bench.slurm.started_words) == 2
+
+
+def test_two_attempts_that_are_looked_at_in_turn_are_both_seen(bench: Bench) -> None:
+    bench.launcher().ensure_started(bench.spec(1))
+    bench.launcher().ensure_started(bench.spec(2))
+    launcher = bench.launcher()
+    for _ in range(3):
+        views = [launcher.observe(number) for number in (1, 2)]
+        bench.slurm.let_pass(1.0)
+    assert [type(view) for view in views] == [Alive, Alive]
+
+
+def test_a_thread_that_cannot_be_started_is_started_later() -> None:
+    calls: list[int] = []
+
+    def beside(work: Callable[[], None]) -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            raise RuntimeError("can't start new thread")
+        work()
+
+    watch = StepWatch(1, lambda: (Alive(1, 0, ()), 1.0), lambda: 0.0, beside)
+    assert isinstance(watch.view(), Unseen)
+    assert isinstance(watch.view(), Alive)
+
+
+def test_a_question_that_breaks_is_no_view(bench: Bench) -> None:
+    bench.launcher().ensure_started(bench.spec())
+    launcher = bench.launcher()
+    assert isinstance(until_seen_by(launcher, bench, Alive), Alive)
+    bench.slurm.steps = lambda job: 1 / 0  # type: ignore[method-assign,assignment,return-value]
+    assert "ZeroDivisionError" in until_seen_by(launcher, bench, Unseen).reason
 
 
 def test_another_attempt_that_is_listed_is_ended_first(bench: Bench) -> None:
