@@ -112,6 +112,8 @@ def test_a_frozen_controller_is_no_fact_of_the_run(cluster: Cluster, runs: Path)
     assert run.newest_step(1) > 300, "it trains on"
     cluster.controller(signal.SIGCONT)
     wait_for("sight again", lambda: _sees(run), 60)
+    asked = (cluster.scratch / "log" / "slurmd.n2.log").read_text().count(f"launch task StepId={run.job}.")
+    assert asked == 2, "the probe before the launch, and the step: while its client lives, nodes are left alone"
     kinds = {type(entry.fact) for entry in run.facts()[before:]}
     assert kinds <= {f.SourceChanged, f.CheckpointCommitted, f.CheckpointVerified, f.ActionDecided, f.ActionConfirmed}, kinds
     assert len(run.of(f.AttemptLaunched)) == 1
@@ -165,6 +167,24 @@ def test_the_run_outlives_the_node_of_its_batch_script(cluster: Cluster, runs: P
     assert {name.split("-")[1] for name in run.processes(2)} == {"n2", "n3"}
     assert cluster.ask("squeue", "-h", "-j", run.job, "-o", "%T").strip() == "RUNNING", "the allocation is held"
     assert not run.of(f.CheckpointCondemned)
+    assert not attempts_overlap(run)
+
+
+def test_a_job_that_is_warned_is_requeued_and_goes_on(cluster: Cluster, runs: Path) -> None:
+    """As before its time limit: SIGUSR1 to the batch script alone, Sentinel leaves with 75, and the script requeues its job."""
+    run = Run(runs / "run", 300)
+    run.script = ready_script(run)
+    cluster.submit(run)
+    run.until_step(1, 30)
+    warned_s = time.time()
+    cluster.ask("scancel", "--signal=USR1", "--batch", run.job)
+    run.until_step(2, 40, 200)
+    tell("requeued", until_launched=run.time_of(f.AttemptLaunched) - warned_s)
+    assert [fact.epoch for fact in run.of(f.SupervisorTookOver)] == [1, 2]
+    (ended,) = run.of(f.AttemptEnded)
+    assert ended.outcome == "stopped"
+    assert run.of(f.FirstStep)[-1].step == ended.last_step + 1, "no step is lost"
+    assert not run.of(f.IncidentOpened)
     assert not attempts_overlap(run)
 
 
