@@ -42,7 +42,7 @@ class LauncherRow:
 
     kind: its name in run.json and on the command line. settings: a frozen dataclass whose fields are all `str`; a field without
     a default must be given. check: refuses a training command, run in a directory under these settings, that could never start,
-    before there is a run (UsageError).
+    before there is a run (UsageError). capabilities: of `model.capabilities.MORE`, those that it has for every command.
     """
 
     kind: str
@@ -50,6 +50,7 @@ class LauncherRow:
     settings: type
     build: Callable[[LaunchPlace, Any], Launcher]
     check: Callable[[tuple[str, ...], str, Any], None]
+    capabilities: tuple[str, ...] = ()
 
 
 def _reserve(place: LaunchPlace, settings: LocalSettings) -> Reserve | None:
@@ -81,6 +82,7 @@ LAUNCHERS = (
         settings=SlurmSettings,
         build=lambda place, settings: SlurmLauncher(place.run_dir, settings, place.withheld, place.supervises),
         check=check_allocation,
+        capabilities=("exclude",),
     ),
 )
 DEFAULT = "local"

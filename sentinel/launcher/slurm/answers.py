@@ -61,9 +61,10 @@ class SlurmStep:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Steps of the attempt's name are there: it lives."""
+    """Steps of the attempt's name are there: it lives. `doubt`: what its nodes said, where they were asked."""
 
     steps: tuple[SlurmStep, ...]
+    doubt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +169,8 @@ class Absence:
         """True where it is proven; else `why_not` says what is missing."""
         if not isinstance(look, Unlisted):
             self._since_s, self.is_contradicted = None, False
-            self.why_not = look.reason if isinstance(look, Unclear) else f"squeue lists step {look.steps[0].id} of it"
+            listed = f"squeue lists step {look.steps[0].id}" if look.steps else ""
+            self.why_not = look.reason if isinstance(look, Unclear) else f"{listed}: {look.doubt}" if look.doubt else listed
             return False
         changed = [rank for rank, beat in beats.items() if beat != self._beats.get(rank)]
         if self._since_s is None or changed:

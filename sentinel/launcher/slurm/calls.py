@@ -18,6 +18,8 @@ from sentinel.launcher.slurm.answers import JOB_COLUMNS, STEP_COLUMNS, Reply, fo
 from sentinel.launcher.slurm.nodes import MARK, PROBE
 
 REPLY_BYTES_MAX = 1 << 24
+# Variables by which a person has these commands hide lines, or ask back: not here.
+PERSONAL = ("SQUEUE_", "SCANCEL_")
 PROBE_NAME = "sentinel-probe"
 LEAVE_S = 2.0  # for a client that has been asked to leave
 _POLL_S = 0.02
@@ -130,7 +132,8 @@ class RealCalls:
             return Reply(status, text, _read(errors)[0], is_cut)
 
     def _without_secrets(self, environment: Mapping[str, str]) -> dict[str, str]:
-        return {name: value for name, value in environment.items() if name not in self.withheld}
+        kept = (name for name in environment if name not in self.withheld and not name.startswith(PERSONAL))
+        return {name: environment[name] for name in kept}
 
 
 def _end(asked: subprocess.Popen[bytes]) -> None:

@@ -90,7 +90,7 @@ def step_command(files: AttemptFiles, launched: LaunchedStep, settings: SlurmSet
     words += ["--ntasks", str(launched.tasks), "--ntasks-per-node", settings.ranks_per_node]
     # When a rank is lost, the launcher ends the others. srun would ask them by SIGTERM, which to a trainer means: save and leave;
     # whoever waits for the lost rank then lives for KillWait, and until then no SIGKILL reaches it (Slurm 22.05).
-    words += ["--kill-on-bad-exit=0", "--wait=0"]
+    words += ["--kill-on-bad-exit=0", "--wait=0", "--export=ALL"]  # all: what a job submitted with --export=NONE would leave out
     words += ["--output", f"{logs}/rank-%5t.out", "--error", f"{logs}/rank-%5t.err", *shlex.split(settings.srun)]
     front = [str(tasks_folder(files)), settings.ranks_per_node, launched.nodes[0], str(launched.port)]
     return [*words, "sh", "-c", FRONT, "sentinel", *front, *argv]

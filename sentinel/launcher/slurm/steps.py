@@ -74,7 +74,10 @@ START_WAIT_S = 30.0  # from the client's start until squeue lists its step
 STOP_WAIT_S = 60.0  # from scancel until the end is proven; UnkillableStepTimeout is 60 s by default
 CANCEL_AGAIN_S = 10.0
 WALK_AFTER_S = 4.0  # from scancel until nodes are asked: squeue loses a healthy step after 1.4 to 2.7 s
-WALK_EVERY_S = 15.0  # where nobody has asked for an end: a step whose client has ended
+WALK_EVERY_S = (
+    15.0,
+    600.0,
+)  # a step whose client has ended, where nobody has asked for an end. Each is a step, and a job has 40,000
 LOSS_GRACE_S = 2.0  # for those that lost a rank to leave their records, as the keeper has it
 RETRY_IN_S = 5.0
 
@@ -109,7 +112,7 @@ class SlurmLauncher:
         self._prefix = run_prefix(self._run_dir)
         self._watches: dict[int, StepWatch] = {}
         self._clients: dict[int, SlurmClient] = {}  # kept so that one that has ended is reaped
-        self._walked_s = -float("inf")
+        self._walk_due_s, self._walk_pause_s = -float("inf"), WALK_EVERY_S[0]
         self._lost: dict[int, float] = {}  # by attempt, when it was first seen that a task had failed
         self._orderly: dict[int, set[int]] = {}  # by attempt, tasks that have ended as they should
         self._ending = threading.Lock()
@@ -310,12 +313,11 @@ class SlurmLauncher:
         if isinstance(look, Unlisted) and not launched.is_listed and self._is_client_living(files):
             return Unclear("its client lives: a step may still come of it")
         if walks and is_own_job and isinstance(look, (Listed, Unclear)) and look.steps and not self._is_client_living(files):
-            self._walked_s = self._passing.now()
             left = why_not_empty(self._calls, launched.job, look.steps)
             names = ", ".join(step.id for step in look.steps)
             if not left:
                 return Unlisted(f"squeue lists step {names}, and nothing of it is left on its nodes")
-            return Unclear(f"squeue lists step {names}: {left}", look.steps)
+            return replace(look, doubt=left) if isinstance(look, Listed) else look
         return look
 
     def _ask(self, attempt: int, absence: Absence) -> tuple[AttemptView, float]:
@@ -326,7 +328,10 @@ class SlurmLauncher:
             return settled if settled is not None else NotStarted(attempt), self._settings.every_s
         over = why_over(files, launched, self._environ)
         now_s = self._passing.now()
-        walks = absence.is_pending or (not self._is_client_living(files) and now_s - self._walked_s >= WALK_EVERY_S)
+        walks = absence.is_pending or (not self._is_client_living(files) and now_s >= self._walk_due_s)
+        if walks:
+            self._walk_due_s = now_s + self._walk_pause_s
+            self._walk_pause_s = min(2 * self._walk_pause_s, WALK_EVERY_S[1])
         look = self._look(files, launched, walks=walks)
         if isinstance(look, Listed):
             launched = mark_listed(files, launched)

@@ -283,10 +283,15 @@ def test_a_step_whose_client_died_before_its_tasks_is_seen_to_be_empty(bench: Be
 def test_ranks_live_on_without_their_client(bench: Bench) -> None:
     bench.launcher().ensure_started(bench.spec())
     bench.slurm.clients[bench.name()].end(-9)
-    launcher = bench.launcher()
-    for _ in range(100):
-        assert not isinstance(launcher.observe(1), Exited)
+    launcher, views = bench.launcher(), []
+    before = bench.slurm.probes
+    for _ in range(1200):
+        views.append(launcher.observe(1))
         bench.slurm.let_pass(1.0)
+    assert {type(view) for view in views[2:]} == {Alive}
+    assert bench.slurm.probes - before < 10, "each is a step of the job, and their number is limited"
+    bench.slurm.end(bench.name())
+    assert isinstance(until_seen_by(launcher, bench, Exited), Exited)
 
 
 def test_silent_nodes_are_out_of_this_attempt_and_blamed_ones_of_all(bench: Bench) -> None:
