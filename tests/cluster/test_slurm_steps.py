@@ -80,6 +80,17 @@ def test_a_remote_rank_that_is_killed_is_blamed_and_costs_one_rung(cluster: Clus
     assert not attempts_overlap(run)
 
 
+def test_ranks_train_on_when_their_client_is_killed(cluster: Cluster, runs: Path) -> None:
+    run = Run(runs / "run", 200)
+    cluster.submit(run)
+    run.until_step(1, 30)
+    kill_in_node(cluster, "n1", f"^srun.*--job-name {run.step_name(1)} ")
+    assert run.until_left() == 0, run.tail()
+    assert [fact.outcome for fact in run.of(f.AttemptEnded)] == ["finished"]
+    assert not run.of(f.IncidentOpened)
+    assert len(run.processes(1)) == 3
+
+
 def test_a_node_that_is_powered_off_is_replaced_by_the_spare(cluster: Cluster, runs: Path) -> None:
     run = Run(runs / "run", 4000, 0.05, "--launcher-option", "spares=1", "--with", "exclude")
     cluster.submit(run)
