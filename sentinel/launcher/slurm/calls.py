@@ -36,7 +36,11 @@ class ClientPlace:
 
 
 class SlurmClient(Protocol):
-    pid: int
+    """srun, which started a step or is about to."""
+
+    def kill(self) -> None:
+        """By SIGKILL, with all of its processes here."""
+        ...
 
     def poll(self) -> int | None:
         """Its exit status; None while it lives."""
@@ -63,6 +67,19 @@ class SlurmCalls(Protocol):
         ...
 
     def start(self, words: Sequence[str], place: ClientPlace) -> SlurmClient: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _RealClient:
+    process: subprocess.Popen[bytes]
+
+    def poll(self) -> int | None:
+        return self.process.poll()
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +115,7 @@ class RealCalls:
     def start(self, words: Sequence[str], place: ClientPlace) -> SlurmClient:
         out, err = place.logs / "launcher.out", place.logs / "launcher.err"
         with open(out, "ab", opener=closed) as output, open(err, "ab", opener=closed) as errors:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 words,
                 cwd=place.cwd,
                 env=self._without_secrets(place.environment),
@@ -108,6 +125,7 @@ class RealCalls:
                 pass_fds=(place.lock,),
                 start_new_session=True,
             )
+        return _RealClient(process)
 
     def _ask(self, words: Sequence[str], timeout_s: float | None = None, is_whole: Callable[[str], bool] | None = None) -> Reply:
         """`is_whole`: ends the wait before the command does, by what it has printed."""

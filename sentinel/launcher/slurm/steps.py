@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -186,8 +185,6 @@ class SlurmLauncher:
         if isinstance(look, Unclear) or isinstance(steps, Unclear):
             reason = look.reason if isinstance(look, Unclear) else ""
             raise EngineDown(f"attempt {spec.attempt} is not started while its step may exist: {reason}", RETRY_IN_S)
-        if launched is not None and launched.job != job:  # its end is to be proven there, and it is not started twice
-            return self.observe(spec.attempt)
         if isinstance(look, Listed):
             return self._adopt(files, launched or LaunchedStep(job, name, start=read_job(self._environ)))
         if launched is not None and is_client_living(files):
@@ -301,8 +298,7 @@ class SlurmLauncher:
         """One that waits for a step would start it after all. One whose step is there sees it end, and leaves by itself."""
         client = self._clients.get(files.attempt)
         if client is not None and not launched.is_listed and client.poll() is None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(client.pid, signal.SIGKILL)
+            client.kill()
 
     def _look(self, files: AttemptFiles, launched: LaunchedStep, *, walks: bool) -> Look:
         """`walks`: nodes may be asked what is left of a step that is listed."""

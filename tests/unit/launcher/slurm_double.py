@@ -38,12 +38,14 @@ class StepDouble:
 
 class ClientDouble:
     def __init__(self, lock: int) -> None:
-        self.pid = 1 << 30
         self._lock: int | None = os.dup(lock)
         self._status: int | None = None
 
     def poll(self) -> int | None:
         return self._status
+
+    def kill(self) -> None:
+        self.end(-9)
 
     def end(self, status: int = 0) -> None:
         if self._lock is not None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -16,7 +18,7 @@ import pytest
 from sentinel.errors import EngineDown, NotYet, UsageError
 from sentinel.launcher.registry import LaunchPlace, find_row, open_launcher, settings_of
 from sentinel.launcher.slurm.answers import Reply
-from sentinel.launcher.slurm.attempt import build_end, read_launched
+from sentinel.launcher.slurm.attempt import build_end, read_launched, write_launched
 from sentinel.launcher.slurm.watch import StepWatch
 from sentinel.model.attempts import Alive, AttemptView, Exited, NotStarted, Unseen
 from sentinel.run_files.attempt_files import AttemptFiles
@@ -55,6 +57,15 @@ def test_a_step_is_started_once_whoever_asks(bench: Bench) -> None:
     assert "--overlap" in words
     assert "--kill-on-bad-exit=0" in words
     assert isinstance(until_seen(bench, Alive), Alive)
+
+
+def test_a_step_whose_folder_was_lost_is_adopted_by_its_name(bench: Bench) -> None:
+    """A run directory that was put back to an earlier day."""
+    bench.launcher().ensure_started(bench.spec())
+    shutil.rmtree(bench.folder())
+    assert isinstance(bench.launcher().ensure_started(bench.spec()), Alive)
+    assert bench.slurm.created == [bench.name()]
+    assert isinstance(bench.launcher().ensure_stopped(1), Exited)
 
 
 def test_two_attempts_meet_at_different_ports(bench: Bench) -> None:
@@ -192,6 +203,49 @@ def test_a_client_that_waits_for_a_step_is_waited_for(bench: Bench) -> None:
     assert not (bench.folder() / "exit.json").exists(), "a step may still come of it"
     bench.slurm.runs(bench.name(), bench.slurm.clients[bench.name()], None)  # type: ignore[arg-type]
     assert isinstance(bench.launcher().ensure_started(bench.spec()), Alive)
+
+
+def test_a_stop_ends_a_client_that_waits_for_a_step(bench: Bench) -> None:
+    bench.slurm.on_start = SlurmDouble.waits
+    launcher = bench.launcher()
+    with pytest.raises(EngineDown, match="its client waits for a step"):
+        launcher.ensure_started(bench.spec())
+    assert isinstance(launcher.ensure_stopped(1), Exited)
+    assert bench.slurm.clients[bench.name()].poll() == -9
+
+
+def test_a_refused_launch_of_which_a_rank_was_heard_has_used_its_number(bench: Bench) -> None:
+    """srun could not reach one node, and others had begun."""
+    bench.slurm.on_start = SlurmDouble.is_refused
+    with pytest.raises(EngineDown, match="Requested nodes are busy"):
+        bench.launcher().ensure_started(bench.spec())
+    bench.beat(0, 0, "n1")
+    bench.launcher().ensure_started(bench.spec())
+    assert len(bench.slurm.started_words) == 1
+    assert isinstance(until_seen(bench, Exited), Exited)
+
+
+def test_what_was_refused_in_another_job_is_started_in_this_one(bench: Bench) -> None:
+    bench.slurm.on_start = SlurmDouble.is_refused
+    with pytest.raises(EngineDown, match="Requested nodes are busy"):
+        bench.launcher().ensure_started(bench.spec())
+    kept = read_launched(AttemptFiles.of(bench.run_dir, 1))
+    assert kept is not None
+    write_launched(AttemptFiles.of(bench.run_dir, 1), replace(kept, job="70"))
+    bench.slurm.on_start = SlurmDouble.runs
+    assert isinstance(bench.launcher().ensure_started(bench.spec()), Alive)
+
+
+def test_what_was_listed_in_another_job_is_not_started_in_this_one(bench: Bench) -> None:
+    bench.launcher().ensure_started(bench.spec())
+    kept = read_launched(AttemptFiles.of(bench.run_dir, 1))
+    assert kept is not None
+    write_launched(AttemptFiles.of(bench.run_dir, 1), replace(kept, job="70"))
+    bench.slurm.listed = [StepDouble(f"{JOB}.batch", "batch", ["n1"])]
+    bench.slurm.clients[bench.name()].end()
+    bench.launcher().ensure_started(bench.spec())
+    assert len(bench.slurm.started_words) == 1
+    assert isinstance(until_seen(bench, Unseen), Unseen), "job 70 lists nothing, and it is not known to be over"
 
 
 def test_the_words_of_a_client_of_before_are_no_word_of_this_one(bench: Bench) -> None:
