@@ -60,7 +60,7 @@ from sentinel.launcher.slurm.attempt import (
 )
 from sentinel.launcher.slurm.calls import ClientPlace, RealCalls, SlurmCalls, SlurmClient
 from sentinel.launcher.slurm.settings import SlurmSettings, step_command
-from sentinel.launcher.slurm.walk import find_lost, find_nodes, why_not_empty
+from sentinel.launcher.slurm.walk import Silence, find_lost, find_nodes, why_not_empty
 from sentinel.launcher.slurm.watch import Beside, StepWatch, in_a_thread
 from sentinel.launcher.spare_records import bring_home
 from sentinel.launcher.spec_file import launch_variables, write_spec
@@ -114,6 +114,7 @@ class SlurmLauncher:
         self._walk_due_s, self._walk_pause_s = -float("inf"), WALK_EVERY_S[0]
         self._lost: dict[int, float] = {}  # by attempt, when it was first seen that a task had failed
         self._orderly: dict[int, set[int]] = {}  # by attempt, tasks that have ended as they should
+        self._silence = Silence()
         self._ending = threading.Lock()
 
     def observe(self, attempt: int, with_processes: bool = True) -> AttemptView:
@@ -309,7 +310,7 @@ class SlurmLauncher:
         if isinstance(look, Unlisted) and not launched.is_listed and self._is_client_living(files):
             return Unclear("its client lives: a step may still come of it")
         if walks and is_own_job and isinstance(look, (Listed, Unclear)) and look.steps and not self._is_client_living(files):
-            left = why_not_empty(self._calls, launched.job, look.steps)
+            left = why_not_empty(self._calls, launched.job, look.steps, self._silence, self._passing.now)
             names = ", ".join(step.id for step in look.steps)
             if not left:
                 return Unlisted(f"squeue lists step {names}, and nothing of it is left on its nodes")

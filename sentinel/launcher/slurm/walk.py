@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from sentinel.launcher.slurm.answers import JobLine, SlurmStep, Unclear, read_job_line
 from sentinel.launcher.slurm.calls import SlurmCalls
@@ -19,6 +20,16 @@ from sentinel.launcher.slurm.nodes import (
 
 TREE_WIDTH = 50  # Slurm's default: srun reaches more nodes through others, and one that is silent hides those behind it
 AT_ONCE = 16
+ASK_AGAIN_S = 15.0
+
+
+@dataclass(slots=True)
+class Silence:
+    """Nodes that did not answer. Until `until_s` they are not asked again: whether the controller has given them up is known
+    sooner, and costs no step."""
+
+    nodes: frozenset[str] = frozenset()
+    until_s: float = -float("inf")
 
 
 def find_nodes(calls: SlurmCalls, job: str, allocated: int, excluded: Collection[str], wanted: Wanted) -> tuple[str, ...] | str:
@@ -35,8 +46,8 @@ def find_nodes(calls: SlurmCalls, job: str, allocated: int, excluded: Collection
     return choose_nodes(hosts, max(allocated, len(hosts)), excluded, answering, drained, wanted)
 
 
-def why_not_empty(calls: SlurmCalls, job: str, steps: Sequence[SlurmStep]) -> str:
-    """Empty where nothing is left of steps that squeue still lists; else why that is not known."""
+def why_not_empty(calls: SlurmCalls, job: str, steps: Sequence[SlurmStep], silence: Silence, now: Callable[[], float]) -> str:
+    """Empty where nothing is left of steps that squeue still lists; else why that is not known. `silence`: of walks before."""
     job_nodes = _nodes_of_job(calls, job)
     if isinstance(job_nodes, Unclear):
         return job_nodes.reason
@@ -49,7 +60,11 @@ def why_not_empty(calls: SlurmCalls, job: str, steps: Sequence[SlurmStep]) -> st
     held = sorted({node for hosts in places.values() for node in hosts} & set(job_nodes))
     down = find_down(calls, held)
     asked = [node for node in held if node not in down]
+    awaited = next((node for node in asked if node in silence.nodes), "")
+    if awaited and now() < silence.until_s:
+        return f"{awaited} does not answer, and the controller has not given it up"
     answers = _ask_nodes(calls, job, asked, list(places)) if asked else {}
+    silence.nodes, silence.until_s = frozenset(asked) - answers.keys(), now() + ASK_AGAIN_S
     reasons = (judge_emptiness(step, hosts, job_nodes, down, answers) for step, hosts in places.items())
     return next((reason for reason in reasons if reason), "")
 

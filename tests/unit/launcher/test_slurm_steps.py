@@ -314,8 +314,10 @@ def test_a_step_that_stays_listed_has_ended_where_no_node_has_anything_of_it(ben
     step = bench.slurm.step(bench.name())
     step.stays = True
     bench.slurm.silent = {"n2"}
+    before = bench.slurm.probes
     with pytest.raises(NotYet, match="n2 does not answer, and the controller has not given it up"):
         bench.launcher().ensure_stopped(1)
+    assert bench.slurm.probes - before < 5, "the controller is asked about a silent node, and not the node again and again"
     bench.slurm.silent, bench.slurm.down = set(), {"n2"}
     view = bench.launcher().ensure_stopped(1)
     assert isinstance(view, Exited)
