@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from sentinel.launcher.registry import LaunchPlace, open_launcher
 from sentinel.launcher.slurm.steps import SlurmLauncher
 from sentinel.model.attempts import AttemptSpec, AttemptView, SettingsInForce, Unseen
 from tests.conformance.command_world import CommandWorld
-from tests.conformance.launcher_world import HERE, Job, LocalWorld, wait_for
+from tests.conformance.launcher_world import DEADLINE_S, HERE, Job, LocalWorld, wait_for
 
 PROGRAMS = ("srun", "squeue", "scancel", "scontrol")
 
@@ -80,6 +81,9 @@ class SlurmWorld(CommandWorld):
         try:
             for attempt in self._attempts:
                 self.launcher().ensure_stopped(attempt)
+            for thread in threading.enumerate():  # a question under way has a child, which it reaps
+                if thread.name == "slurm":
+                    thread.join(DEADLINE_S)
             clients = [client for launcher in self._opened for client in launcher._clients.values()]
             wait_for(lambda: all(client.poll() is not None for client in clients), "the clients to leave")
             super().close()

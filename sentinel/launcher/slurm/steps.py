@@ -60,7 +60,7 @@ from sentinel.launcher.slurm.attempt import (
 )
 from sentinel.launcher.slurm.calls import ClientPlace, RealCalls, SlurmCalls, SlurmClient
 from sentinel.launcher.slurm.settings import SlurmSettings, step_command
-from sentinel.launcher.slurm.walk import Silence, find_lost, find_nodes, why_not_empty
+from sentinel.launcher.slurm.walk import SilentNodes, find_lost, find_nodes, why_not_empty
 from sentinel.launcher.slurm.watch import Beside, StepWatch, in_a_thread
 from sentinel.launcher.spare_records import bring_home
 from sentinel.launcher.spec_file import launch_variables, write_spec
@@ -114,7 +114,7 @@ class SlurmLauncher:
         self._walk_due_s, self._walk_pause_s = -float("inf"), WALK_EVERY_S[0]
         self._lost: dict[int, float] = {}  # by attempt, when it was first seen that a task had failed
         self._orderly: dict[int, set[int]] = {}  # by attempt, tasks that have ended as they should
-        self._silence = Silence()
+        self._silence = SilentNodes()
         self._ending = threading.Lock()
 
     def observe(self, attempt: int, with_processes: bool = True) -> AttemptView:
@@ -226,6 +226,8 @@ class SlurmLauncher:
             write_launched(files, launched)
             environment = {name: value for name, value in self._environ.items() if name != LAUNCH_VARIABLE}
             environment |= files.environment | launch_variables(spec)
+            for number in [number for number, client in self._clients.items() if client.poll() is not None]:
+                del self._clients[number]  # reaped
             words = step_command(files, launched, self._settings, spec.argv)
             self._clients[files.attempt] = self._calls.start(words, ClientPlace(spec.cwd, environment, files.logs, lock))
         finally:
@@ -357,7 +359,7 @@ class SlurmLauncher:
         """Write exit.json, unless it is there. Only here does an attempt end."""
         with self._ending:
             report = read_report(files)
-            for kept in (self._watches, self._lost, self._orderly, self._clients):
+            for kept in (self._watches, self._lost, self._orderly):
                 kept.pop(files.attempt, None)
             if report is None:
                 is_own = launched.job == self._environ.get("SLURM_JOB_ID")

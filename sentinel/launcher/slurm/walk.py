@@ -24,7 +24,7 @@ ASK_AGAIN_S = 15.0
 
 
 @dataclass(slots=True)
-class Silence:
+class SilentNodes:
     """Nodes that did not answer. Until `until_s` they are not asked again: whether the controller has given them up is known
     sooner, and costs no step."""
 
@@ -46,7 +46,7 @@ def find_nodes(calls: SlurmCalls, job: str, allocated: int, excluded: Collection
     return choose_nodes(hosts, max(allocated, len(hosts)), excluded, answering, drained, wanted)
 
 
-def why_not_empty(calls: SlurmCalls, job: str, steps: Sequence[SlurmStep], silence: Silence, now: Callable[[], float]) -> str:
+def why_not_empty(calls: SlurmCalls, job: str, steps: Sequence[SlurmStep], silence: SilentNodes, now: Callable[[], float]) -> str:
     """Empty where nothing is left of steps that squeue still lists; else why that is not known. `silence`: of walks before."""
     job_nodes = _nodes_of_job(calls, job)
     if isinstance(job_nodes, Unclear):
