@@ -7,7 +7,7 @@ BENCH := $(BIN)/python -m pytest -m bench -s -o timeout=1800 # a busy machine ta
 # The tests start sentinel and the trainer hundreds of times. Without bytecode each start compiles every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install install-locked lock sbom demo test lint types contracts kernels unit accept drills drills-real chaos soak trainers-test bench bench-client bench-detect bench-logs bench-policy bench-replay bench-recovery bench-long-life bench-telemetry bench-sealing bench-verify bench-watching compare bench-web bench-page bench-kernels gpu leave-one-out pictures clean
+.PHONY: help install install-locked lock sbom demo test lint types contracts kernels unit accept drills drills-real cluster-test chaos soak trainers-test bench bench-client bench-detect bench-logs bench-policy bench-replay bench-recovery bench-long-life bench-telemetry bench-sealing bench-verify bench-watching compare bench-web bench-page bench-kernels gpu leave-one-out pictures clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 14
 
@@ -69,6 +69,11 @@ drills: $(STAMP) ## every shipped drill with its faults drawn from three hundred
 
 drills-real: $(STAMP) ## every shipped drill and three more done to the real trainer, two ranks on the CPU (about 10 minutes)
 	$(BIN)/python -m pytest -m 'slow and drill' -s tests/integration
+
+# Slurm is installed where it is missing; elsewhere than on Debian as root that is for a person to do, and the tests say what they lack.
+cluster-test: $(STAMP) ## the launcher slurm on a real Slurm of three isolated nodes (root; Debian's slurm-wlm and munge; eight minutes)
+	@command -v slurmctld >/dev/null || [ -x /usr/sbin/slurmctld ] || apt-get install -y --no-install-recommends slurm-wlm munge || true
+	$(BIN)/python -m pytest -m slow -s tests/cluster
 
 chaos: $(STAMP)  ## fifty kinds of real faults done to the real trainer, each end compared bit for bit with an unhurt run's (about 30 minutes; KINDS="kill-rank hang" SEED=7 for some, TABLE=FILE for a table)
 	$(BIN)/python -m tests.chaos $(KINDS) $(if $(SEED),--seed $(SEED)) $(if $(TABLE),--table $(TABLE))

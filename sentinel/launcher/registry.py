@@ -21,6 +21,8 @@ from sentinel.launcher.contract import Launcher
 from sentinel.launcher.local import LocalLauncher, LocalSettings
 from sentinel.launcher.reserve import NoReserve, Reserve
 from sentinel.launcher.reserve_start import StartThread
+from sentinel.launcher.slurm.settings import SlurmSettings, check_allocation
+from sentinel.launcher.slurm.steps import SlurmLauncher
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class LauncherRow:
 
     kind: its name in run.json and on the command line. settings: a frozen dataclass whose fields are all `str`; a field without
     a default must be given. check: refuses a training command, run in a directory under these settings, that could never start,
-    before there is a run (UsageError).
+    before there is a run (UsageError). capabilities: of `model.capabilities.MORE`, those that it has for every command.
     """
 
     kind: str
@@ -48,6 +50,7 @@ class LauncherRow:
     settings: type
     build: Callable[[LaunchPlace, Any], Launcher]
     check: Callable[[tuple[str, ...], str, Any], None]
+    capabilities: tuple[str, ...] = ()
 
 
 def _reserve(place: LaunchPlace, settings: LocalSettings) -> Reserve | None:
@@ -72,6 +75,14 @@ LAUNCHERS = (
         settings=CommandSettings,
         build=lambda place, settings: CommandLauncher(place.run_dir, settings, place.withheld, place.supervises),
         check=lambda command, cwd, _: check_training_command(command, cwd),
+    ),
+    LauncherRow(
+        kind="slurm",
+        summary="steps of the Slurm job that sentinel runs in, found by their names",
+        settings=SlurmSettings,
+        build=lambda place, settings: SlurmLauncher(place.run_dir, settings, place.withheld, place.supervises),
+        check=check_allocation,
+        capabilities=("exclude",),
     ),
 )
 DEFAULT = "local"

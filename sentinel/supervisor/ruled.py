@@ -76,7 +76,8 @@ def rule_run(request: RunRequest, run_dir: Path, started_s: float) -> Ruled:
     in_force = find_in_force(request, run_dir, known)
     named = request.trainer if request.trainer is not None else known.trainer if known is not None else None
     profile = None if named is None else _load_profile(named)
-    capabilities = declared_capabilities(known, request.without, request.more, None if profile is None else profile.capabilities)
+    more = (*request.more, *_of_launcher(request)) if known is None else request.more
+    capabilities = declared_capabilities(known, request.without, more, None if profile is None else profile.capabilities)
     file = read_policy_file(in_force.path)
     asked = request.pages or (known.pages if known is not None else ())
     policy = lay_routes(file.policy, asked) if request.stop_at_once else with_checked_routes(file.policy, asked)
@@ -90,6 +91,11 @@ def _load_profile(named: str) -> TrainerProfile:
     from sentinel.trainers.loading import load_profile
 
     return load_profile(named)
+
+
+def _of_launcher(request: RunRequest) -> tuple[str, ...]:
+    """What the launcher of a new run can do whatever its command is. Raises UsageError."""
+    return launchers.find_row(launchers.DEFAULT if request.launcher is None else request.launcher).capabilities
 
 
 def rule_anew(request: RunRequest, run_dir: Path, started_s: float, outage: JournalOutage) -> Ruled:

@@ -86,6 +86,9 @@ def test_amtool_takes_the_configuration_of_alertmanager() -> None:
     assert "SUCCESS" in check(["amtool", "check-config", "alertmanager/alertmanager.yml"])
 
 
+BATCH = ("run.sbatch", "steps.sbatch")
+
+
 @pytest.mark.parametrize(
     ("labels", "receiver"),
     [
@@ -172,7 +175,10 @@ def test_the_unit_ends_sentinel_and_never_the_training() -> None:
 
 
 @pytest.mark.parametrize(("code", "requeued"), [(75, "17\n"), (0, ""), (1, ""), (2, ""), (130, "")])
-def test_the_batch_script_passes_a_warning_on_and_puts_its_job_back_at_75_alone(tmp_path: Path, code: int, requeued: str) -> None:
+@pytest.mark.parametrize("script", BATCH)
+def test_the_batch_script_passes_a_warning_on_and_puts_its_job_back_at_75_alone(
+    tmp_path: Path, script: str, code: int, requeued: str
+) -> None:
     """The stand-in for sentinel warns the script, as Slurm does, and leaves when the warning has come through."""
     stands_in = {
         "sentinel": f"trap 'kill $!; exit {code}' USR1\ntail -f /dev/null &\nkill -USR1 $PPID\nwait $!\n",
@@ -184,21 +190,50 @@ def test_the_batch_script_passes_a_warning_on_and_puts_its_job_back_at_75_alone(
     noted = tmp_path / "requeued"
     noted.touch()
     environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "17", "SLURM_JOB_NAME": "big"}
-    script = str(DEPLOY / "slurm/run.sbatch")
-    done = subprocess.run(["bash", script], env={**environ, "REQUEUED": str(noted)}, check=False, timeout=60)
+    done = subprocess.run(
+        ["bash", str(DEPLOY / "slurm" / script)], env={**environ, "REQUEUED": str(noted)}, check=False, timeout=60
+    )
     assert (done.returncode if code <= 128 else 130, noted.read_text(encoding="utf-8")) == (code, requeued)
 
 
-def test_the_batch_script_puts_its_job_back_where_the_warning_ended_a_sentinel_that_had_not_begun(tmp_path: Path) -> None:
+@pytest.mark.parametrize("script", BATCH)
+def test_the_batch_script_puts_its_job_back_where_the_warning_ended_a_sentinel_that_had_not_begun(
+    tmp_path: Path, script: str
+) -> None:
     """Before Python runs any of sentinel's code, SIGUSR1 ends the process: code 138."""
     noted = tmp_path / "requeued"
-    stands_in = {"sentinel": "kill -USR1 $$\n", "scontrol": f'echo "$*" >> {noted}\n'}
+    stands_in = {"sentinel": "kill -USR1 $$\n", "scontrol": f'[ "$1" = show ] || echo "$*" >> {noted}\n'}
     for name, body in stands_in.items():
         (tmp_path / name).write_text(f"#!/bin/bash\n{body}", encoding="utf-8")
         (tmp_path / name).chmod(0o755)
     environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "17", "SLURM_JOB_NAME": "big"}
-    done = subprocess.run(["bash", str(DEPLOY / "slurm/run.sbatch")], env=environ, check=False, timeout=60)
+    done = subprocess.run(["bash", str(DEPLOY / "slurm" / script)], env=environ, check=False, timeout=60)
     assert (done.returncode, noted.read_text(encoding="utf-8")) == (138, "requeue 17\n")
+
+
+@pytest.mark.parametrize(("code", "follows"), [(0, "scancel 17"), (75, "scontrol requeue 17"), (1, "scancel 17")])
+def test_the_standby_goes_on_when_the_controller_says_that_the_node_is_lost(tmp_path: Path, code: int, follows: str) -> None:
+    """Not when it fails, answers nothing, or cannot be understood."""
+    answers, noted = tmp_path / "answers", tmp_path / "noted"
+    answers.write_text("fails\nempty\nn[\nn1,n2\nn2\n", encoding="utf-8")
+    stands_in = {
+        "squeue": f"line=$(head -1 {answers}); sed -i 1d {answers}\n"
+        "[ $line = fails ] && exit 1\n[ $line = empty ] || echo $line\n",
+        "scontrol": f'[ "$1" = show ] || {{ echo scontrol $* >>{noted}; exit; }}\n'
+        '[ "$3" = "n[" ] && exit 1\necho $3 | tr , "\\n"\n',
+        "scancel": f"echo scancel $* >>{noted}\n",
+        "sentinel": f"wc -l <{answers}; exit {code}\n",
+    }
+    for name, body in stands_in.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{body}", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "17", "SLURMD_NODENAME": "n2"}
+    environ |= {"BATCH_HOST": "n1", "STANDBY_EVERY": "0"}
+    words = ["bash", str(DEPLOY / "slurm/standby.sh"), "sentinel", "run"]
+    done = subprocess.run(words, env=environ, check=False, timeout=60, capture_output=True, text=True)
+    assert done.returncode == code
+    assert done.stdout.splitlines()[1] == "0", "it was started before the last answer"
+    assert noted.read_text(encoding="utf-8").strip() == follows
 
 
 def started() -> dict[str, list[str]]:

@@ -351,9 +351,7 @@ def test_a_stop_command_that_succeeds_and_does_nothing_is_not_believed(
     monkeypatch.setattr(launching, "STOP_WAIT_S", 0.3)
     launcher = scheduler.launcher(stop="true")
     launcher.ensure_started(spec())
-    with pytest.raises(
-        NotYet, match="not known to be stopped: the stop command: it ended with 0: no output; status: running"
-    ):
+    with pytest.raises(NotYet, match="not known to be stopped: the stop command: it ended with 0: no output; status: running"):
         launcher.ensure_stopped(1)
     assert isinstance(seen(launcher, Alive), Alive)
 

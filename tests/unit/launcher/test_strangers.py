@@ -160,5 +160,3 @@ def test_they_are_named_when_a_run_is_taken_over(tmp_path: Path, begin: Begin, c
     assert f"kill {pid}" in capsys.readouterr().err
     tell_strangers(tmp_path, RunState(attempts=(Attempt(2, 0.0, None, SettingsInForce(), ""),)))
     assert capsys.readouterr().err == ""
-
-

@@ -1,0 +1,169 @@
+"""Slurm's own commands, each with a deadline, in a session of its own. What they say is judged elsewhere (`answers`, `nodes`)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Protocol
+
+from sentinel.client.closed_files import closed
+from sentinel.launcher.slurm.answers import JOB_COLUMNS, STEP_COLUMNS, Reply, format_of
+from sentinel.launcher.slurm.nodes import MARK, PROBE
+
+REPLY_BYTES_MAX = 1 << 24
+# Variables by which a person has these commands hide lines, or ask back: not here.
+PERSONAL = ("SQUEUE_", "SCANCEL_")
+PROBE_NAME = "sentinel-probe"
+LEAVE_S = 2.0  # for a client that has been asked to leave
+_POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class ClientPlace:
+    """Where the client of a step runs. `lock`: a descriptor that it holds open for as long as it lives."""
+
+    cwd: str
+    environment: Mapping[str, str]
+    logs: Path
+    lock: int
+
+
+class SlurmClient(Protocol):
+    """srun, which started a step or is about to."""
+
+    def kill(self) -> None:
+        """By SIGKILL, with all of its processes here."""
+        ...
+
+    def poll(self) -> int | None:
+        """Its exit status; None while it lives."""
+        ...
+
+
+class SlurmCalls(Protocol):
+    """What is asked of Slurm. No call raises, each ends by its deadline; `start` raises OSError where there is no srun."""
+
+    def steps(self, job: str) -> Reply: ...
+
+    def job(self, job: str) -> Reply: ...
+
+    def cancel(self, step: str, signal_number: int | None = None) -> Reply:
+        """End the step, or send its tasks a signal."""
+        ...
+
+    def hosts(self, nodes: str) -> Reply: ...
+
+    def node_states(self, nodes: str) -> Reply: ...
+
+    def probe(self, job: str, nodes: Sequence[str], steps: Sequence[str]) -> Reply:
+        """Ask every node by one step of one task on each. What was printed until the deadline counts, whatever the status."""
+        ...
+
+    def start(self, words: Sequence[str], place: ClientPlace) -> SlurmClient: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _RealClient:
+    process: subprocess.Popen[bytes]
+
+    def poll(self) -> int | None:
+        return self.process.poll()
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+
+
+@dataclass(frozen=True, slots=True)
+class RealCalls:
+    """`timeout_s`: of a question. `probe_s`: within which a node must answer. `withheld`: variables that nobody inherits."""
+
+    timeout_s: float
+    probe_s: float
+    withheld: frozenset[str] = frozenset()
+
+    def steps(self, job: str) -> Reply:
+        return self._ask(["squeue", "--steps", "--noheader", "--jobs", job, "--Format", format_of(STEP_COLUMNS)])
+
+    def job(self, job: str) -> Reply:
+        return self._ask(["squeue", "--noheader", "--states", "all", "--jobs", job, "--Format", format_of(JOB_COLUMNS)])
+
+    def cancel(self, step: str, signal_number: int | None = None) -> Reply:
+        return self._ask(["scancel", *([] if signal_number is None else [f"--signal={signal_number}"]), step])
+
+    def hosts(self, nodes: str) -> Reply:
+        return self._ask(["scontrol", "show", "hostnames", nodes])
+
+    def node_states(self, nodes: str) -> Reply:
+        return self._ask(["scontrol", "show", "node", nodes, "--oneliner"])
+
+    def probe(self, job: str, nodes: Sequence[str], steps: Sequence[str]) -> Reply:
+        count = str(len(nodes))
+        words = ["srun", "--jobid", job, "--overlap", "--job-name", PROBE_NAME, "--nodes", count, "--ntasks", count]
+        words += ["--ntasks-per-node", "1", "--nodelist", ",".join(nodes), "--no-kill", "--unbuffered"]
+        lines = len(nodes) * (1 + len(steps))
+        return self._ask([*words, "sh", "-c", PROBE, MARK, *steps], self.probe_s, lambda text: text.count(f"{MARK}|") >= lines)
+
+    def start(self, words: Sequence[str], place: ClientPlace) -> SlurmClient:
+        out, err = place.logs / "launcher.out", place.logs / "launcher.err"
+        with open(out, "ab", opener=closed) as output, open(err, "ab", opener=closed) as errors:
+            process = subprocess.Popen(
+                words,
+                cwd=place.cwd,
+                env=self._without_secrets(place.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                pass_fds=(place.lock,),
+                start_new_session=True,
+            )
+        return _RealClient(process)
+
+    def _ask(self, words: Sequence[str], timeout_s: float | None = None, is_whole: Callable[[str], bool] | None = None) -> Reply:
+        """`is_whole`: ends the wait before the command does, by what it has printed."""
+        environment = self._without_secrets(os.environ)
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+            try:
+                asked = subprocess.Popen(
+                    words, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, start_new_session=True
+                )
+            except OSError as error:
+                return Reply(127, "", f"{words[0]} cannot be run: {error}")
+            deadline_s = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
+            while (status := asked.poll()) is None and time.monotonic() < deadline_s:
+                if is_whole is not None and is_whole(_read(output)[0]):
+                    deadline_s = min(deadline_s, time.monotonic() + LEAVE_S)
+                    is_whole = None
+                with suppress(subprocess.TimeoutExpired):
+                    asked.wait(_POLL_S)
+            if status is None:
+                _end(asked)
+            text, is_cut = _read(output)
+            return Reply(status, text, _read(errors)[0], is_cut)
+
+    def _without_secrets(self, environment: Mapping[str, str]) -> dict[str, str]:
+        kept = (name for name in environment if name not in self.withheld and not name.startswith(PERSONAL))
+        return {name: environment[name] for name in kept}
+
+
+def _end(asked: subprocess.Popen[bytes]) -> None:
+    """By SIGTERM, upon which srun ends its step; by SIGKILL where that is not enough."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(asked.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            asked.wait(LEAVE_S)
+            return
+
+
+def _read(file: IO[bytes]) -> tuple[str, bool]:
+    data = os.pread(file.fileno(), REPLY_BYTES_MAX + 1, 0)
+    return data[:REPLY_BYTES_MAX].decode("utf-8", "replace"), len(data) > REPLY_BYTES_MAX

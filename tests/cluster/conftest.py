@@ -1,0 +1,33 @@
+"""One cluster for all tests of this room; without Slurm, or without root, they are skipped with the reason."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.cluster_kit import Cluster
+
+PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "srun", "squeue", "scontrol", "unshare", "nsenter")
+SBIN = "/usr/sbin:/sbin"
+
+
+def why_not() -> str:
+    """Why there can be no such cluster here; empty where there can."""
+    missing = [name for name in PROGRAMS if shutil.which(name, path=f"{os.environ.get('PATH', '')}:{SBIN}") is None]
+    if missing:
+        return f"no {', '.join(missing)} here: apt-get install --no-install-recommends slurm-wlm munge (make cluster-test does)"
+    return "" if os.geteuid() == 0 else "isolated nodes need root (unshare)"
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    if reason := why_not():
+        pytest.skip(reason)
+    scratch: Path = tmp_path_factory.mktemp("slurm")
+    cluster = Cluster(scratch)
+    yield cluster
+    cluster.down()
