@@ -7,7 +7,6 @@ its lock alone. What cannot be looked at is `Unseen`, and that is never taken fo
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from sentinel.client.strict_json import as_float
 from sentinel.launcher.elsewhere import EndedHere, describe, read_ended_here, settled_report
 from sentinel.launcher.exit_report import read_object, read_pid, read_report
+from sentinel.launcher.file_locks import is_locked
 from sentinel.launcher.process_tree import Process, find_living, is_same_process, read_boot_id, read_environment
 from sentinel.model.attempts import Alive, AttemptView, Exited, NotStarted, Orphaned, Unseen
 from sentinel.run_files.attempt_files import AttemptFiles, is_this_host, rank_files
@@ -62,21 +62,6 @@ def read_keeper(files: AttemptFiles) -> KeeperRecord | None:
         raise ValueError(f"{files.keeper}: does not name a keeper ({error!r})") from error
 
 
-def is_lock_held(files: AttemptFiles) -> bool:
-    """Whether a keeper holds keeper.lock. Looks through a shared lock, which two who look do not refuse each other."""
-    try:
-        lock = os.open(files.lock, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(lock)
-    return False
-
-
 def read_view(files: AttemptFiles, with_processes: bool = True) -> AttemptView:
     """The attempt now. Never raises; costs one look through /proc while the keeper lives (a few ms, more on a machine with
     thousands of processes). `with_processes` False: of a living keeper no processes are looked for."""
@@ -93,7 +78,7 @@ def _observe(files: AttemptFiles, with_processes: bool) -> AttemptView:
     keeper = read_keeper(files)
     if keeper is not None and keeper.is_living_here:
         return Alive(files.attempt, keeper.pid, _pids(find_living(roots=(keeper.pid,))) if with_processes else ())
-    if is_lock_held(files):
+    if is_locked(files.lock):
         return Alive(files.attempt, 0 if keeper is None else keeper.pid, ())
     view = _exited(files)  # it may have been written, and the keeper gone, since the first look
     if view is not None:

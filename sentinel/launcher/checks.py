@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from sentinel.errors import UsageError
 from sentinel.launcher.warm_command import NotWarm, read_command
+from sentinel.policy.quantities import Malformed, parse_positive_duration
 
 
 def check_command(command: tuple[str, ...], cwd: str) -> None:
@@ -29,6 +30,15 @@ def check_local(command: tuple[str, ...], cwd: str, *, direct: bool) -> None:
             read_command(command, cwd)
         except NotWarm as error:
             raise UsageError(f"--direct: this command is one that only torchrun can start: {error}; leave --direct out") from None
+
+
+def check_durations(options: Mapping[str, str]) -> None:
+    """Launcher options that are each a length of time. Raises ValueError."""
+    for name, text in options.items():
+        try:
+            parse_positive_duration(text)
+        except Malformed as error:
+            raise ValueError(f"--launcher-option {name}: {error}; {error.remedy}") from None
 
 
 def refuse_direct(options: Mapping[str, str]) -> None:

@@ -24,7 +24,6 @@ run elsewhere, so no rank can be signalled: a trainer is asked to stop through o
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -34,17 +33,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, TypeGuard, get_args
 
 from sentinel.client.atomic_file import write_atomically
-from sentinel.client.closed_files import open_closed
 from sentinel.client.run_layout import stream_path
 from sentinel.client.strict_json import dumps
 from sentinel.detectors.engine_words import find_refusal
 from sentinel.errors import EngineDown, GiveUp, NotYet, RetryLater
-from sentinel.launcher.checks import check_command
+from sentinel.launcher.checks import check_command, check_durations
 from sentinel.launcher.exit_report import (
     Evidence,
     build_report,
@@ -55,10 +52,12 @@ from sentinel.launcher.exit_report import (
     read_table,
     write_report,
 )
+from sentinel.launcher.file_locks import try_lock
+from sentinel.launcher.job_names import job_name_of
 from sentinel.launcher.spare_records import bring_home
 from sentinel.launcher.spec_file import launch_variables, write_spec
 from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Exited, ExitReport, NotStarted, Unseen
-from sentinel.policy.quantities import Malformed, parse_positive_duration
+from sentinel.policy.quantities import parse_positive_duration
 from sentinel.run_files.attempt_files import LAUNCH_VARIABLE, AttemptFiles, rank_files
 
 Word = Literal["pending", "running", "exited", "none"]
@@ -93,11 +92,7 @@ class CommandSettings:
         for name in ("start", "status", "stop"):
             if not getattr(self, name).strip():
                 raise ValueError(f"--launcher-option {name}: is empty; write a line for sh")
-        for name in ("every", "timeout"):
-            try:
-                parse_positive_duration(getattr(self, name))
-            except Malformed as error:
-                raise ValueError(f"--launcher-option {name}: {error}; {error.remedy}") from None
+        check_durations({name: getattr(self, name) for name in ("every", "timeout")})
 
     @property
     def every_s(self) -> float:
@@ -355,9 +350,7 @@ def _words(answer: Answer | str) -> str:
 
 def _job(files: AttemptFiles) -> str:
     """A job name that no other attempt has, of this run or of another run of the same name elsewhere."""
-    mark = sha256(str(files.run_dir).encode(errors="surrogateescape")).hexdigest()[:8]
-    name = "".join(c if c.isalnum() or c in "-_" else "-" for c in files.run_dir.name)[:40]
-    return f"sentinel-{name}-{mark}-{files.attempt}"
+    return f"sentinel-{job_name_of(files.run_dir)}-{files.attempt}"
 
 
 def _keep_answer(files: AttemptFiles, answer: Answer | str) -> None:
@@ -442,12 +435,10 @@ def _starting(files: AttemptFiles) -> Iterator[int]:
     if not files.run_dir.is_dir():
         raise FileNotFoundError(f"the run directory {files.run_dir} is not there")
     files.make_folders()
-    lock = open_closed(files.folder / "start.lock", os.O_RDWR)
+    lock = try_lock(files.start_lock)
+    if lock is None:
+        raise RetryLater(f"attempt {files.attempt}: a start command is still running", RETRY_IN_S)
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RetryLater(f"attempt {files.attempt}: a start command is still running", RETRY_IN_S) from None
         yield lock
     finally:
         os.close(lock)

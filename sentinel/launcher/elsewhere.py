@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -120,12 +120,19 @@ class BeatsSince:
         self._contents |= now
 
     def _read(self) -> dict[int, bytes]:
-        contents = {}
         with suppress(OSError):
-            for rank, entry in rank_files(self._files.heartbeats).items():
-                if rank in self._ranks:
-                    contents[rank] = read_regular(entry.path)
-        return contents
+            return read_beats(self._files, self._ranks)
+        return {}
+
+
+def read_beats(files: AttemptFiles, ranks: Container[int] | None = None) -> dict[int, bytes]:
+    """The heartbeats as they stand, of these ranks or of all; one that cannot be read now is left out. Raises OSError."""
+    contents = {}
+    for rank, entry in rank_files(files.heartbeats).items():
+        if ranks is None or rank in ranks:
+            with suppress(OSError):
+                contents[rank] = read_regular(entry.path)
+    return contents
 
 
 def wait_for_proof(files: AttemptFiles, host: str, named: frozenset[int], why: str) -> str:

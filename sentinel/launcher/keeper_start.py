@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import socket
 import subprocess
@@ -19,9 +18,10 @@ from dataclasses import dataclass
 from typing import IO
 
 from sentinel.client.atomic_file import write_atomically
-from sentinel.client.closed_files import closed, open_closed
+from sentinel.client.closed_files import closed
 from sentinel.client.strict_json import dumps
 from sentinel.launcher.exit_report import ORDERLY_EXITS, StartFailure, read_object
+from sentinel.launcher.file_locks import try_lock
 from sentinel.launcher.process_tree import read_boot_id, read_process
 from sentinel.launcher.torchrun_table import FailureTable
 from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, EXCLUDE_VARIABLE, LAUNCH_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles
@@ -74,15 +74,11 @@ def claim(files: AttemptFiles) -> int | None:
     Returns the open file, None when another keeper has or had the attempt. Raises OSError when locking does not work.
     """
     files.make_folders()
-    lock = open_closed(files.lock, os.O_RDWR)
     for _ in range(CLAIM_TRIES):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if (lock := try_lock(files.lock)) is not None:
             break
-        except BlockingIOError:
-            time.sleep(CLAIM_RETRY_S)
+        time.sleep(CLAIM_RETRY_S)
     else:
-        os.close(lock)
         return None
     if files.keeper.exists() or files.exit.exists():
         os.close(lock)

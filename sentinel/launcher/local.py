@@ -6,7 +6,6 @@ again and gets the same answer. It may import `time`: its deadlines are about re
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import socket
@@ -18,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sentinel.client.closed_files import closed, open_closed
+from sentinel.client.closed_files import closed
 from sentinel.client.regular_file import read_regular
 from sentinel.errors import GiveUp, NotYet, RetryLater
 from sentinel.launcher.attempt_view import KeeperRecord, find_orphans, find_ranks, read_keeper, read_view
@@ -39,6 +38,7 @@ from sentinel.launcher.exit_report import (
     read_table,
     write_report,
 )
+from sentinel.launcher.file_locks import try_lock
 from sentinel.launcher.keeper_loop import KILL_NOW
 from sentinel.launcher.keeper_start import claim
 from sentinel.launcher.process_tree import (
@@ -302,17 +302,12 @@ def _starting(files: AttemptFiles) -> Iterator[None]:
     if not files.run_dir.is_dir():
         raise FileNotFoundError(f"the run directory {files.run_dir} is not there")
     files.make_folders()
-    lock = open_closed(files.folder / "start.lock", os.O_RDWR)
+    deadline = time.monotonic() + START_WAIT_S
+    while (lock := try_lock(files.start_lock)) is None:
+        if time.monotonic() >= deadline:
+            raise RetryLater(f"attempt {files.attempt}: another process has long been starting it", RETRY_IN_S)
+        time.sleep(_POLL_EVERY_S)
     try:
-        deadline = time.monotonic() + START_WAIT_S
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    raise RetryLater(f"attempt {files.attempt}: another process has long been starting it", RETRY_IN_S) from None
-                time.sleep(_POLL_EVERY_S)
         yield
     finally:
         os.close(lock)

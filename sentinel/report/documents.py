@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from sentinel.client.settings import settings_to_json
@@ -21,48 +21,34 @@ from sentinel.report.machine_warnings import machine_warnings
 from sentinel.report.needs import needs_document, standing_documents
 from sentinel.report.pages import page_document, pages_document
 from sentinel.report.snapshot import RunSnapshot
-from sentinel.run_files.detector_standings import NO_STANDINGS, OLD_AFTER_S, DetectorStandings
-from sentinel.run_files.heartbeats import RankSeen
+from sentinel.run_files.detector_standings import OLD_AFTER_S, DetectorStandings
 from sentinel.run_files.stall import run_word, stall_of
 
 
-@dataclass(frozen=True, slots=True)
-class Outside:
-    """What the journal does not hold. `step`: the newest in the stream, None when unknown. `supervisor`: alive, gone, unknown.
-    `losses`: of its incidents, folded beside the state."""
-
-    step: int | None
-    total_steps: int | None
-    supervisor: str
-    attempt_alive: bool | None
-    warning: str = ""
-    senses: DetectorStandings = NO_STANDINGS
-    ranks: tuple[RankSeen, ...] = ()
-    losses: tuple[IncidentLoss, ...] = ()
-
-
-def status_document(state: RunState, now_s: float, outside: Outside) -> dict[str, Any]:
-    """`state` is the journal's word: a run whose supervisor is gone is still training while its attempt lives. A run that trains
-    and whose next step is overdue is `stalled`."""
+def status_document(snapshot: RunSnapshot, policy: Policy | None, warning: str) -> dict[str, Any]:
+    """The status of a run, and what whoever looks at it needs first. `state` in it is the journal's word: a run whose supervisor
+    is gone is still training while its attempt lives. A run that trains and whose next step is overdue is `stalled`. `policy`:
+    None where it cannot be read."""
+    state, now_s, senses = snapshot.state, snapshot.now_s, snapshot.senses
     attempt = state.attempt
-    stall = stall_of(state, now_s, outside.senses)
+    stall = stall_of(state, now_s, senses)
     ledger = account(state, now_s, stall.since_s if stall else None)
     overdue = stall.words(now_s) if stall else ""
     open_incidents = state.open_incidents
     current = open_incidents[-1] if open_incidents else None
     known = (attempt.last_step or attempt.resumed_step) if attempt else None
-    step = outside.step if outside.step is not None else known
-    cost = cost_document(state, now_s, stall.since_s if stall else None, outside.senses.gpus_in_use, outside.losses)
+    step = snapshot.step if snapshot.step is not None else known
+    cost = cost_document(state, now_s, stall.since_s if stall else None, senses.gpus_in_use, snapshot.losses)
     return {
         "run": state.run_id,
         "state": run_word(state, stall),
         "reason": state.end_reason or state.held or (f"by {state.paused}" if state.paused else state.waits_for or overdue),
         "attempt": attempt.attempt if attempt else None,
         "step": step,
-        "total_steps": outside.total_steps,
-        "last_step_s": outside.senses.step_times.last_step_s if attempt and outside.senses.attempt == attempt.attempt else None,
+        "total_steps": snapshot.total_steps,
+        "last_step_s": senses.step_times.last_step_s if attempt and senses.attempt == attempt.attempt else None,
         "stalled_s": round(now_s - stall.since_s, 1) if stall else None,
-        "ranks": [asdict(seen) for seen in outside.ranks] if stall else [],
+        "ranks": [asdict(seen) for seen in snapshot.ranks] if stall else [],
         "goodput": round(ledger.goodput_ratio, 4),
         "ledger_s": {name: round(value, 3) for name, value in ledger.seconds.items()},
         "wall_s": round(ledger.total_s, 3),
@@ -74,38 +60,21 @@ def status_document(state: RunState, now_s: float, outside: Outside) -> dict[str
         "observe_only": state.observe_only,
         "blind": dict(state.blind),
         "missing_steps": [list(hole) for hole in attempt.holes] if attempt else [],
-        "supervisor": outside.supervisor,
-        "attempt_alive": outside.attempt_alive,
-        "warning": outside.warning,
+        "supervisor": snapshot.supervisor,
+        "attempt_alive": snapshot.attempt_alive,
+        "warning": warning,
         "deadline": _deadline_document(state, now_s),
         "excluded_nodes": [{"node": one.node, "incident": one.incident} for one in state.excluded],
         "environment": environment_document(state),
         "pages": pages_document(state, now_s),
-        "detectors": _detectors_document(outside.senses, now_s),
-        "disks": _disks_document(outside.senses, now_s),
+        "detectors": _detectors_document(senses, now_s),
+        "disks": _disks_document(senses, now_s),
         "save_interval": _interval_document(state),
         "cost": cost,
-        "forecast": forecast_document(state, now_s, step, outside.total_steps, cost, is_stalled=stall is not None),
-    }
-
-
-def snapshot_document(snapshot: RunSnapshot, policy: Policy | None, warning: str) -> dict[str, Any]:
-    """The status of a run, and what whoever looks at it needs first. `policy`: None where it cannot be read."""
-    state = snapshot.state
-    outside = Outside(
-        step=snapshot.step,
-        total_steps=snapshot.total_steps,
-        supervisor=snapshot.supervisor,
-        attempt_alive=snapshot.attempt_alive,
-        warning=warning,
-        senses=snapshot.senses,
-        ranks=snapshot.ranks,
-        losses=snapshot.losses,
-    )
-    return status_document(state, snapshot.now_s, outside) | {
+        "forecast": forecast_document(state, now_s, step, snapshot.total_steps, cost, is_stalled=stall is not None),
         "needs": needs_document(snapshot, policy),
         "standing": standing_documents(snapshot, policy),
-        "machine_warnings": machine_warnings(state, snapshot.now_s, snapshot.senses),
+        "machine_warnings": machine_warnings(state, now_s, senses),
     }
 
 

@@ -20,7 +20,7 @@ from sentinel.launcher.registry import DEFAULT, LaunchPlace, open_launcher
 from sentinel.model.attempts import Alive, AttemptView, Orphaned, Unseen
 from sentinel.model.incidents import Incident
 from sentinel.model.state import RunState
-from sentinel.report.documents import incident_documents, snapshot_document
+from sentinel.report.documents import incident_documents, status_document
 from sentinel.report.journal_fold import JournalFold
 from sentinel.report.lineage import branch_document, lineage_text
 from sentinel.report.run_policy import read_policy
@@ -58,7 +58,7 @@ def read_status(run_dir: Path) -> dict[str, Any]:
         losses=run.losses.of_incidents(run.state, run.until_s, stall.since_s if stall else None),
     )
     warning = "; ".join(filter(None, (run.warning, describe_missing(run_dir))))
-    status = snapshot_document(snapshot, read_policy(run_dir)[0], warning)
+    status = status_document(snapshot, read_policy(run_dir)[0], warning)
     return status | {"schedule": read_schedule(run, newest), "warm": _read_warm(run_dir)}
 
 

@@ -48,6 +48,11 @@ class AttemptFiles:
         return self.folder / "keeper.lock"
 
     @property
+    def start_lock(self) -> Path:
+        """Held by whoever starts the attempt, and by a scheduler's client for as long as a start may still come of it."""
+        return self.folder / "start.lock"
+
+    @property
     def keeper(self) -> Path:
         return self.folder / "keeper.json"
 

@@ -14,7 +14,7 @@ from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
 from sentinel.report.cost import cost_words
 from sentinel.report.detectors import detector_rows
-from sentinel.report.documents import incident_documents, snapshot_document
+from sentinel.report.documents import incident_documents, status_document
 from sentinel.report.events import incident_of
 from sentinel.report.following import RunSnapshot
 from sentinel.run_files.stall import stall_of
@@ -30,7 +30,7 @@ def run_document(
     """The document of `sentinel status --json`, and what only somebody who looks again and again asks. `schedule` None: it could
     not be read, which `trouble` says."""
     state = snapshot.state
-    status = snapshot_document(snapshot, policy, trouble)
+    status = status_document(snapshot, policy, trouble)
     return status | {
         "detector_rows": detector_rows(status["detectors"], is_watched=snapshot.supervisor == "alive"),
         "cost_words": cost_words(status["cost"]),

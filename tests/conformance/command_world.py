@@ -39,7 +39,9 @@ SCRIPTS = {
 
 
 class CommandWorld(LocalWorld):
-    """No keeper, and no rank that could be signalled: what the scheduler says is all that is seen."""
+    """No keeper, and no rank that could be signalled: what the scheduler says is all that is seen. `kind`: of the launcher."""
+
+    kind = "command"
 
     def __init__(self, run_dir: Path, real_torchrun: bool = False) -> None:
         super().__init__(run_dir, real_torchrun)
@@ -54,7 +56,7 @@ class CommandWorld(LocalWorld):
         return {name: f'sh {self._scheduler}/{name}.sh "$@"' for name in SCRIPTS} | {"every": "0.01s"}
 
     def launcher(self) -> CommandLauncher:
-        launcher = open_launcher("command", self.options, LaunchPlace(self.run_dir, supervises=True))
+        launcher = open_launcher(self.kind, self.options, LaunchPlace(self.run_dir, supervises=True))
         assert isinstance(launcher, CommandLauncher)
         self._launchers.append(launcher)
         return launcher
@@ -68,7 +70,7 @@ class CommandWorld(LocalWorld):
         return view
 
     def start_and_die(self, spec: AttemptSpec) -> None:
-        self._start_and_die(spec, f"open_launcher('command', {self.options!r}, LaunchPlace(sys.argv[1], supervises=True))")
+        self._start_and_die(spec, f"open_launcher({self.kind!r}, {self.options!r}, LaunchPlace(sys.argv[1], supervises=True))")
 
     def until_running(self, attempt: int, job: Job) -> None:
         super().until_running(attempt, job)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sentinel.launcher.registry import LaunchPlace, open_launcher
 from sentinel.launcher.slurm.steps import SlurmLauncher
-from sentinel.model.attempts import AttemptSpec, AttemptView, SettingsInForce, Unseen
+from sentinel.model.attempts import AttemptSpec, SettingsInForce
 from tests.conformance.command_world import CommandWorld
 from tests.conformance.launcher_world import DEADLINE_S, HERE, Job, LocalWorld, wait_for
 
@@ -28,6 +28,8 @@ def _words_of(pid: int) -> list[str]:
 
 class SlurmWorld(CommandWorld):
     """No keeper. A rank is a task of the step: torchrun is not needed to have two."""
+
+    kind = "slurm"
 
     def __init__(self, run_dir: Path, real_torchrun: bool = False) -> None:
         LocalWorld.__init__(self, run_dir, real_torchrun)
@@ -50,17 +52,10 @@ class SlurmWorld(CommandWorld):
         return {"every": "0.05s", "ranks_per_node": str(self._ranks)}
 
     def launcher(self) -> SlurmLauncher:  # type: ignore[override]
-        launcher = open_launcher("slurm", self.options, LaunchPlace(self.run_dir, supervises=True))
+        launcher = open_launcher(self.kind, self.options, LaunchPlace(self.run_dir, supervises=True))
         assert isinstance(launcher, SlurmLauncher)
         self._opened.append(launcher)
         return launcher
-
-    def observe(self, attempt: int) -> AttemptView:
-        launcher = self.launcher()
-        view = launcher.observe(attempt)
-        while isinstance(view, Unseen) and "has not been asked yet" in view.reason:
-            view = wait_for(lambda: launcher.observe(attempt), "a view")
-        return view
 
     def spec(self, attempt: int, job: Job) -> AttemptSpec:
         self._attempts.add(attempt)
@@ -69,9 +64,6 @@ class SlurmWorld(CommandWorld):
             launcher._settings = replace(launcher._settings, ranks_per_node=str(job.ranks))
         program = (sys.executable, "-I", "-S", str(HERE / "rank_double.py"), json.dumps(asdict(job)))
         return AttemptSpec(attempt, program, str(self.run_dir), None, SettingsInForce())
-
-    def start_and_die(self, spec: AttemptSpec) -> None:
-        self._start_and_die(spec, f"open_launcher('slurm', {self.options!r}, LaunchPlace(sys.argv[1], supervises=True))")
 
     def living(self, attempt: int) -> list[int]:
         """The shells in front of tasks are no part of the training."""

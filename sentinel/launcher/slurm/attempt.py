@@ -9,23 +9,21 @@ seen.json   the launcher's last view, for those who only look
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from sentinel.client.atomic_file import ensure_directory, write_atomically
-from sentinel.client.closed_files import open_closed
 from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import stream_path
 from sentinel.client.strict_json import dumps
 from sentinel.launcher.elsewhere import GONE
 from sentinel.launcher.exit_report import ORDERLY_EXITS, Evidence, build_report, read_code, read_object, read_records
+from sentinel.launcher.job_names import job_name_of
 from sentinel.model.attempts import Alive, AttemptView, ExitReport, Unseen
 from sentinel.run_files.attempt_files import AttemptFiles, is_same_host, rank_files
 from sentinel.run_files.cluster_job import ClusterJob, has_started_anew, job_of_json, job_to_json
@@ -52,9 +50,8 @@ class LaunchedStep:
 
 def run_prefix(run_dir: Path) -> str:
     """How the names of the run's steps begin. No other run in whatever allocation has it."""
-    mark = sha256(str(run_dir).encode(errors="surrogateescape")).hexdigest()[:8]
-    name = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in run_dir.name)[:40]
-    return f"s-{name}-{mark}-"
+    name = "".join(c if c.isascii() else "-" for c in job_name_of(run_dir))  # squeue's answer is read by columns
+    return f"s-{name}-"
 
 
 def write_launched(files: AttemptFiles, launched: LaunchedStep) -> None:
@@ -107,32 +104,6 @@ def make_places(files: AttemptFiles) -> None:
     """Raises OSError."""
     files.make_folders()
     ensure_directory(tasks_folder(files))
-
-
-def take_lock(files: AttemptFiles) -> int | None:
-    """The descriptor of the start lock; None while a client has it. Raises OSError."""
-    lock = open_closed(files.folder / "start.lock", os.O_RDWR)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        return None
-    return lock
-
-
-def is_client_living(files: AttemptFiles) -> bool:
-    """By the lock alone, from whichever process. Raises OSError."""
-    try:
-        lock = os.open(files.folder / "start.lock", os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(lock)
-    return False
 
 
 def began_path(files: AttemptFiles) -> Path:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sentinel.errors import UsageError
-from sentinel.launcher.checks import check_command
+from sentinel.launcher.checks import check_command, check_durations
 from sentinel.launcher.slurm.attempt import LaunchedStep, began_path, tasks_folder
 from sentinel.launcher.slurm.nodes import Wanted
-from sentinel.policy.quantities import Malformed, parse_positive_duration
+from sentinel.policy.quantities import parse_positive_duration
 from sentinel.run_files.attempt_files import AttemptFiles
 
 # In front of each task, on its node: who it is, where the ranks meet, and how it ended. It does not exec: only a shell that
@@ -55,11 +55,7 @@ class SlurmSettings:
                 raise ValueError(f"--launcher-option {name}={value}: write a whole number from {lowest} on")
         if self.nodes and self.least and int(self.least) > int(self.nodes):
             raise ValueError(f"--launcher-option least={self.least}: is more than nodes={self.nodes}; write at most that")
-        for name in ("every", "timeout", "probe"):
-            try:
-                parse_positive_duration(getattr(self, name))
-            except Malformed as error:
-                raise ValueError(f"--launcher-option {name}: {error}; {error.remedy}") from None
+        check_durations({name: getattr(self, name) for name in ("every", "timeout", "probe")})
         try:
             shlex.split(self.srun)
         except ValueError as error:

@@ -19,12 +19,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sentinel.client.regular_file import read_regular
 from sentinel.detectors.engine_words import find_refusal
 from sentinel.errors import EngineDown, GiveUp, NotYet, RetryLater, UsageError
 from sentinel.launcher.checks import check_command
-from sentinel.launcher.elsewhere import GONE
+from sentinel.launcher.elsewhere import GONE, read_beats
 from sentinel.launcher.exit_report import read_report, read_start_failure, write_report
+from sentinel.launcher.file_locks import is_locked, try_lock
 from sentinel.launcher.slurm.answers import (
     APART_S,
     Absence,
@@ -45,7 +45,6 @@ from sentinel.launcher.slurm.attempt import (
     build_end,
     has_failed_task,
     has_traces,
-    is_client_living,
     keep_view,
     log_size,
     make_places,
@@ -54,7 +53,6 @@ from sentinel.launcher.slurm.attempt import (
     read_launched,
     read_view_kept,
     run_prefix,
-    take_lock,
     why_over,
     write_launched,
 )
@@ -66,17 +64,16 @@ from sentinel.launcher.spare_records import bring_home
 from sentinel.launcher.spec_file import launch_variables, write_spec
 from sentinel.launcher.store_port import PORTS
 from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Exited, ExitReport, NotStarted, Unseen
-from sentinel.run_files.attempt_files import LAUNCH_VARIABLE, AttemptFiles, rank_files
+from sentinel.run_files.attempt_files import LAUNCH_VARIABLE, AttemptFiles
 from sentinel.run_files.cluster_job import read_job
 
 START_WAIT_S = 30.0  # from the client's start until squeue lists its step
 STOP_WAIT_S = 60.0  # from scancel until the end is proven; UnkillableStepTimeout is 60 s by default
 CANCEL_AGAIN_S = 10.0
 WALK_AFTER_S = 4.0  # from scancel until nodes are asked: squeue loses a healthy step after 1.4 to 2.7 s
-WALK_EVERY_S = (
-    15.0,
-    600.0,
-)  # a step whose client has ended, where nobody has asked for an end. Each is a step, and a job has 40,000
+# Between two walks to the nodes of a step whose client has ended, where nobody has asked for an end: first, doubled up to the
+# last. Each walk is a step, and a job has 40,000 of them.
+WALK_FIRST_S, WALK_LAST_S = 15.0, 600.0
 LOSS_GRACE_S = 2.0  # for those that lost a rank to leave their records, as the keeper has it
 RETRY_IN_S = 5.0
 
@@ -111,7 +108,7 @@ class SlurmLauncher:
         self._prefix = run_prefix(self._run_dir)
         self._watches: dict[int, StepWatch] = {}
         self._clients: dict[int, SlurmClient] = {}  # kept so that one that has ended is reaped
-        self._walk_due_s, self._walk_pause_s = -float("inf"), WALK_EVERY_S[0]
+        self._walk_due_s, self._walk_pause_s = -float("inf"), WALK_FIRST_S
         self._lost: dict[int, float] = {}  # by attempt, when it was first seen that a task had failed
         self._orderly: dict[int, set[int]] = {}  # by attempt, tasks that have ended as they should
         self._silence = SilentNodes()
@@ -188,7 +185,7 @@ class SlurmLauncher:
             raise EngineDown(f"attempt {spec.attempt} is not started while its step may exist: {reason}", RETRY_IN_S)
         if isinstance(look, Listed):
             return self._adopt(files, launched or LaunchedStep(job, name, start=read_job(self._environ)))
-        if launched is not None and is_client_living(files):
+        if launched is not None and is_locked(files.start_lock):
             return self._await_step(files, launched)
         if launched is not None and not self._was_refused(files, launched):
             return self.observe(spec.attempt)
@@ -218,7 +215,7 @@ class SlurmLauncher:
 
     def _begin_client(self, files: AttemptFiles, spec: AttemptSpec, launched: LaunchedStep) -> None:
         make_places(files)
-        lock = take_lock(files)
+        lock = try_lock(files.start_lock)
         if lock is None:
             raise RetryLater(f"attempt {files.attempt}: a client of it is still at it", RETRY_IN_S)
         try:
@@ -285,7 +282,7 @@ class SlurmLauncher:
         while not why_over(files, launched, self._environ):
             is_late = now() - began_s >= WALK_AFTER_S or read_report(files) is not None
             look = self._look(files, launched, walks=is_late)
-            if absence.add(look, self._beats(files), now()):
+            if absence.add(look, read_beats(files), now()):
                 break
             if isinstance(look, (Listed, Unclear)) and now() - cancelled_s >= CANCEL_AGAIN_S:
                 cancelled_s = now()
@@ -330,11 +327,11 @@ class SlurmLauncher:
         walks = absence.is_pending or (not self._is_client_living(files) and now_s >= self._walk_due_s)
         if walks:
             self._walk_due_s = now_s + self._walk_pause_s
-            self._walk_pause_s = min(2 * self._walk_pause_s, WALK_EVERY_S[1])
+            self._walk_pause_s = min(2 * self._walk_pause_s, WALK_LAST_S)
         look = self._look(files, launched, walks=walks)
         if isinstance(look, Listed):
             launched = mark_listed(files, launched)
-        if over or absence.add(look, self._beats(files), now_s):
+        if over or absence.add(look, read_beats(files), now_s):
             return self._finish(files, launched, over or look.why if isinstance(look, Unlisted) else over), APART_S
         is_alive = isinstance(look, Listed) or (isinstance(look, Unlisted) and not absence.is_contradicted)
         view = Alive(attempt, 0, ()) if is_alive else Unseen(attempt, f"attempt {attempt}: {absence.why_not}")
@@ -389,14 +386,7 @@ class SlurmLauncher:
         client = self._clients.get(files.attempt)
         if client is not None:
             client.poll()
-        return is_client_living(files)
-
-    def _beats(self, files: AttemptFiles) -> dict[int, bytes]:
-        beats = {}
-        for rank, entry in rank_files(files.heartbeats).items():
-            with suppress(OSError):
-                beats[rank] = read_regular(entry.path)
-        return beats
+        return is_locked(files.start_lock)
 
     def _port(self, attempt: int) -> int:
         """Another one than the attempt before had: its connections may linger."""

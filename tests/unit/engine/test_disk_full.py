@@ -15,7 +15,7 @@ from sentinel.model.disks import DiskReading, SavedCheckpoint
 from sentinel.model.incidents import IncidentState
 from sentinel.model.readings import SourceReading
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
-from sentinel.report.documents import snapshot_document
+from sentinel.report.documents import status_document
 from sentinel.report.schedule import SettingsHistory
 from sentinel.report.snapshot import RunSnapshot
 from sentinel.report.text import status_text
@@ -250,9 +250,9 @@ def test_how_much_room_there_is_stands_in_senses_and_in_status(tmp_path: Path) -
     assert standings.disks == (DiskReading("checkpoints", "/ckpt", 55 * GIB, 10**13, 10**6),)
     schedule = SettingsHistory().document((), None)
     seen = RunSnapshot(tmp_path, bench.state, bench.now_s, step=45, supervisor="alive", attempt_alive=True, senses=standings)
-    document = snapshot_document(seen, None, "")
+    document = status_document(seen, None, "")
     assert "55 GiB of 9.09 TiB, 1000000 inodes free on /ckpt (checkpoints)" in status_text(document | {"schedule": schedule})
-    assert snapshot_document(replace(seen, now_s=bench.now_s + 60.0), None, "")["disks"] == []
+    assert status_document(replace(seen, now_s=bench.now_s + 60.0), None, "")["disks"] == []
     bench.tell(SourceReading("disks", False, "no answer"))
     StandingsFile(tmp_path).write(bench.now_s, bench.engine)
     assert read_standings(tmp_path).disks == ()

@@ -181,15 +181,21 @@ def killed_by(pid: int) -> None:
     os.close(handle)
 
 
-def test_a_worker_without_a_heartbeat_is_watched_as_soon_as_one_of_its_torchrun_has_one(tmp_path: Path) -> None:
-    """A trainer under a profile has one heartbeat, whatever the number of its ranks."""
-    files = AttemptFiles.of(tmp_path, 1)
+def watched_torchrun(run_dir: Path, code: int) -> tuple[Torchrun, RankWatch, list[int]]:
+    """Two ranks, of which rank 0 alone has a heartbeat; and the handles that are watched. `code`: as Torchrun has it."""
+    files = AttemptFiles.of(run_dir, 1)
     files.make_folders()
-    torchrun = Torchrun(2, 1)
+    torchrun = Torchrun(2, code)
     watched: list[int] = []
     watch = RankWatch(files, lambda pid: True, watched.append)
     (files.heartbeats / "rank-00000.json").write_text(json.dumps({"pid": torchrun.ranks[0], "host": os.uname().nodename}))
     watch.poll()
+    return torchrun, watch, watched
+
+
+def test_a_worker_without_a_heartbeat_is_watched_as_soon_as_one_of_its_torchrun_has_one(tmp_path: Path) -> None:
+    """A trainer under a profile has one heartbeat, whatever the number of its ranks."""
+    torchrun, watch, watched = watched_torchrun(tmp_path, 1)
     assert (watch.pids, watch.ranks) == ({0: torchrun.ranks[0], 1: torchrun.ranks[1]}, {0})
     killed_by(torchrun.ranks[1])
     watch.note_gone(watched[1])
@@ -206,13 +212,7 @@ def test_a_worker_without_a_heartbeat_is_watched_as_soon_as_one_of_its_torchrun_
 
 def test_of_a_worker_without_a_heartbeat_that_nobody_saw_end_nothing_is_known(tmp_path: Path) -> None:
     """It may have left with 0 while rank 0 still saves."""
-    files = AttemptFiles.of(tmp_path, 1)
-    files.make_folders()
-    torchrun = Torchrun(2, 0)
-    watched: list[int] = []
-    watch = RankWatch(files, lambda pid: True, watched.append)
-    (files.heartbeats / "rank-00000.json").write_text(json.dumps({"pid": torchrun.ranks[0], "host": os.uname().nodename}))
-    watch.poll()
+    torchrun, watch, watched = watched_torchrun(tmp_path, 0)
     torchrun.let_end(1)
     watch.note_gone(watched[1])
     assert (watch.lost(), watch.reaped, watch.are_all_ends_known(), watch.needs_table()) == (None, {}, False, True)

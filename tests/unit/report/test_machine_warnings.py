@@ -11,7 +11,7 @@ from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.paging import IncidentPage
 from sentinel.model.state import RunState
-from sentinel.report.documents import snapshot_document
+from sentinel.report.documents import status_document
 from sentinel.report.machine_warnings import machine_warnings
 from sentinel.report.snapshot import RunSnapshot
 from sentinel.report.text import status_text
@@ -42,7 +42,7 @@ def called_for(kind: Kind, page: IncidentPage | None, state: IncidentState) -> R
 def test_a_disk_that_fills_up_is_said_on_every_surface() -> None:
     seen = RunSnapshot(Path("/r"), training(), NOW_S, supervisor="alive", senses=senses(("disk_full", "breached", FILLS)))
     assert machine_warnings(seen.state, NOW_S, seen.senses) == [{"about": "disk", "words": f"disk: {FILLS}", "incident": None}]
-    assert f"warning     disk: {FILLS}" in status_text(snapshot_document(seen, None, "") | {"schedule": NO_SCHEDULE})
+    assert f"warning     disk: {FILLS}" in status_text(status_document(seen, None, "") | {"schedule": NO_SCHEDULE})
     assert warnings_of(seen) == (f"disk: {FILLS}",)
 
 

@@ -12,7 +12,7 @@ from sentinel.errors import UsageError
 from sentinel.metrics.exposition import exposition
 from sentinel.model import facts as f
 from sentinel.model.attempts import Unseen
-from sentinel.report.documents import snapshot_document
+from sentinel.report.documents import status_document
 from sentinel.report.needs import standing_documents
 from sentinel.report.snapshot import RunSnapshot
 from sentinel.report.standing import UNKNOWN, exit_code
@@ -44,7 +44,7 @@ def snapshot(result: SimulationResult) -> RunSnapshot:
 
 
 def document(result: SimulationResult) -> dict[str, object]:
-    return snapshot_document(snapshot(result), None, "")
+    return status_document(snapshot(result), None, "")
 
 
 def test_status_says_the_word_and_who_may_live_where() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from sentinel.engine.goodput import account
 from sentinel.model.stall import StepTimes
-from sentinel.report.documents import snapshot_document
+from sentinel.report.documents import status_document
 from sentinel.report.snapshot import RunSnapshot
 from sentinel.report.text import status_text
 from sentinel.run_files.detector_standings import OLD_AFTER_S, DetectorStandings, read_standings
@@ -61,7 +61,7 @@ def test_status_says_since_when_and_shows_how_long_each_rank_has_been_silent() -
         Path("/runs/demo"), state_of(told(20)), NOW_S, step=40, total_steps=600, supervisor="alive", attempt_alive=True,
         senses=standings(NOW_S - 70), ranks=ranks,
     )  # fmt: skip
-    document = snapshot_document(seen, None, "")
+    document = status_document(seen, None, "")
     assert (document["state"], document["stalled_s"], document["last_step_s"]) == ("stalled", 70.0, NOW_S - 70)
     assert document["reason"] == "no step for 70 s (a step takes 0.2 s)"
     assert [seen["rank"] for seen in document["ranks"]] == [0, 1]
