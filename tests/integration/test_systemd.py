@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.forked_sentinel import run_sentinel
 from tests.integration.supervised import Supervised, double, wait_for
 from tests.integration.systemd_kit import Systemd
 from tests.unit.supervisor.test_systemd import Systemd as Listener
@@ -16,7 +17,8 @@ def test_a_run_tells_when_it_is_ready_that_its_loop_turns_and_that_it_leaves(
 ) -> None:
     systemd = Listener(str(tmp_path / "notify"))
     monkeypatch.setenv("NOTIFY_SOCKET", systemd.address)
-    run = Supervised(tmp_path / "run", double(250, 0.01)).start()
+    # It goes on until it is stopped: on no machine is it over before it was looked at.
+    run = Supervised(tmp_path / "run", double(1_000_000, 0.01)).start()
     said: list[str] = []
 
     def heard(word: str) -> bool:
@@ -26,7 +28,8 @@ def test_a_run_tells_when_it_is_ready_that_its_loop_turns_and_that_it_leaves(
     wait_for("word of a turn in training", lambda: heard("STATUS=run: training, attempt 1, step"))
     pid = run.living()[0]
     assert b"NOTIFY_SOCKET" not in Path(f"/proc/{pid}/environ").read_bytes(), "what it starts must not speak for it"
-    assert run.wait() == 0
+    assert run_sentinel("stop", str(tmp_path / "run")).returncode == 0
+    assert run.wait() == 130
     assert heard("STOPPING=1")
     assert (said[0], said[-1], said.count("READY=1")) == ("READY=1", "STOPPING=1", 1)
     assert all(one.startswith("WATCHDOG=1\nSTATUS=run: ") for one in said[1:-1])
