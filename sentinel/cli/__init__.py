@@ -19,4 +19,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
 
-    run()
+    try:
+        run()
+    finally:
+        gc.freeze()  # else the interpreter looks through everything once more before it leaves: 24 ms of `--help`

@@ -198,12 +198,13 @@ class DetectorBank:
         """One optimizer step. A step seen before changes nothing."""
         if reading.attempt != self._attempt:
             return ()
-        covered = self._series.add(reading)
+        metrics = reading.metrics
+        names = tuple(metrics)
+        covered = self._series.add(reading, names)
         if not covered:
             return ()
         now_s = self._now_s = now_s if now_s > self._now_s else self._now_s  # as `_clock`, without a call
         self._line_s = now_s
-        metrics = reading.metrics
         self._run.pace.add(reading.step, reading.time_s)
         rate = metrics.get("lr")
         if rate is not None:
@@ -221,7 +222,7 @@ class DetectorBank:
             some = judge(reading, covered, now_s)
             if some:
                 found += some
-        feeds, seldom = self._readers_of(tuple(metrics))
+        feeds, seldom = self._readers_of(names)
         for metric, fives, readers in feeds:
             block = fives.take(reading.step, metrics[metric])
             if block is not None:

@@ -204,7 +204,13 @@ class Hang(Detector):
 
     def step(self, reading: StepReading, covered: int, now_s: float) -> Sequence[Finding]:
         self._first_step_done = True
-        self._progress(now_s)
+        if now_s > self._last_s:  # as `_progress`, without its calls: once for every row
+            self._last_s = now_s
+        if now_s > self._stepped_s:
+            self._stepped_s = now_s
+        self._collectives = None
+        if self._phases:
+            self._phases.clear()
         return NOTHING
 
     def note(self, note: TrainerNote, now_s: float) -> None:

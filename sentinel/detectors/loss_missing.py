@@ -24,24 +24,26 @@ GONE_ROWS = 50
 
 
 class LossWatch:
-    """Counts rows with a loss, then the rows without one."""
+    """Counts rows with a loss, then the rows without one. `since`: step and arrival of the first row without a loss that used to
+    be there. While that is None, rows with the names of the row before need not be shown to it."""
 
     def __init__(self) -> None:
-        self._regular = 0
-        self._since: tuple[int, float] | None = None  # step and arrival of the first row without a loss that used to be there
-        self._gone = 0
+        self._with: int | None = None  # the first row of those that hold a loss
+        self._without = 0  # rows since then that hold none
+        self.since: tuple[int, float] | None = None
 
-    def missing(self, reading: StepReading, now_s: float) -> tuple[int, float] | None:
+    def missing(self, row: int, reading: StepReading, now_s: float) -> tuple[int, float] | None:
         """Since which step, and when that row came; said once, in the row where it is believed."""
         if METRIC in reading.metrics:
-            self._regular += 1
-            self._gone, self._since = 0, None
+            if self._with is None:
+                self._with = row
+            self._without, self.since = 0, None
             return None
-        if self._since is None:
-            if self._regular < REGULAR_ROWS:
-                self._regular = 0
+        regular = row - self._with if self._with is not None else 0
+        self._with = None
+        if self.since is None:
+            if regular < REGULAR_ROWS:
                 return None
-            self._since = reading.step, now_s
-        self._regular = 0
-        self._gone += 1
-        return self._since if self._gone == GONE_ROWS else None
+            self.since = reading.step, now_s
+        self._without += 1
+        return self.since if self._without == GONE_ROWS else None

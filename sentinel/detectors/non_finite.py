@@ -76,30 +76,36 @@ class NonFinite(Detector):
         self._run.damaged_since = None
 
     def step(self, reading: StepReading, covered: int, now_s: float) -> list[Finding]:
-        """Findings of one row. The usual row costs one sum: a sum is finite only when every part is."""
+        """Findings of one row. The usual row costs one sum, which is finite only when every part is, and one look at its names."""
         self._row += 1
         found: list[Finding] = []
-        total = sum(reading.metrics.values())
+        metrics, presence = reading.metrics, self._presence
+        total = sum(metrics.values())
         if total - total != 0.0:
             found = self._judge(reading, now_s)
         else:
             self._gated_rows = 0
             self._now = ""
-        if self._nans or NAN_ITERATIONS in reading.metrics:
+        if self._nans or NAN_ITERATIONS in metrics:
             self._count_nans(found, reading, covered, now_s)
-        if self._unapplied or SKIPPED in reading.metrics:
+        if self._unapplied or SKIPPED in metrics:
             self._count_unapplied(found, reading, covered, now_s)
         if self._open:
             self._close_calm()
-        gone = self._presence.missing(reading, now_s)
+        if metrics.keys() != presence.names or presence.gone or self._loss.since is not None:
+            self._miss(found, reading, now_s)
+        return found
+
+    def _miss(self, found: list[Finding], reading: StepReading, now_s: float) -> None:
+        """What has stayed away for long enough."""
+        gone = self._presence.missing(self._row, reading, now_s)
         if gone is not None:
             name, onset, visible_s = gone
             why = f"{name} was in every row and is missing since step {onset} while others go on"
             found.append(Finding(Kind.NON_FINITE, "info", self._attempt, onset, reading.step, visible_s, why, metric=name))
-        stays_away = self._loss.missing(reading, now_s)
+        stays_away = self._loss.missing(self._row, reading, now_s)
         if stays_away is not None and not self._alarms():
             found.append(self._no_loss(reading, *stays_away))
-        return found
 
     def _no_loss(self, reading: StepReading, onset: int, visible_s: float) -> Finding:
         why = (
@@ -211,38 +217,36 @@ def _count(value: float) -> int:
 
 
 class Presence:
-    """Which metrics come with every row, and which of them stopped coming."""
+    """Which metrics come with every row, and which of them stopped coming. Rows that hold `names`, while nothing is `gone`, need
+    not be shown to it."""
 
     def __init__(self) -> None:
-        self._row = 0
         self._since: dict[str, int] = {}  # name -> first row of its unbroken presence
-        self._gone: dict[str, tuple[int, int, float]] = {}  # name -> row, step and arrival of the first row without it
+        self.names = self._since.keys()
+        self.gone: dict[str, tuple[int, int, float]] = {}  # name -> row, step and arrival of the first row without it
 
     @property
     def is_empty(self) -> bool:
         """Did the newest row hold nothing?"""
         return not self._since
 
-    def missing(self, reading: StepReading, now_s: float) -> tuple[str, int, float] | None:
+    def missing(self, row: int, reading: StepReading, now_s: float) -> tuple[str, int, float] | None:
         """A metric (at most one a row) missing for `MISSING_ROWS` rows after `REGULAR_ROWS` of presence, and since when."""
-        self._row += 1
         names = reading.metrics.keys()
-        if names != self._since.keys():
-            self._note_change(reading, now_s)
-        if not self._gone:
-            return None
-        for name in [name for name in self._gone if name in names]:
-            del self._gone[name]
-        for name, (row, step, seen_s) in self._gone.items():
-            if self._row - row + 1 >= MISSING_ROWS:
-                del self._gone[name]
+        if names != self.names:
+            self._note_change(row, reading, now_s)
+        for name in [name for name in self.gone if name in names]:
+            del self.gone[name]
+        for name, (first_row, step, seen_s) in self.gone.items():
+            if row - first_row + 1 >= MISSING_ROWS:
+                del self.gone[name]
                 return name, step, seen_s
         return None
 
-    def _note_change(self, reading: StepReading, now_s: float) -> None:
+    def _note_change(self, row: int, reading: StepReading, now_s: float) -> None:
         for name in [name for name in self._since if name not in reading.metrics]:
-            if self._row - self._since.pop(name) >= REGULAR_ROWS:
-                self._gone[name] = (self._row, reading.step, now_s)
+            if row - self._since.pop(name) >= REGULAR_ROWS:
+                self.gone[name] = (row, reading.step, now_s)
         for name in reading.metrics:
             if name not in self._since and len(self._since) < NAMES_MAX:
-                self._since[name] = self._row
+                self._since[name] = row

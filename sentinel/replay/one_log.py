@@ -107,7 +107,7 @@ def replay_file(
     """
     result = ReplayResult(file if file is not None else str(path))
     usual = gc.get_threshold()
-    gc.set_threshold(COLLECTED_AFTER, *usual[1:])
+    gc.set_threshold(max(COLLECTED_AFTER, usual[0]), *usual[1:])
     try:
         result.format, reader = open_log(path, format)
         replay = Replay(result, policy, reference)

@@ -69,9 +69,10 @@ class Fives:
 
 
 class Blocks:
-    """The newest `keep` block medians (each with its last step), and the noise of one sample."""
+    """The newest `keep` block medians (each with its last step), and `sigma`, the noise of one sample, as of a gaussian: 0.0
+    before the first block."""
 
-    __slots__ = ("_fives", "_gaps", "_keep", "count", "medians", "steps")
+    __slots__ = ("_fives", "_gaps", "_keep", "count", "medians", "sigma", "steps")
 
     def __init__(self, keep: int) -> None:
         self._fives = Fives()
@@ -79,6 +80,7 @@ class Blocks:
         self._keep = keep
         self.medians: list[float] = []  # lists: what is read of them are slices from the newest end
         self.steps: list[int] = []
+        self.sigma = 0.0
         self.count = 0
 
     def clear(self) -> None:
@@ -86,6 +88,7 @@ class Blocks:
         self._gaps.clear()
         self.medians.clear()
         self.steps.clear()
+        self.sigma = 0.0
         self.count = 0
 
     def add(self, block: Block) -> None:
@@ -97,6 +100,7 @@ class Blocks:
         if len(steps) > self._keep:
             del medians[0], steps[0]
         self._gaps.push(last_step, gap)
+        self.sigma = self._gaps.median() * GAP_TO_SIGMA
         self.count += 1
 
     def push(self, step: int, value: float) -> bool:
@@ -121,11 +125,6 @@ class Blocks:
         assert end >= newest > 0, f"{newest} blocks before the {skip} newest, of {len(medians)}"
         picked = sorted(medians[end - newest : end])
         return picked[newest >> 1] if newest & 1 else 0.5 * (picked[(newest >> 1) - 1] + picked[newest >> 1])
-
-    @property
-    def sigma(self) -> float:
-        """Noise of one sample, as of a gaussian; there must be a block."""
-        return self._gaps.median() * GAP_TO_SIGMA
 
     def largest_sigma(self, *, is_log: bool = False) -> float:
         """As large as that noise can be: a gap between rounded samples is known to within a unit of their last place."""

@@ -72,8 +72,9 @@ class Series:
         self.newest_step = resume_step
         self.interval_steps = 1
 
-    def add(self, reading: StepReading) -> int:
-        """Take the reading; returns the steps it stands for (at most the usual interval), or 0 when it is not new."""
+    def add(self, reading: StepReading, names: tuple[str, ...] | None = None) -> int:
+        """Take the reading; returns the steps it stands for (at most the usual interval), or 0 when it is not new. `names` are
+        those of its metrics, where they are at hand."""
         step = reading.step
         gap = step - self.newest_step
         if gap <= 0 and not (step == 0 and not self._order):
@@ -96,7 +97,7 @@ class Series:
         if len(order) > RING_SIZE:
             del self._rows[order.popleft()]
         metrics = reading.metrics
-        columns, families = self._columns_of(tuple(metrics))
+        columns, families = self._columns_of(names or tuple(metrics))
         for name, keep in columns:
             keep((step, metrics[name]))
         for steps in families:
