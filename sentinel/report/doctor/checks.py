@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import attempt_folder, stream_path
 from sentinel.errors import PolicyError, UsageError
 from sentinel.journal.holder import why_stuck
@@ -116,8 +117,9 @@ def _why_no_rows(one: Patient) -> str:
 def _follower_error(one: Patient) -> str:
     assert one.attempt is not None
     path = attempt_folder(one.run_dir, one.attempt.attempt) / "logs" / "follower.err"
-    with suppress(OSError):
-        lines = path.read_bytes()[-TAIL_BYTES:].decode(errors="replace").strip().splitlines()
+    with suppress(OSError), open(path, "rb", opener=regular) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
+        lines = file.read(TAIL_BYTES).decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else ""
     return ""
 
