@@ -33,7 +33,7 @@ def look(path: Path, names: Iterable[str]) -> Shown:
 
 def missing_metadata(names: Iterable[str]) -> tuple[str, ...]:
     """Of the files of a checkpoint: the `.metadata` that shards of torch.distributed.checkpoint lack; nobody can load them.
-    A folder has one for all; where ranks save without collectives, each writes one of its own, `__RANK.metadata`."""
+    A folder has one for all; where ranks save without collectives, each writes one of its own."""
     shards, there = dict[str, set[str]](), set[str]()
     for name in names:
         folder, _, file = name.rpartition("/")
