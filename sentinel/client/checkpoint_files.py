@@ -83,7 +83,7 @@ def describe_files(here: Path, names: Iterable[str]) -> dict[str, dict[str, Any]
 
 def synced_size(path: Path) -> int:
     """Sync a file; its size then."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    handle = regular(os.fspath(path), os.O_RDONLY)
     try:
         os.fsync(handle)
         return os.fstat(handle).st_size

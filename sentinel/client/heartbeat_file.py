@@ -32,7 +32,7 @@ class HeartbeatFile:
         so."""
         if self._handle is None:
             ensure_directory(self.path.parent)
-            self._handle = open_closed(self.path, os.O_WRONLY)
+            self._handle = open_closed(self.path, os.O_WRONLY | os.O_NONBLOCK)  # a FIFO that nobody reads must not hold training
         line = dumps(beat).encode()
         self._room_bytes = max(self._room_bytes, len(line))
         try:

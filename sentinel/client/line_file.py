@@ -141,7 +141,7 @@ class LineFile:
     def _open(self) -> int:
         if not self._was_written:
             ensure_directory(self.path.parent)  # later never: where the filesystem is gone, another one lies under its name
-        handle = open_closed(self.path, os.O_RDWR | os.O_APPEND)
+        handle = open_closed(self.path, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK)  # a FIFO that is full must not hold training
         try:
             size = os.fstat(handle).st_size
             if size and os.pread(handle, 1, size - 1) != b"\n":  # a torn last line must not swallow the next one

@@ -27,6 +27,7 @@ from sentinel.client.heartbeat_file import HeartbeatFile
 from sentinel.client.machine import read_boot_id
 from sentinel.client.output import redirect_output
 from sentinel.client.overrides import Overrides, OverridesError
+from sentinel.client.regular_file import read_regular
 from sentinel.client.run_layout import LEASE_NAME, OVERRIDES_NAME, attempt_folder, rank_file, spec_path, stack_path, stream_path
 from sentinel.client.said import describe_error, mask_event
 from sentinel.client.spare_place import SparePlace, write_record
@@ -196,7 +197,7 @@ class Session:
             return None
         self._seen_file = version
         try:
-            raw = loads(path.read_bytes())
+            raw = loads(read_regular(path))
         except (OSError, ValueError) as error:
             raise OverridesError(f"{path}: cannot be read ({error}); write it aside and rename it") from None
         if isinstance(raw, dict) and raw.get("attempt") != self.attempt:
@@ -213,7 +214,7 @@ class Session:
         """False once the run's lease names a later attempt, or another launch of this number (the run directory was put back to
         an earlier day, and went on from there): this one is a leftover and must not commit a checkpoint."""
         try:
-            lease = loads((self.run_dir / LEASE_NAME).read_bytes())
+            lease = loads(read_regular(self.run_dir / LEASE_NAME))
         except (OSError, ValueError):
             return True  # no lease, or one that cannot be read, proves nothing about a successor
         holder, launch = (lease.get("attempt"), lease.get("launch")) if isinstance(lease, dict) else (None, None)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentinel.client.overrides import Overrides, OverridesError
+from sentinel.client.regular_file import read_regular
 from sentinel.client.strict_json import loads
 
 
@@ -42,7 +43,7 @@ class Spec:
 def read_spec(path: Path) -> Spec:
     """Read and check a spec.json. Raises SpecError."""
     try:
-        raw = loads(path.read_bytes())
+        raw = loads(read_regular(path))
     except OSError as error:
         raise SpecError(f"{path}: cannot be read ({error.strerror}); the supervisor writes it before it launches") from None
     except ValueError as error:

@@ -7,19 +7,23 @@
 `Session` has one for the run directory; a run that nobody supervises may keep the same lines wherever it likes. One thread at a
 time writes a stream: every line is one write, but their order is that of the calls. A disk that is full, or
 fails, ends no run: step lines are lost and counted, and told of when there is room again (`line_file.py`); receipts and events
-wait.
+wait. A value that is no number ends none either: it is left out, which a `remark` and stderr say once for its name.
 """
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sentinel.client.line_file import LineFile
+from sentinel.client.logged import TAKEN, split_fields, split_numbers
 
 END_REASONS = ("finished", "stopped_on_request", "failed")
+LEFT_OUT_MAX = 64  # names of which it is said that a value was left out; one that makes a name for each step must not fill a disk
 
 
 class Stream:
@@ -30,6 +34,7 @@ class Stream:
         self.path = path
         self._attempt = attempt
         self._file = LineFile(path, raises)
+        self._left_out: set[str] = set()
 
     @property
     def is_begun(self) -> bool:
@@ -64,13 +69,34 @@ class Stream:
         line: dict[str, Any] = {"kind": "step", "step": step, "time_s": time.time()}
         if samples is not None:
             line["samples"] = [list(pair) for pair in samples]
-        line.update(metrics)
+        numbers, left_out = split_numbers(metrics)
+        if "kind" in metrics:
+            numbers.pop("kind", None)
+            left_out["kind"] = TAKEN
+        line.update(numbers)
         self._file.append(line, step=step, is_step=True)
+        for name, reason in left_out.items():
+            self.leave_out(step, name, reason)
 
     def event(self, event: str, *, step: int | None = None, **fields: Any) -> None:
         """Something worth a line happened."""
+        kept, left_out = split_fields(fields)
         line = {"kind": "event", "event": event, "step": step, "time_s": time.time()}
-        self._file.append(line | fields, step=step, waits=True)
+        self._file.append(line | kept, step=step, waits=True)
+        for name, reason in left_out.items():
+            self.leave_out(step, name, reason, of=f"the event {event}")
+
+    def leave_out(self, step: int | None, name: str, reason: str, of: str = "the metrics") -> None:
+        """Say once that a value is left out, where Sentinel's reader and a person look. `reason`: `is None`."""
+        if name in self._left_out or len(self._left_out) >= LEFT_OUT_MAX:
+            return
+        self._left_out.add(name)
+        words = f"{name} of {of} {reason}; it is left out whenever it is no number"
+        self._file.append(
+            {"kind": "event", "event": "remark", "step": step, "time_s": time.time(), "reason": words}, step=step, waits=True
+        )
+        with contextlib.suppress(OSError, ValueError):
+            print(f"sentinel: step {step}: {words}; training goes on", file=sys.stderr, flush=True)
 
     def end(self, step: int, reason: str) -> None:
         """The last line; it is synced to disk. `reason`: one of END_REASONS."""

@@ -245,7 +245,7 @@ def _treatment(decision: Decision, incident: Incident, index: int, is_alive: boo
     probation = decision.policy.spec.probation
     steps, ratio = probation.steps, probation.recovered_when.ratio
     may_find = decision.state.may_lack_checkpoints
-    effect = predict_effect(built.remedy, incident, decision.newest_step, steps, ratio, may_find)
+    effect = predict_effect(built.remedy, incident, decision.newest_step, steps, ratio, may_find, is_alive)
     return replace(built, remedy=replace(built.remedy, effect=effect))
 
 

@@ -27,7 +27,7 @@ from types import MappingProxyType
 from typing import Any
 
 from sentinel.client.atomic_file import write_atomically
-from sentinel.client.regular_file import read_regular
+from sentinel.client.regular_file import read_regular, regular
 from sentinel.client.run_layout import rank_file
 from sentinel.client.strict_json import dumps, loads
 from sentinel.launcher.containers import has_ended_here
@@ -226,7 +226,7 @@ def read_argv(files: AttemptFiles) -> list[str]:
 
 def read_printed(files: AttemptFiles, bytes_max: int = 1 << 16) -> str:
     """The end of what the command printed as errors; empty where it cannot be read."""
-    with suppress(OSError), open(files.launcher_err, "rb") as file:
+    with suppress(OSError), open(files.launcher_err, "rb", opener=regular) as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - bytes_max))
         return file.read(bytes_max).decode("utf-8", "replace")
     return ""

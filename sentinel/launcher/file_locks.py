@@ -26,7 +26,7 @@ def try_lock(path: Path) -> int | None:
 def is_locked(path: Path) -> bool:
     """Whether somebody holds it. Looks through a shared lock, which two who look do not refuse each other. Raises OSError."""
     try:
-        lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        lock = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:

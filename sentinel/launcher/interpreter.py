@@ -18,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from sentinel.client.regular_file import regular
+
 ASK_S = 10.0  # reading a few hundred directories takes a tenth of a second; a shared filesystem under load takes seconds
 KILLED_S = 1.0
 ANSWER_BYTES_MAX = 4 << 20
@@ -69,7 +71,7 @@ def _which(word: str, cwd: str) -> str | None:
 
 def _of_script(program: str, cwd: str) -> str | None:
     try:
-        with open(program, "rb") as file:
+        with open(program, "rb", opener=regular) as file:
             found = _SHEBANG.match(file.readline(512))
     except OSError:
         return None

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from sentinel.client.atomic_file import ensure_directory
 from sentinel.client.closed_files import closed
+from sentinel.client.regular_file import regular
 from sentinel.client.strict_json import loads
 from sentinel.launcher.process_tree import is_marked
 from sentinel.launcher.rank_processes import ENTRY, FRAMES_MAX, STACK_BYTES_MAX, Frame
@@ -70,7 +71,7 @@ def start_dump(pid: int, path: Path, marks: Mapping[str, str], now_s: float) -> 
 def read_dump(path: Path) -> tuple[Frame, ...]:
     """The stack of the main thread, innermost frame first; empty where the file shows none."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=regular) as file:
             threads = loads(file.read(STACK_BYTES_MAX))
     except (OSError, ValueError):
         return ()

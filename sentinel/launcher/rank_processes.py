@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sentinel.client.regular_file import regular
 from sentinel.launcher.process_tree import is_marked, read_process, signal_exactly
 from sentinel.model.readings import Doing
 
@@ -77,7 +78,7 @@ def read_stack(path: Path, from_byte: int = 0) -> tuple[Frame, ...]:
     """The stack of the main thread in the newest dump behind `from_byte`, innermost frame first; empty where there is none. A
     dump names no main thread: it is the one whose outermost frame is a program's."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=regular) as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(from_byte, size - STACK_BYTES_MAX))
             text = file.read(STACK_BYTES_MAX).decode("utf-8", errors="replace")

@@ -35,7 +35,7 @@ def newest_seen(state: RunState, newest_step: int | None) -> int | None:
     attempt = state.attempt
     if attempt is None or (newest_step is None and not attempt.is_over):
         return None
-    return max((step for a in state.attempts if (step := _seen(state, a, newest_step)) is not None), default=None)
+    return max((step for a in state.attempts if (step := seen_of(state, a, newest_step)) is not None), default=None)
 
 
 def explained(
@@ -44,7 +44,7 @@ def explained(
     """By attempt, up to which step what it saved is explained by what it was seen to do; None where that is not known."""
     reaches = []
     for attempt in state.attempts:
-        seen, is_newest = _seen(state, attempt, newest_step), attempt is state.attempt
+        seen, is_newest = seen_of(state, attempt, newest_step), attempt is state.attempt
         if seen is not None and is_newest:
             seen = max(seen, reported.step)
         line_steps = max(reported.line_steps, (attempt.first_step or 0) - attempt.resumed_step)
@@ -58,8 +58,8 @@ def limit_of(saved_by: int, reaches: Sequence[tuple[int, int | None]]) -> int | 
     return max((limit for attempt, limit in reaches if attempt >= saved_by and limit is not None), default=None)
 
 
-def _seen(state: RunState, attempt: Attempt, newest_step: int | None) -> int | None:
-    """None where it showed no step, or nobody knows what it shows."""
+def seen_of(state: RunState, attempt: Attempt, newest_step: int | None) -> int | None:
+    """The furthest step that its stream has shown; None where it showed none, or nobody knows what it shows."""
     if attempt.first_step is None:
         return None
     if attempt is not state.attempt or attempt.is_over:

@@ -3,7 +3,7 @@
     candidate ──verified before a resume──▶ verified ──trained on past it, healthy──▶ proven
         └── suspect (an onset, failures of what resumed from it, a read without end) · damaged · quarantined · pruned ◀──┘
 
-*proven*: an attempt that has it in its past trained a probation's length of steps beyond it; no onset of an incident that did
+*proven*: an attempt that has it in its past showed a probation's length of steps beyond it; no onset of an incident that did
 not heal by itself lies in them, and where the checkpoint was saved inside one that did, they are counted from its break.
 A crash takes that back from none. *suspect*: it was saved at or after the onset of an incident that is open, or, by an attempt
 with that onset in its past, of one that was never repaired; or two attempts that resumed from it failed alike; or it is ahead of
@@ -22,7 +22,7 @@ from typing import Literal
 
 from sentinel.model.incidents import Incident, IncidentState, Outcome
 from sentinel.model.state import Attempt, Checkpoint, RunState
-from sentinel.plan.ahead import NOTHING_REPORTED, ReportedProgress, explained, limit_of
+from sentinel.plan.ahead import NOTHING_REPORTED, ReportedProgress, explained, limit_of, seen_of
 from sentinel.plan.holes import Hole, count_seen
 
 Limited = Sequence[tuple[Incident, int]]  # incidents that have an onset, and its `limit_step`
@@ -46,11 +46,11 @@ def judge_trust(
     """Every checkpoint that is known: those that were deleted and moved aside first, then the others by step.
 
     probation_steps: of the policy; None where it is not known, and then nothing is called proven. newest_step: of the living
-    attempt, as its stream has it; the journal alone only knows its checkpoints. reported: what it says beside its stream.
+    attempt, as its stream has it; None where that is not known: then it proves nothing. reported: what it says beside that.
     """
     aside = [Trust(c, "quarantined", f"moved aside: {c.condemned}") for c in state.quarantined]
     gone = [Trust(c, "pruned", f"deleted: {c.pruned}") for c in state.pruned]
-    past = _look_back(state, probation_steps, newest_step or 0, explained(state, newest_step, reported))
+    past = _look_back(state, probation_steps, newest_step, explained(state, newest_step, reported))
     return (*gone, *aside, *(_judge(state, c, past) for c in state.checkpoints))
 
 
@@ -60,7 +60,7 @@ class _Past:
 
     unrepaired: incidents with an onset that no remedy healed, the onset, and the attempts that have it in their past.
     healed: from the onset to the break of those that healed by themselves.
-    furthest: for each attempt, in their order, which of it and the later ones got furthest, and how far.
+    furthest: for each attempt, in their order, which of it and the later ones was seen furthest, and how far.
     limits: for each attempt, up to which step its checkpoints are explained by steps that were seen.
     """
 
@@ -72,24 +72,24 @@ class _Past:
     limits: Limits
 
 
-def _look_back(state: RunState, probation_steps: int | None, newest_step: int, limits: Limits) -> _Past:
+def _look_back(state: RunState, probation_steps: int | None, newest_step: int | None, limits: Limits) -> _Past:
     limited = [(one, limit) for one in state.incidents if (limit := one.limit_step) is not None]
     return _Past(
         probation_steps=probation_steps or 0,
         unrepaired=tuple((one, at, _tainted(state.attempts, one, at)) for one, at in limited if _is_unrepaired(one)),
         healed=tuple((at, one.break_step) for one, at in limited if one.benign),
         holes=tuple((one.attempt, hole) for one in state.attempts for hole in one.holes),
-        furthest=_furthest(state, limited, newest_step, limits) if probation_steps is not None else (),
+        furthest=_furthest(state, limited, newest_step) if probation_steps is not None else (),
         limits=limits,
     )
 
 
-def _furthest(state: RunState, limited: Limited, newest_step: int, limits: Limits) -> tuple[tuple[int, int, int], ...]:
+def _furthest(state: RunState, limited: Limited, newest_step: int | None) -> tuple[tuple[int, int, int], ...]:
     hits = [(limit, _hit(state.attempts, incident, limit)) for incident, limit in limited if not incident.benign]
     found: list[tuple[int, int, int]] = []
     best = (0, 0)
     for attempt in reversed(state.attempts):
-        end = _healthy_end(state, attempt, hits, newest_step, limits)
+        end = _healthy_end(state, attempt, hits, newest_step)
         best = (attempt.attempt, end) if not found or end >= best[1] else best
         found.append((attempt.attempt, *best))
     return tuple(reversed(found))
@@ -158,12 +158,8 @@ def _proof(found: Checkpoint, past: _Past) -> str:
     return f"attempt {attempt} trained on from it to step {best} without harm, {seen} steps beyond it"
 
 
-def _healthy_end(
-    state: RunState, attempt: Attempt, hits: Sequence[tuple[int, Set[int]]], newest_step: int, limits: Limits
-) -> int:
-    """The furthest step known of the attempt that lies before every onset it met and did not heal from by itself."""
-    is_newest = state.attempt is attempt and not attempt.is_over
-    limit = limit_of(attempt.attempt, limits)
-    marks = (mark.step for mark in attempt.marks if limit is None or mark.step <= limit)
-    end = max((attempt.last_step, attempt.first_step or 0, newest_step if is_newest else 0, *marks))
+def _healthy_end(state: RunState, attempt: Attempt, hits: Sequence[tuple[int, Set[int]]], newest_step: int | None) -> int:
+    """The furthest step that the attempt showed and that lies before every onset it met and did not heal from by itself. What it
+    saved shows nothing: steps that nobody saw were neither well nor ill."""
+    end = seen_of(state, attempt, newest_step) or 0
     return min([end, *(onset - 1 for onset, hit in hits if attempt.attempt in hit)])

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sentinel.client.regular_file import regular
 from sentinel.detectors.crash_class import Owner
 from sentinel.detectors.crash_labels import read_labels
 from sentinel.policy.schema_logs import LogRule, fill_groups
@@ -76,7 +77,7 @@ def _word(path: Path, owner: Owner, rule: LogRule) -> PolicyWord | None:
 
 def _blocks(path: Path) -> Iterator[bytes]:
     """Whole lines, a block at a time; of what is longer than a block, its pieces."""
-    with path.open("rb") as plain:
+    with open(path, "rb", opener=regular) as plain:
         kind = compression_of(plain.read(HEAD_BYTES))
     rest, taken = b"", 0
     for data in _pieces(path, kind):
@@ -94,7 +95,7 @@ def _blocks(path: Path) -> Iterator[bytes]:
 
 def _pieces(path: Path, kind: str | None) -> Iterator[bytes]:
     if kind is None:
-        with path.open("rb") as plain:
+        with open(path, "rb", opener=regular) as plain:
             yield from iter(lambda: plain.read(BLOCK_BYTES), b"")
     else:
         with open_compressed(path, kind) as packed:

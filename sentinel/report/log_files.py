@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from sentinel.client.regular_file import regular
 from sentinel.run_files.attempt_files import AttemptFiles, rank_files
 from sentinel.terminal.clean import clean
 
@@ -68,10 +68,8 @@ def read_tail(path: Path, count: int) -> tuple[list[str], int]:
     """The last `count` lines, and how many bytes of the file they are the end of: where to read on. Of a log that was cut not
     long ago, what came last before that too. What cannot be read has no lines."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        with open(path, "rb", opener=regular) as file:
             status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                return [], 0
             data = _last_lines(file.fileno(), status.st_size, count)
     except OSError:
         return [], 0
@@ -112,10 +110,8 @@ class LogFollower:
     def read(self, is_over: bool = False) -> Iterator[str]:
         """What is new. `is_over`: nobody writes any more, so that a last line without its end counts."""
         try:
-            with open(os.open(self.log.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            with open(self.log.path, "rb", opener=regular) as file:
                 status = os.fstat(file.fileno())
-                if not stat.S_ISREG(status.st_mode):
-                    return
                 if status.st_size < self._offset:
                     self._offset = 0
                 data = os.pread(file.fileno(), READ_BYTES_MAX, self._offset)

@@ -18,6 +18,7 @@ from sentinel.supervisor.run_request import DEFAULT_POLICY
 from sentinel.trainers.launching import check_command
 from sentinel.trainers.loading import load_profile, shipped_profiles
 from sentinel.trainers.probe.recognise import candidates
+from sentinel.trainers.shell_script import fit_to_command
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def _name_of(command: tuple[str, ...]) -> str:
 def _doubt(named: str | None, command: tuple[str, ...], cwd: str, is_asked: bool) -> str:
     if named is None:
         return ""
-    profile = load_profile(named)
+    profile = fit_to_command(load_profile(named), command, cwd).profile
     try:
         if command:
             check_command(profile, command, cwd)

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ruled:
-    """A run as one policy has it supervised. `remark`: why that policy, where somebody may expect another."""
+    """A run as one policy has it supervised. `remark`: why that policy, where somebody may expect another. `doubts`: what the
+    profile cannot do for this command."""
 
     run_dir: Path
     policy: Policy
@@ -52,6 +53,7 @@ class Ruled:
     profile: TrainerProfile | None
     end: EndOfTime
     remark: str
+    doubts: tuple[str, ...] = ()
 
     def under(self, link: str) -> Ruled:
         """Whose pages link to the page that this supervisor serves."""
@@ -83,14 +85,22 @@ def rule_run(request: RunRequest, run_dir: Path, started_s: float) -> Ruled:
     policy = lay_routes(file.policy, asked) if request.stop_at_once else with_checked_routes(file.policy, asked)
     run_file = describe_run(run_dir, known, request, policy, in_force.path, in_force.applied)
     run_file = replace(run_file, capabilities=capabilities, pages=asked)
+    profile, doubts = (None, ()) if profile is None else _fit(profile, run_file)
     end = EndOfTime() if request.stop_at_once else read_end(request.time_limit_s, policy, os.environ, started_s)
-    return Ruled(run_dir, policy, file, load_reference(policy, in_force.path), run_file, profile, end, in_force.remark)
+    return Ruled(run_dir, policy, file, load_reference(policy, in_force.path), run_file, profile, end, in_force.remark, doubts)
 
 
 def _load_profile(named: str) -> TrainerProfile:
     from sentinel.trainers.loading import load_profile
 
     return load_profile(named)
+
+
+def _fit(profile: TrainerProfile, run_file: RunFile) -> tuple[TrainerProfile, tuple[str, ...]]:
+    from sentinel.trainers.shell_script import fit_to_command
+
+    fitted = fit_to_command(profile, run_file.command, run_file.cwd)
+    return fitted.profile, fitted.remarks
 
 
 def _of_launcher(request: RunRequest) -> tuple[str, ...]:
@@ -134,7 +144,7 @@ def check_start(request: RunRequest, ruled: Ruled) -> None:
 
 def remarks_on(ruled: Ruled) -> tuple[str, ...]:
     settable = None if ruled.profile is None else ruled.profile.settable
-    return (ruled.remark, *passed_over(ruled.policy, ruled.run_file.capabilities or (), settable))
+    return (ruled.remark, *ruled.doubts, *passed_over(ruled.policy, ruled.run_file.capabilities or (), settable))
 
 
 def print_lines(*lines: str) -> None:

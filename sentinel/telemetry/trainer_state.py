@@ -14,6 +14,7 @@ from contextlib import suppress
 from json import JSONDecodeError
 from typing import IO, Any
 
+from sentinel.client.regular_file import regular
 from sentinel.client.strict_json import as_float
 from sentinel.model.readings import StepReading
 from sentinel.run_files.stream_lines import whole_number
@@ -63,7 +64,7 @@ class TrainerStateLog(RewrittenLog):
 
     def _objects(self) -> Iterator[dict[str, Any]]:
         """The objects of the history, one by one."""
-        with self.path.open(encoding="utf-8", errors="replace") as file:
+        with open(self.path, encoding="utf-8", errors="replace", opener=regular) as file:
             text = self._find_history(file)
             if text is None:
                 return self._note("no log_history in it")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import TENSORBOARD, stream_path
 from sentinel.client.strict_json import dumps, loads
 from sentinel.model.incidents import Incident
@@ -186,7 +187,7 @@ class Board:
     def _recall(self) -> None:
         """What was noted is believed where the files agree, and else not needed."""
         try:
-            with (self.folder / PLACE).open("rb") as file:
+            with open(self.folder / PLACE, "rb", opener=regular) as file:
                 noted = loads(file.read(PLACE_BYTES_MAX))
             if noted["v"] != VERSION:
                 return

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sentinel.client.atomic_file import ensure_directory, write_fully
 from sentinel.client.closed_files import open_closed
+from sentinel.client.regular_file import regular
 from sentinel.telemetry.event_records import FOOTER, HEADER, crc32c, masked
 from sentinel.tensorboard.event_bytes import version_record
 
@@ -152,7 +153,7 @@ def size_of(path: Path) -> int:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[int]:
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    handle = regular(os.fspath(path), os.O_RDONLY)
     try:
         yield handle
     finally:

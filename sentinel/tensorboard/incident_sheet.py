@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.masking import Masking
+from sentinel.client.regular_file import read_regular
 from sentinel.model.amounts import number_between
 from sentinel.model.incidents import Incident
 from sentinel.report.documents import incident_document
@@ -40,7 +41,7 @@ class IncidentSheet:
         data = sheet(incidents, created_s)
         found = self._found()
         newest = found[-1] if found else None
-        if newest is None or newest.read_bytes() != data:
+        if newest is None or read_regular(newest) != data:
             number = int(_NAME.fullmatch(newest.name)[1]) + 1 if newest is not None else 1  # type: ignore[index]
             write_atomically(self._folder / f"{SHEET}.{0:010d}.incidents-{number:06d}", data, durable=False)
         else:

@@ -200,6 +200,8 @@ def follow(run_dir: Path, attempt: int, trainer_pid: int) -> None:
         life.turn(sealer.has_saved(writer.newest), now_s)
     writer.take([row for source in sources for row in source.finish()], time.monotonic())
     writer.begin()
+    if writer.newest < 0 and (why := unread.why_at_end()):
+        remarks.add(why)
     sealer.finish(writer.stream, writer.resume_step)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from sentinel.client.regular_file import NotRegular, kind_of_file
 from sentinel.trainers.profile import PATTERN_STEP, CheckpointFiles
 from sentinel.trainers.tracker import tracked_step
-from sentinel.trainers.whole import find_torn, look
+from sentinel.trainers.whole import find_torn, look, missing_metadata
 
 TORN_S = 60.0  # a file that is still being written is cut off, too
 LACKS_S = 600.0  # a large one is written for minutes, and uploaded, before it is whole
@@ -92,7 +92,8 @@ def find_checkpoints(places: CheckpointFiles, root: Path) -> list[FoundCheckpoin
             if places.tracker is not None and step > tracked:
                 missing += (places.tracker.file,)  # it is written when all else is, and does not name this one yet
             try:
-                found = FoundCheckpoint(step, path, read_signature(path), missing)
+                signature = read_signature(path)
+                found = FoundCheckpoint(step, path, signature, missing + missing_metadata(name for name, _, _ in signature))
             except (FileNotFoundError, NotADirectoryError):
                 raise
             except OSError as error:

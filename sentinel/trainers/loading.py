@@ -52,7 +52,7 @@ def load_with_document(asked: str) -> tuple[TrainerProfile, Mapping[str, Any]]:
     document = read.value if isinstance(read.value, dict) else {}
     own = document.get("options")
     known: dict[str, Any] = own if isinstance(own, dict) else {}
-    every = (*known, *_EVERYWHERE)
+    every = (*known, *_EVERYWHERE, *_values(document))
     for option in options:
         if option not in every:
             raise UsageError(f"--trainer {asked}: no option '{option}'; {did_you_mean(option, every, 'options')}")
@@ -62,6 +62,13 @@ def load_with_document(asked: str) -> tuple[TrainerProfile, Mapping[str, Any]]:
     _refuse(path, text, read, problems if profile is None else tuple(find_misfits(profile.spec)))
     assert profile is not None, "without problems there is a profile"
     return profile, {key: value for key, value in laid.items() if key != "options"}
+
+
+def _values(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """Options that give what the profile would read from a flag of the command, such as `lr=3e-4`."""
+    spec = document.get("spec")
+    flags = spec.get("flags") if isinstance(spec, dict) else None
+    return tuple(map(str, flags)) if isinstance(flags, dict) else ()
 
 
 def _find(name: str) -> Path:
@@ -118,12 +125,21 @@ def _lay(document: Any, options: Mapping[str, str]) -> Any:
             part = dict(spec.get(place[0]) or {})
             part |= {place[1]: value} | ({"root": []} if option == "root" else {})
             spec[place[0]] = part
+    if values := {name: _number(name, options[name]) for name in _values(document) if name in options}:
+        spec["defaults"] = {**(spec.get("defaults") or {}), **values}
     if "metrics" in options:
         asked, own = _metrics(options["metrics"]), dict(spec.get("metrics") or {})
         if asked["from"] != own.get("from", "output"):  # the profile's format is that of its own source
             own = {key: value for key, value in own.items() if key not in ("format", "path")}
         spec["metrics"] = {**own, **asked}
     return {**document, "spec": spec}
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"--trainer …:{name}={text}: is no number; write it as the command would, such as {name}=3e-4") from None
 
 
 def _metrics(value: str) -> dict[str, str]:

@@ -122,7 +122,8 @@ def _fill(spec: ProfileSpec, command: Sequence[str], words: Sequence[str], value
         except (KeyError, ValueError):
             stands = f"says {text!r}, no number" if text is not None else "is not in the command"
             flags = " or ".join(spec.flags[name])
-            raise UsageError(f"--trainer: '{word}' needs {flags}, which {stands}; add it to the command") from None
+            remedy = f"add it to the command, or name it: --trainer NAME:{name}=NUMBER"
+            raise UsageError(f"--trainer: '{word}' needs {flags}, which {stands}; {remedy}") from None
 
     def one(word: str) -> tuple[str, ...]:
         only = PLACEHOLDER.fullmatch(word)

@@ -15,8 +15,8 @@ from pathlib import Path
 from sentinel.client.run_layout import attempt_folder
 from sentinel.model.amounts import size_words, time_words
 from sentinel.telemetry.log_formats import PREAMBLE_BYTES
+from sentinel.trainers.adding import how_to_add_rows
 from sentinel.trainers.probe.recognise import printed_format, profiles_of_format
-from sentinel.trainers.probe.text import PRINTED_LINE
 from sentinel.trainers.sources import metric_places
 from sentinel.trainers.spec import TrainerSpec
 
@@ -53,7 +53,16 @@ class Unread:
         reasons = {"other": bool(self._others) and is_sure, "much": held >= PREAMBLE_BYTES, "long": lasted_s >= LONG_S}
         new = {reason for reason, is_true in reasons.items() if is_true} - self._given
         self._given |= new
-        return self._sentence(printed, lasted_s) if new else ""
+        lasted = f"no row in {time_words(lasted_s)}" if lasted_s >= 1.0 else "no row yet"
+        return self._sentence(lasted, printed) if new else ""
+
+    def why_at_end(self) -> str:
+        """The trainer is gone and no row came: the same with all that it left, also of one that did not last. Empty where the
+        profile asks for none."""
+        if self._spec.profile.spec.metrics.from_ == "none":
+            return ""
+        self._others = self._profiles_of_printed()
+        return self._sentence("the trainer ended without a row", sum(map(_size, self._printed)))
 
     def _profiles_of_printed(self) -> tuple[str, ...]:
         """Shipped profiles that read what was printed, where this one does not."""
@@ -67,17 +76,17 @@ class Unread:
         for place in metric_places(self._spec):
             yield from map(Path, glob.glob(place, recursive=True))
 
-    def _sentence(self, printed: int, lasted_s: float) -> str:
+    def _sentence(self, what: str, printed: int) -> str:
         profile = self._spec.profile
         metrics, name = profile.spec.metrics, profile.metadata.name
         field = f"spec.metrics (from: {metrics.from_}" + (f", format: {metrics.format})" if metrics.format != "auto" else ")")
-        seen = f"no row in {time_words(lasted_s)}: {field} of the profile {name} saw {self._saw(printed)}"
+        seen = f"{what}: {field} of the profile {name} saw {self._saw(printed)}"
         if self._others and metrics.from_ != "output":
             return f"{seen}; what is printed has rows: --trainer {name}:metrics=output?"
         if self._others:
             named = " or ".join(f"--trainer {other}" for other in self._others)
             return f"{seen}; what is printed reads as that of {named}? sentinel probe tells"
-        return f"{seen}; print a line such as '{PRINTED_LINE}', or name where the numbers are: --trainer {name}:metrics=FILE"
+        return f"{seen}; {how_to_add_rows(metrics, name)}"
 
     def _saw(self, printed: int) -> str:
         metrics = self._spec.profile.spec.metrics

@@ -31,6 +31,25 @@ def look(path: Path, names: Iterable[str]) -> Shown:
     return "whole" if is_sharded else "nothing"
 
 
+def missing_metadata(names: Iterable[str]) -> tuple[str, ...]:
+    """Of the files of a checkpoint: the `.metadata` that shards of torch.distributed.checkpoint lack; nobody can load them.
+    A folder has one for all; where ranks save without collectives, each writes one of its own."""
+    shards, there = dict[str, set[str]](), set[str]()
+    for name in names:
+        folder, _, file = name.rpartition("/")
+        if file.endswith(SHARDED_ENDING):
+            shards.setdefault(folder, set()).add(file.removeprefix("__").partition("_")[0])
+        elif file.endswith(SHARDED_MARK):
+            there.add(name)
+    lacking = []
+    for folder, ranks in sorted(shards.items()):
+        below = f"{folder}/" if folder else ""
+        own = {f"{below}__{rank}{SHARDED_MARK}" for rank in ranks}
+        if f"{below}{SHARDED_MARK}" not in there and not own <= there:
+            lacking.append(f"{below}{SHARDED_MARK}")
+    return tuple(lacking)
+
+
 def find_torn(path: Path, names: Iterable[str]) -> Path | None:
     """The first of these files that ends too early, or could be loaded by nobody. Raises OSError."""
     places = (path / name if name else path for name in names)

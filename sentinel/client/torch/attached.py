@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import torch
 
+from sentinel.client.logged import TAKEN
 from sentinel.client.overrides import Overrides
 from sentinel.client.run_layout import OVERRIDES_NAME, STREAM_NAME
 from sentinel.client.session import PHASES, Session
@@ -22,7 +23,7 @@ from sentinel.client.torch.answering import Answers
 from sentinel.client.torch.leaving import CRASHED, FINISHED, STOPPED, Leaving
 from sentinel.client.torch.live import LiveSettings
 from sentinel.client.torch.ranks import Alone, meet_ranks
-from sentinel.client.torch.reporting import Reporter
+from sentinel.client.torch.reporting import Reporter, whole
 from sentinel.client.torch.sampling import Sampler
 from sentinel.client.torch.saving import Committer, RankCheckpoints
 from sentinel.client.torch.tuning import AttachError, NoCheckpoint, Tuning
@@ -329,19 +330,21 @@ class Run:
 
     def log(self, **metrics: Any) -> None:
         """The step is done. Rank 0's numbers are written; tensors on a device are not waited for. Every rank calls it, once a
-        step: here it learns of live changes and requests."""
+        step: here it learns of live changes and requests. What is no number is left out, which is said once for each name."""
         if self._is_idle or os.getpid() != self._pid:
             return
-        if not RESERVED.isdisjoint(metrics):
-            names = ", ".join(sorted(RESERVED & metrics.keys()))
-            raise AttachError(f"run.log({names}=…): a line has that already, from the loop itself; log it under another name")
+        taken_names = RESERVED & metrics.keys()
+        if taken_names:
+            metrics = {name: one for name, one in metrics.items() if name not in taken_names}
         if self._ranks.size > 1:  # to put a sharded number together takes all ranks, and rank 0 alone writes
-            metrics = {name: one.full_tensor() if hasattr(one, "full_tensor") else one for name, one in metrics.items()}
+            metrics = {name: whole(one) for name, one in metrics.items()}
         with self._lock:
             if self._answers.are_due:
                 self._answer()
             now_s = time.perf_counter()
             if self._reporter is not None:
+                for name in taken_names:
+                    self._reporter.leave_out(self.step, name, TAKEN)
                 if self._logged_s is not None and self._logged_step == self.step - 1:
                     metrics.setdefault("step_time_s", now_s - self._logged_s)
                 if self._tuning.lr is not None:

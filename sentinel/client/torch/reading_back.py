@@ -13,6 +13,7 @@ from typing import Any
 
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.checkpoint_files import describe_files
+from sentinel.client.regular_file import read_regular
 from sentinel.client.strict_json import dumps, loads
 
 PART = ".read-back-"  # beginning of a file in which a rank hands over what it has read back
@@ -34,7 +35,7 @@ def read_all_back(here: Path, shares: list[list[str]]) -> dict[str, Any]:
             if time.monotonic() > give_up_s:
                 raise TimeoutError(f"rank {rank} has not read its files back within {PART_TIMEOUT_S:.0f} s")
             pause.wait(PART_LOOK_S)
-        part = loads(path.read_bytes())
+        part = loads(read_regular(path))
         if not isinstance(part, dict):
             raise OSError(f"rank {rank} could not read its files back: {part}")
         files |= part

@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 
+from sentinel.client.logged import NoNumber, number_of
 from sentinel.client.overrides import OverridesError
 from sentinel.client.session import Session
 from sentinel.client.stream import Stream
-from sentinel.client.torch.tuning import AttachError
 
 LINES_MAX = 4096  # behind a disk that stands still; then step lines are dropped
 LOOK_S = 0.25  # for a change, where steps take longer
@@ -83,13 +83,16 @@ class Reporter:
             kind = type(value)
             if kind is float or kind is int:
                 known[name] = value
-            elif isinstance(value, torch.Tensor):
-                value = value.full_tensor() if hasattr(value, "full_tensor") else value
-                if value.numel() != 1:
-                    raise AttachError(f"run.log({name}=…): a tensor of shape {tuple(value.shape)}; reduce it to one number")
-                (later if value.is_cuda else known)[name] = value if value.is_cuda else value.item()
-            else:
-                known[name] = _number(name, value)
+                continue
+            try:
+                if not isinstance(value, torch.Tensor):
+                    known[name] = number_of(value)
+                elif (one := _scalar(value)).is_cuda:
+                    later[name] = one
+                else:
+                    known[name] = number_of(one)
+            except NoNumber as error:
+                self.leave_out(step, name, str(error))
         if self._sent - self._done >= LINES_MAX:
             self.dropped += 1
             return
@@ -97,11 +100,12 @@ class Reporter:
         if later and slot is None:
             self.dropped += 1
             return
-        if slot is not None:
-            slot.copy(later)
+        if slot is not None and not self._begin_copy(slot, step, later):
+            slot, later = None, {}
         if self.dropped:
             self._tell_dropped(step)
-        order, done_s = dict.fromkeys(metrics), time.time()
+        order = {name: None for name in metrics if name in known or name in later}
+        done_s = time.time()
 
         def write() -> None:
             arrived = known
@@ -112,6 +116,20 @@ class Reporter:
 
         self._sent += 1
         self._queue.put(write)
+
+    def _begin_copy(self, slot: Slot, step: int, later: Mapping[str, Any]) -> bool:
+        """False where a tensor cannot be copied (a sparse one): then none of them is written."""
+        try:
+            slot.copy(later)
+        except (RuntimeError, TypeError) as error:
+            self._free.put(slot)
+            for name in later:
+                self.leave_out(step, name, f"cannot be copied from its device ({error})")
+            return False
+        return True
+
+    def leave_out(self, step: int, name: str, reason: str) -> None:
+        self.post(lambda stream: stream.leave_out(step, name, reason))
 
     def _tell_dropped(self, step: int) -> None:
         count, self.dropped = self.dropped, 0
@@ -183,9 +201,17 @@ class Reporter:
                 print(f"sentinel: a line of {self._stream.path} could not be written: {error}; training goes on", file=sys.stderr)
 
 
-def _number(name: str, value: Any) -> float | int:
+def whole(value: Any) -> Any:
+    """A sharded tensor put together, by all its ranks; anything else as it is, and one that cannot be put together as well."""
     try:
-        number = value.item() if hasattr(value, "item") else value
-        return number if isinstance(number, int) else float(number)
-    except (TypeError, ValueError):
-        raise AttachError(f"run.log({name}={value!r}): is no number; log numbers and tensors of one element") from None
+        return value.full_tensor() if hasattr(value, "full_tensor") else value
+    except Exception:  # noqa: BLE001 - what it raises is said where its number is read, and ends no training
+        return value
+
+
+def _scalar(value: torch.Tensor) -> torch.Tensor:
+    """The tensor of one number, where it is. Raises NoNumber."""
+    value = whole(value)
+    if value.numel() != 1:
+        raise NoNumber(f"is a tensor of shape {tuple(value.shape)}; reduce it to one number")
+    return value

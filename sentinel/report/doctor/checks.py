@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import attempt_folder, stream_path
 from sentinel.errors import PolicyError, UsageError
 from sentinel.journal.holder import why_stuck
@@ -23,11 +24,11 @@ from sentinel.report.masked import run_masking
 from sentinel.report.reading import is_attempt_alive, read_run, read_supervisor
 from sentinel.run_files.attempt_files import rank_files
 from sentinel.run_files.stream import read_newest_metrics, read_receipt
+from sentinel.trainers.adding import PRINTED_LINE, how_to_add_metric, how_to_add_rows
 from sentinel.trainers.found import FoundCheckpoint, find_checkpoints
 from sentinel.trainers.mismatch import find_mismatch
 from sentinel.trainers.probe.judging import WANTED
 from sentinel.trainers.probe.recognise import candidates, printed_format, profiles_of_format
-from sentinel.trainers.probe.text import PRINTED_LINE
 from sentinel.trainers.spec import read_trainer_spec
 from sentinel.trainers.start import read_before
 
@@ -89,7 +90,13 @@ def _rows(one: Patient) -> Iterator[Check]:
     for name in WANTED:
         if name not in metrics:
             standing = "missing" if name == "loss" else "note"
-            yield Check("metrics", standing, f"{name} is not in the newest row", f"print it beside the loss: {PRINTED_LINE}")
+            yield Check("metrics", standing, f"{name} is not in the newest row", _remedy_for_metric(one, name))
+
+
+def _remedy_for_metric(one: Patient, name: str) -> str:
+    if one.spec is None:  # the trainer writes its stream itself
+        return f"log it beside the loss: run.log({name}=…), or Session.step(step, {name}=…)"
+    return how_to_add_metric(one.spec.profile.spec.metrics, name)
 
 
 def _stream(one: Patient) -> str:
@@ -116,8 +123,9 @@ def _why_no_rows(one: Patient) -> str:
 def _follower_error(one: Patient) -> str:
     assert one.attempt is not None
     path = attempt_folder(one.run_dir, one.attempt.attempt) / "logs" / "follower.err"
-    with suppress(OSError):
-        lines = path.read_bytes()[-TAIL_BYTES:].decode(errors="replace").strip().splitlines()
+    with suppress(OSError), open(path, "rb", opener=regular) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
+        lines = file.read(TAIL_BYTES).decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else ""
     return ""
 
@@ -133,6 +141,8 @@ def _remedy_for_rows(one: Patient) -> str:
     if names:
         command = shlex.join(run_masking(one.run_dir).words(one.run.command))
         return f"if this fits, start the run again with --trainer {names[0]}: sentinel probe --trainer {names[0]} -- {command}"
+    if one.spec is not None:
+        return how_to_add_rows(one.spec.profile.spec.metrics, own)
     return f"print a line for each step ({PRINTED_LINE}) and name a profile (sentinel trainers list), or call sentinel.client"
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import HTML_REPORT_NAME, incident_folder
 from sentinel.launcher.sample_text import show_sample
 from sentinel.model.incidents import Incident
@@ -93,7 +94,7 @@ def _logs_of_incident(paths: list[Path], incident: Incident) -> list[Path]:
 
 def _tail(folder: Path, path: Path) -> Tail | None:
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=regular) as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(0, size - TAIL_BYTES))
             lines = file.read(TAIL_BYTES).decode(errors="replace").splitlines()[-TAIL_LINES:]

@@ -57,7 +57,7 @@ def probe_document(trial: Trial, seen: Seen, folder: Path, is_kept: bool) -> dic
                 "what": one.what,
                 "severe": one.severe,
                 "sentence": sentence_of(one),
-                "remedy": remedy_of(one, seen),
+                "remedy": remedy_of(one, seen, trial.profile),
             }
             for one in find_missing(trial, seen)
         ],

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sentinel.client.settings import SETTINGS
+from sentinel.trainers.adding import PRINTED_LINE, how_to_add_metric, how_to_add_rows
 from sentinel.trainers.describe import what_it_can
 from sentinel.trainers.probe.judging import Missing, expected_grades, find_missing, profile_by_what_it_printed, resume_grade
 from sentinel.trainers.probe.seen import EndedBy, ProbedCheckpoint, Seen
 from sentinel.trainers.probe.trial import Trial
+from sentinel.trainers.profile import TrainerProfile
 
-PRINTED_LINE = "step: 120 | loss: 2.3172 | grad_norm: 0.84 | lr: 3.0e-04"  # telemetry reads it: a test holds it to that
 KEPT_MAX = 4
 _ENDED: dict[EndedBy, str] = {
     "steps": "it was ended after the steps that were asked for",
@@ -63,7 +64,7 @@ def probe_text(trial: Trial, seen: Seen, folder: Path, is_kept: bool) -> str:
     lines += _section("changed at a launch", _changed(trial))
     lines += _section("proved", _proved(trial, seen))
     missing = find_missing(trial, seen)
-    lines += _section("missing", [f"{sentence_of(one)}; {remedy_of(one, seen)}" for one in missing] or ["nothing"])
+    lines += _section("missing", [f"{sentence_of(one)}; {remedy_of(one, seen, trial.profile)}" for one in missing] or ["nothing"])
     if first.status not in (None, 0) or not first.rows:
         lines += _section("the end of what it printed", list(first.tail) or ["nothing"])
     if is_kept:
@@ -170,18 +171,18 @@ def sentence_of(missing: Missing) -> str:
     }[missing.lack]
 
 
-def remedy_of(missing: Missing, seen: Seen) -> str:
+def remedy_of(missing: Missing, seen: Seen, profile: TrainerProfile) -> str:
     """The line that would add it, or where to look."""
-    what = missing.what
+    what, metrics, name = missing.what, profile.spec.metrics, profile.metadata.name
     own = "a copy of the profile (sentinel trainers show)"
     printing = () if seen.kept else profile_by_what_it_printed(seen)  # its checkpoints fit: only the numbers are read wrongly
     fits = " or ".join(f"--trainer {name}" for name in printing)
     return {
         "start": "read the end of what it printed",
-        "rows": f"try {fits}" if fits else f"print a line for each step: {PRINTED_LINE}",
+        "rows": f"try {fits}" if fits else how_to_add_rows(metrics, name),
         "format": f"take {fits}" if fits else f"{own} with metrics: {{from: output, format: {what}}}",
-        "steps": f"print a step that counts on through all epochs: {PRINTED_LINE}",
-        "metric": f"print it beside the loss: {PRINTED_LINE}",
+        "steps": "number the steps on through all epochs" + (f": {PRINTED_LINE}" if metrics.from_ == "output" else ""),
+        "metric": how_to_add_metric(metrics, what),
         "checkpoints": "save more often (--checkpoint-every), give more --time, or say where they lie: "
         'checkpoints: {root: [--FLAG], pattern: "NAME-{step}"}',
         "other_profile": f"name it: --trainer {what}",

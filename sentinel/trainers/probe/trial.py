@@ -16,6 +16,7 @@ from sentinel.trainers.loading import load_profile
 from sentinel.trainers.probe.recognise import NOTHING_KNOWN, Candidate, candidates
 from sentinel.trainers.profile import TrainerProfile
 from sentinel.trainers.rendering import find_root, flag_value
+from sentinel.trainers.shell_script import fit_to_command
 
 TRAINER_FOLDER = "trainer"  # of the probe's own folder: where the trainer's checkpoints are sent
 
@@ -43,7 +44,7 @@ def plan_trial(command: tuple[str, ...], cwd: str, named: str | None, folder: Pa
     check_program(command, cwd)
     found = candidates(command) if named is None else ()
     asked = named if named is not None else found[0].profile if found else NOTHING_KNOWN
-    profile = load_profile(asked)
+    profile = fit_to_command(load_profile(asked), command, cwd).profile
     try:
         check_command(profile, command, cwd)
     except UsageError as error:

@@ -290,18 +290,6 @@ def test_a_batch_that_does_not_divide_is_refused():
         run.next_samples(6)
 
 
-@pytest.mark.parametrize(("value", "message"), [("good", "is no number"), (torch.zeros(2), r"a tensor of shape \(2,\)")])
-def test_what_is_no_number_is_refused(tmp_path, value, message):
-    with pytest.raises(AttachError, match=message):
-        Loop(out_dir=tmp_path).run.log(loss=value)
-
-
-def test_a_name_that_every_line_has_is_refused(tmp_path):
-    """Before, each line was lost, and only stderr said so."""
-    with pytest.raises(AttachError, match="a line has that already"):
-        Loop(out_dir=tmp_path).run.log(step=3, loss=1.0)
-
-
 def test_an_inspection_is_not_trained(tmp_path: Path, monkeypatch):
     supervise(tmp_path, monkeypatch)
     spec = tmp_path / "attempts/0001/spec.json"

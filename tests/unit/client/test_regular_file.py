@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections.abc import Callable
@@ -12,17 +13,28 @@ import pytest
 from sentinel.checkpoints.files import read_numbers
 from sentinel.checkpoints.manifest import MANIFEST
 from sentinel.checkpoints.verification import verify_checkpoint
+from sentinel.client import OverridesError, Session, Spec, SpecError, read_spec
+from sentinel.client.checkpoint_files import synced_size
 from sentinel.client.regular_file import NotRegular, read_regular, regular
 from sentinel.client.run_layout import stream_path
+from sentinel.client.torch.reading_back import PART, read_all_back
 from sentinel.errors import UsageError
 from sentinel.journal.lease import read_lease
 from sentinel.journal.run_file import find_run_file
+from sentinel.launcher.elsewhere import read_printed
+from sentinel.launcher.file_locks import is_locked
+from sentinel.launcher.interpreter import find_interpreter
+from sentinel.launcher.py_spy import read_dump
+from sentinel.launcher.rank_processes import read_stack
 from sentinel.model.operator_requests import Acknowledge
 from sentinel.model.readings import RequestReading, SourceReading
+from sentinel.report.log_files import read_tail
+from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.run_files.detector_standings import read_standings
 from sentinel.run_files.stream import read_newest_step, read_receipt
 from sentinel.telemetry.heartbeats import Heartbeats
 from sentinel.telemetry.inbox import Inbox, post
+from sentinel.tensorboard.event_file import first_step
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -111,3 +123,44 @@ def test_one_in_the_inbox_does_not_keep_the_others_waiting(tmp_path: Path, plant
     assert [one.id for one in readings if isinstance(one, RequestReading)] == [asked]
     (said,) = [one.reason for one in readings if isinstance(one, SourceReading) and one.remark]
     assert "not a regular file" in said
+
+
+@PLANTED
+def test_training_reads_what_it_is_told_and_goes_on(tmp_path: Path, plant: Callable[[Path], Path]) -> None:
+    session = Session(tmp_path, Spec(attempt=1))
+    plant(tmp_path / "lease.json")
+    assert session.may_commit(), "it proves nothing about a successor"
+    plant(tmp_path / "overrides.json")
+    with pytest.raises(OverridesError, match="not a regular file"):
+        session.poll_overrides()
+    with pytest.raises(SpecError, match="not a regular file"):
+        read_spec(plant(tmp_path / "attempts/0001/spec.json"))
+    plant(tmp_path / "saved" / f"{PART}00001.json")
+    with pytest.raises(NotRegular):
+        read_all_back(tmp_path / "saved", [[], ["model.bin"]])
+    with pytest.raises(NotRegular):
+        synced_size(plant(tmp_path / "saved/model.bin"))
+
+
+def test_training_writes_into_a_pipe_that_nobody_reads_and_goes_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    session = Session(tmp_path, Spec(attempt=1))
+    fifo(session.heartbeat_path)
+    session.heartbeat(1, "forward")
+    fifo(session.metrics_path)
+    for step in range(2000):  # a pipe takes 64 KiB
+        session.step(step, loss=1.0, words=float(step) / 3)
+    assert "could not be written" in capfd.readouterr().err
+
+
+@PLANTED
+def test_commands_read_past_it(tmp_path: Path, plant: Callable[[Path], Path]) -> None:
+    logs = tmp_path / "attempts/0001/logs"
+    plant(logs / "rank-00000.err")
+    assert read_tail(logs / "rank-00000.err", 3) == ([], 0)
+    assert read_stack(plant(tmp_path / "stacks")) == ()
+    assert read_dump(plant(tmp_path / "dump")) == ()
+    assert read_printed(AttemptFiles(tmp_path, 1)) == ""
+    assert find_interpreter([str(plant(tmp_path / "trainer"))], "/") is None
+    with contextlib.suppress(NotRegular):
+        first_step(plant(tmp_path / "events"))
+    assert not is_locked(fifo(tmp_path / "lock")), "nobody holds it"

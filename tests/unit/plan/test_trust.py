@@ -60,10 +60,18 @@ def test_proven_is_a_probations_length_of_training_beyond_it(last: int, proven: 
     assert [step for step, word in words(run(attempt(1, last), checkpoints=SAVED)).items() if word == "proven"] == proven
 
 
-def test_the_living_attempt_proves_by_its_stream_and_without_it_by_its_checkpoints() -> None:
-    state = run(attempt(1, 0, over=False), checkpoints=SAVED)
+def test_the_living_attempt_proves_by_its_stream_and_without_it_nothing() -> None:
+    state = run(marked(attempt(1, 0, over=False), 25, 50, 75, 100, 125), checkpoints=SAVED)
     assert words(state, newest=112)[50] == "proven"
     assert words(state, newest=None)[50] == "candidate"
+
+
+def test_steps_that_nobody_saw_prove_nothing_however_many_checkpoints_lie_behind_them() -> None:
+    """A profile from which no row comes, or whose rows stopped: what was saved later was called 'without harm'."""
+    blind = run(replace(marked(attempt(1, 0), 25, 50, 75, 100, 180), first_step=None), checkpoints=SAVED)
+    assert set(words(blind).values()) == {"candidate"}
+    stopped = run(marked(attempt(1, 40), 25, 50, 75, 100, 139), checkpoints=SAVED)
+    assert set(words(stopped).values()) == {"candidate"}
 
 
 def test_without_the_policy_nothing_is_proven() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,6 +52,19 @@ def test_rows_that_do_not_come_in_ten_minutes_are_missing(tmp_path: Path) -> Non
     (check,) = found(a_patient(tmp_path, now_s=patient.YOUNG_S), "rows")
     assert check.standing == "missing"
     assert "nothing that was printed reads as megatron" in check.what
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_in_the_place_of_what_the_follower_said_keeps_nobody_waiting(tmp_path: Path) -> None:
+    errors = tmp_path / "run/attempts/0001/logs/follower.err"
+    errors.parent.mkdir(parents=True)
+    os.mkfifo(errors)
+    (check,) = found(a_patient(tmp_path, alive=False), "rows")
+    assert "nothing that was printed reads as megatron" in check.what
+    errors.unlink()
+    errors.write_text("Traceback\n\nValueError: the last words")
+    (check,) = found(a_patient(tmp_path, alive=False), "rows")
+    assert "the follower says ValueError: the last words" in check.what
 
 
 def test_the_profile_that_fits_what_lies_there_is_named(tmp_path: Path) -> None:

@@ -11,11 +11,12 @@ from sentinel.cli.root import main
 from sentinel.errors import UsageError
 from sentinel.model.readings import Receipt, StepReading
 from sentinel.telemetry.log_formats import open_log
+from sentinel.trainers.adding import PRINTED_LINE
 from sentinel.trainers.probe.document import probe_document
 from sentinel.trainers.probe.judging import expected_grades, find_missing, resume_grade
 from sentinel.trainers.probe.recognise import candidates, profiles_of_format
 from sentinel.trainers.probe.seen import Launch, ProbedCheckpoint, Return, Seen
-from sentinel.trainers.probe.text import PRINTED_LINE, probe_text, what_it_will_write
+from sentinel.trainers.probe.text import probe_text, what_it_will_write
 from sentinel.trainers.probe.trial import Trial, plan_trial
 
 MEGATRON = (sys.executable, "pretrain_gpt.py", "--save", "out", "--lr", "3e-4", "--clip-grad=1.0")

@@ -18,6 +18,7 @@ from sentinel.checkpoints.verification import verify_checkpoint
 from sentinel.trainers.found import FoundCheckpoint, find_checkpoints, read_step_key
 from sentinel.trainers.profile import CheckpointFiles, TrackerFile
 from sentinel.trainers.sealing import drop_old, move_aside, put_back, seal_new, sealed_path
+from sentinel.trainers.whole import missing_metadata
 
 FOLDERS = CheckpointFiles(pattern="checkpoint-{step}", path="out", complete=("trainer_state.json",), keep=2, keep_steps=30)
 TRACKED = CheckpointFiles(pattern="iter_{step:07d}", path="out", tracker=TrackerFile(file="latest", text="step{step}"))
@@ -183,7 +184,35 @@ def test_a_folder_of_distributed_checkpoint_is_whole_with_its_metadata_and_other
             os.utime(root / f"step-{step}" / name, (1000.0, 1000.0))
     assert seal(run_dir, places, root, 1000.5) == [(20, "link")]
     saved(root / "step-30" / "optimizer.pt", 300)
-    assert [step for step, _ in seal(run_dir, places, root)] == [10], "a file of the other is cut off"
+    assert seal(run_dir, places, root) == [], "nobody can load the first, however long ago it was written; the last is cut off"
+    (unwhole, *_) = find_checkpoints(places, root)
+    assert "what tells it whole has not come (.metadata)" in unwhole.why_torn(places, FAR_S)
+    (root / "step-10" / ".metadata").write_text("x")
+    assert [step for step, _ in seal(run_dir, places, root)] == [10]
+
+
+@pytest.mark.parametrize("how", [{"whole_at_once": True}, {"complete": ("meta.pt",)}, {"tracker": TRACKED.tracker}])
+def test_shards_without_their_metadata_are_whole_under_no_profile(run_dir: Path, root: Path, how: dict[str, object]) -> None:
+    """Lightning's sharded strategies write a folder in place, under a profile whose files appear at once."""
+    places = CheckpointFiles(pattern="step={step}.ckpt", path="out", **how)
+    folder = root / "step=20.ckpt"
+    for below in ("", "optimizer"):
+        (folder / below).mkdir()
+        (folder / below / "__0_0.distcp").write_text("x")
+    (folder / "meta.pt").write_text("x")
+    (folder / ".metadata").write_text("x")
+    (root / "latest").write_text("step20")
+    assert seal(run_dir, places, root) == []
+    (folder / "optimizer" / ".metadata").write_text("x")
+    assert [step for step, _ in seal(run_dir, places, root)] == [20]
+
+
+def test_ranks_that_save_without_each_other_have_a_metadata_each() -> None:
+    shards = ["__0_0.distcp", "__0_1.distcp", "__1_0.distcp", "__0.metadata"]
+    assert missing_metadata(shards) == (".metadata",)
+    assert missing_metadata([*shards, "__1.metadata"]) == ()
+    assert missing_metadata([f"model/{name}" for name in shards]) == ("model/.metadata",)
+    assert missing_metadata(["model.safetensors", ".metadata"]) == ()
 
 
 def test_one_that_is_deleted_comes_back_as_it_was(run_dir: Path, root: Path) -> None:

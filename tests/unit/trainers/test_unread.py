@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from sentinel.client.stream import Stream
 from sentinel.model.readings import SourceReading
 from sentinel.telemetry.follower_remarks import FollowerRemarks
 from sentinel.telemetry.log_formats import HEAD_BYTES, PREAMBLE_BYTES, format_at_end
+from sentinel.trainers import follow
+from sentinel.trainers.adding import how_to_add_metric
 from sentinel.trainers.loading import load_profile
 from sentinel.trainers.remarks import FollowerNotes
 from sentinel.trainers.sources import RowSource, count_rows, metric_places
@@ -55,6 +58,63 @@ def test_a_trainer_that_is_silent_for_long_is_told_of(tmp_path: Path, trainer: s
     found, _ = unread(tmp_path, trainer)
     assert found.why(LONG_S - 1.0) == ""
     assert "saw 0 B of what it prints, and no line that it knows" in found.why(LONG_S + 10.0)
+
+
+def test_a_trainer_that_ended_without_a_row_is_told_of_however_short_it_was(tmp_path: Path) -> None:
+    found, printed = unread(tmp_path, "nanogpt:root=ck")
+    assert "no row in 0 s" not in found.why(0.2)
+    printed.write_text(MEGATRON.format(1) + MEGATRON.format(2))
+    said = found.why_at_end()
+    assert said.startswith("the trainer ended without a row: spec.metrics (from: output, format: text) of the profile nanogpt")
+    assert "what is printed reads as that of --trainer megatron" in said
+
+
+def test_no_sentence_counts_no_seconds(tmp_path: Path) -> None:
+    found, printed = unread(tmp_path, "nanogpt:root=ck")
+    printed.write_text(MEGATRON.format(1) + MEGATRON.format(2))
+    assert found.why(0.2).startswith("no row yet: spec.metrics")
+
+
+@pytest.mark.parametrize("prints_rows", [True, False])
+def test_the_supervisor_hears_of_it_at_the_end(tmp_path: Path, prints_rows: bool) -> None:
+    """The follower begins when the trainer is gone already: what is left is what it says."""
+    folder = tmp_path / "attempts" / "0001"
+    (folder / "logs").mkdir(parents=True)
+    (folder / "logs" / "launcher.out").write_text("step 1: loss 2.0\nstep 2: loss 1.9\n" if prints_rows else "")
+    spec = TrainerSpec(load_profile("megatron:root=ck"), ("t",), {}, str(tmp_path), tmp_path / "ck", {}, None, True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(follow, "read_trainer_spec", lambda *_: spec)
+        patch.setattr(follow.os, "nice", lambda _: 0)
+        follow.follow(tmp_path, 1, gone())
+    said = [reading.reason for reading in FollowerRemarks(tmp_path, 1).poll()]
+    (why,) = [sentence for sentence in said if "without a row" in sentence]
+    assert ("--trainer nanogpt" in why) is prints_rows
+    assert ("print a line such as" in why) is not prints_rows
+
+
+def gone() -> int:
+    """The number of a process that has ended."""
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid
+
+
+@pytest.mark.parametrize(
+    ("trainer", "words"),
+    [
+        ("megatron:root=ck", "print it beside the loss: step: 120"),
+        ("lightning", "log it under the name lr beside the loss, into {root}/**/metrics.csv or"),
+        ("hf-trainer:root=ck,metrics=trainer_state", "stands in trainer_state.json"),
+        ("nanogpt:root=ck,metrics=runs/", 'add_scalar("lr", value, step)'),
+        ("nanogpt:root=ck,metrics=wandb", 'wandb.log({"lr": value}, step=step)'),
+        ("nanogpt:root=ck,metrics=mlflow", 'mlflow.log_metric("lr", value, step=step)'),
+        ("exit-only:metrics=none", "the profile reads no numbers"),
+    ],
+)
+def test_what_is_missing_is_added_where_the_profile_reads(trainer: str, words: str) -> None:
+    said = how_to_add_metric(load_profile(trainer).spec.metrics, "lr")
+    assert words in said
+    assert ("print" in said) is trainer.startswith("megatron"), "what is printed nobody reads there"
 
 
 def test_a_file_that_is_not_there_and_one_that_reads_as_nothing(tmp_path: Path) -> None:
