@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from math import inf
 from types import MappingProxyType
 
+from sentinel.model.stall import StepTimes
 from sentinel.model.state import Archive, Attempt, RunState
 
 ACCOUNTS = ("training", "checkpointing", "replay", "detection", "recovery", "waiting")
@@ -119,20 +120,33 @@ def _spend_attempt(
     seconds["checkpointing"] += saves
     spend("replay", last_s)
     if attempt.is_over or attempt.stopping_s is not None:
-        _spend_end(attempt, next_s, spend)
+        _spend_end(attempt, next_s, stalled_s is not None or _stood_still(attempt), spend)
     elif stalled_s is not None:
         spend("detection", next_s)
     spend("waiting", next_s)
     return next_s
 
 
-def _spend_end(attempt: Attempt, next_s: float, spend: Callable[[str, float | None], None]) -> None:
-    """From the last step on: a failure is noticed and repaired; a wanted end is the last checkpoint."""
+def _spend_end(attempt: Attempt, next_s: float, stood_still: bool, spend: Callable[[str, float | None], None]) -> None:
+    """From the last step on: a failure is noticed and repaired; a wanted end is the last checkpoint. One that stood still when
+    somebody stopped it saves nothing: that it hung was noticed by whoever stopped it, and what follows is its end."""
     if attempt.is_interrupted or not (attempt.is_over or attempt.stopped_by):
         spend("detection", attempt.stopping_s if attempt.stopping_s is not None else attempt.ended_s)
         spend("recovery", attempt.idle_s if attempt.idle_s is not None else next_s)
+    elif attempt.stopped_by and stood_still:
+        spend("detection", attempt.stopping_s)
+        spend("recovery", attempt.ended_s if attempt.is_over else next_s)
     else:
         spend("checkpointing", attempt.ended_s if attempt.is_over else next_s)
+
+
+def _stood_still(attempt: Attempt) -> bool:
+    """Its next step was overdue, by its own mean pace, when its end was decided. False where that is not known."""
+    first_s, last_s, stopping_s = attempt.first_step_s, attempt.last_step_s, attempt.stopping_s
+    if first_s is None or last_s is None or stopping_s is None or attempt.first_step is None:
+        return False
+    steps = attempt.last_step - attempt.first_step
+    return steps > 0 and StepTimes(last_s, (last_s - first_s) / steps).stalled_since_s(stopping_s) is not None
 
 
 def _lives_until(attempt: Attempt, next_s: float, stalled_s: float | None) -> float:
