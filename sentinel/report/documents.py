@@ -143,6 +143,7 @@ def incident_document(incident: Incident) -> dict[str, Any]:
         "kind": str(incident.kind),
         "severity": incident.severity,
         "state": str(incident.state),
+        "stands": incident.state.words,
         "onset_step": incident.onset_step,
         "detected_step": incident.detected_step,
         "break_step": incident.break_step,

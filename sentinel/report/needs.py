@@ -27,7 +27,7 @@ STANDS = {
     IncidentState.OPEN: "open",
     IncidentState.PROBATION: "a repair is on probation",
     IncidentState.RECOVERED: "recovered",
-    IncidentState.EXHAUSTED: "no repair is left",
+    IncidentState.EXHAUSTED: IncidentState.EXHAUSTED.words,
     IncidentState.UNKNOWN: "how it ended is not known",
 }
 """How an incident stands, for who does not know our words."""

@@ -117,7 +117,7 @@ def incident_row(incident: Mapping[str, Any]) -> tuple[object, ...]:
         incident["onset_step"],
         incident["detected_step"],
         remedy_words(incident),
-        incident["state"],
+        incident["stands"],
         steps_lost(incident),
         incident["time_to_recover_s"],
     )
@@ -131,7 +131,7 @@ def steps_lost(incident: Mapping[str, Any]) -> int | str:
 
 def incident_story(incident: Mapping[str, Any]) -> list[str]:
     lines = [
-        f"incident {incident['id']}, {incident['kind']} ({incident['severity']}), {incident['state']}",
+        f"incident {incident['id']}, {incident['kind']} ({incident['severity']}), {incident['stands']}",
         f"  {incident['reason']}",
         f"  seen {incident['time_to_detect_s']:.1f} s after it was first visible",
     ]

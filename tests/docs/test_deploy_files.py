@@ -185,7 +185,7 @@ def test_a_page_links_to_the_service_that_shows_every_run_also_one_that_has_fail
     assert "sentinel-web.service" in str(re.findall(r"^Wants=.*$", unit, re.MULTILINE))
     assert RUN_URL_VARIABLE in (DEPLOY / "systemd/run.env.example").read_text(encoding="utf-8")
     demo, shows = COMPOSE["services"]["demo"], COMPOSE["services"]["web"]["command"]
-    assert demo["environment"][RUN_URL_VARIABLE] == "${%s:-http://%s/}" % (RUN_URL_VARIABLE, shows[-1])
+    assert demo["environment"][RUN_URL_VARIABLE] == f"${{{RUN_URL_VARIABLE}:-http://{shows[-1]}/}}"
     assert shows[1] == str(Path(demo["command"][2]).parent), "the directory of all runs"
     for script in BATCH:
         assert RUN_URL_VARIABLE in (DEPLOY / "slurm" / script).read_text(encoding="utf-8"), script

@@ -101,7 +101,9 @@ def test_the_page_that_sentinel_serves_is_linked_unless_the_policy_names_another
     assert lay_run_url(policy, "", {RUN_URL_VARIABLE: " "}).spec.paging.run_url is None
 
 
-def test_what_shows_the_runs_for_good_is_linked_before_what_ends_with_the_run(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_shows_the_runs_for_good_is_linked_before_what_ends_with_the_run(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stays = "https://runs.example/"
     assert lay_run_url(policy, "http://127.0.0.1:9464/", {RUN_URL_VARIABLE: stays}).spec.paging.run_url == stays
     monkeypatch.setenv(RUN_URL_VARIABLE, stays)
@@ -110,6 +112,7 @@ def test_what_shows_the_runs_for_good_is_linked_before_what_ends_with_the_run(po
 
 @pytest.mark.parametrize("written", ["runs.example", "ftp://runs.example/", "https://runs example/", "https://x/" + "a" * 3000])
 def test_an_address_that_is_none_is_refused_before_anything_starts(policy: Policy, written: str) -> None:
-    with pytest.raises(UsageError, match=f"^{RUN_URL_VARIABLE}=.*is no address; write where `sentinel web` shows this run") as refused:
+    said = f"^{RUN_URL_VARIABLE}=.*is no address; write where `sentinel web` shows this run"
+    with pytest.raises(UsageError, match=said) as refused:
         lay_run_url(policy, "", {RUN_URL_VARIABLE: written})
     assert len(str(refused.value)) < 300
