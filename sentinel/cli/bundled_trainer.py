@@ -28,8 +28,8 @@ def trainer_module() -> str:
 
 
 def source_paths() -> tuple[str, ...]:
-    """What is watched for changes, as `--code` would name it. An installed trainer lies among the libraries, and that of a checkout is
-    found by its command from there alone. Elsewhere a program's own source is not looked for."""
+    """What is watched for changes, as `--code` would name it. An installed trainer lies among the libraries, where a program's
+    own source is not looked for; that of a checkout is found by its command from there alone."""
     is_led_to = not is_installed() and Path.cwd() == PACKAGE.parent
     return () if is_led_to else (str(PACKAGE.parent / trainer_module()),)
 
