@@ -43,7 +43,7 @@ def status_text(status: Mapping[str, Any]) -> str:
         ("attempt", cell(status["attempt"])),
         ("step", step),
         ("goodput", f"{status['goodput']:.1%} of {status['wall_s']:.0f} s ({ledger_words(status['ledger_s'])})"),
-        ("incidents", cell(status["incidents"])),
+        ("incidents", _incidents_words(status)),
         ("policy", _policy_words(status)),
         ("supervisor", status["supervisor"] + (SUSPENDED if status["state"] == "suspended" else "")),
     ]
@@ -73,6 +73,11 @@ def status_text(status: Mapping[str, Any]) -> str:
     rows += detector_rows(status["detectors"], is_watched=status["supervisor"] == "alive")
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def _incidents_words(status: Mapping[str, Any]) -> str:
+    newest = status["newest_incident"]
+    return cell(status["incidents"]) + (f"; the newest, {newest['id']} {newest['kind']}: {newest['stands']}" if newest else "")
 
 
 def _saving_words(saving: Mapping[str, Any]) -> str:
