@@ -34,7 +34,8 @@ export function drawHeader(status, act, may) {
 /** What the header is drawn from: the clock moves by whole seconds only. @param {any} status */
 function shown(status) {
   const { state, reason, step, total_steps: total, attempt, goodput, supervisor, attempt_alive: isAlive } = status;
-  return [state, reason, step, total, attempt, goodput, supervisor, isAlive, incidentsWords(status), Math.floor(status.elapsed_s)];
+  const incidents = incidentsWords(status);
+  return [state, reason, step, total, attempt, goodput, supervisor, isAlive, incidents, Math.floor(status.elapsed_s)];
 }
 
 /** @param {any} status */

@@ -165,7 +165,8 @@ class SimulatedRun:
 
     def told_incidents(self) -> list[dict[str, Any]]:
         """With the words for how each stands, whatever a test has made of its state."""
-        return [one | {"stands": IncidentState(one["state"]).words} for one in self.incidents]
+        words = {str(state): state.words for state in IncidentState}
+        return [one | {"stands": words.get(one["state"], one["state"])} for one in self.incidents]
 
     def status(self) -> dict[str, Any]:
         return {
