@@ -25,20 +25,20 @@ def unruled(kind: str, detector: str) -> Unruled:
     return Unruled(PATH, _message([kind]), _remedy([kind], [detector]), "warning", pairs=((kind, detector),))
 
 
-def told_together(problems: Sequence[Problem]) -> list[Problem]:
+def gathered(problems: Sequence[Problem]) -> list[Problem]:
     """Each where the first of its like stood. Of located problems: what is not at the same place has not the same cause."""
-    told: list[Problem] = []
+    kept: list[Problem] = []
     places: dict[tuple[str, str, int, int], int] = {}
     for problem in problems:
         place = (problem.file, problem.path, problem.line, problem.column)
-        first = told[places[place]] if isinstance(problem, Unruled) and place in places else None
+        first = kept[places[place]] if isinstance(problem, Unruled) and place in places else None
         if isinstance(first, Unruled) and isinstance(problem, Unruled):
-            told[places[place]] = _joined(first, problem)
+            kept[places[place]] = _joined(first, problem)
             continue
         if isinstance(problem, Unruled):
-            places[place] = len(told)
-        told.append(problem)
-    return told
+            places[place] = len(kept)
+        kept.append(problem)
+    return kept
 
 
 def _joined(first: Unruled, other: Unruled) -> Unruled:

@@ -17,14 +17,14 @@ from sentinel.run_files.heartbeats import read_ranks
 from sentinel.run_files.stall import stall_of
 from sentinel.terminal.picture import shown_incident
 
-Told = tuple[Mapping[str, Any] | None, tuple[str, ...]]
+Shown = tuple[Mapping[str, Any] | None, tuple[str, ...]]
 
 
-def own_needs(run_dir: Path, policy: Policy) -> Callable[[RunState, float], Told]:
+def own_needs(run_dir: Path, policy: Policy) -> Callable[[RunState, float], Shown]:
     """By a state and a session time: the document of `needs`, and the sentences of what threatens the run. Of the supervisor that
     asks: it lives. Reads small files, and signals nobody."""
 
-    def look(state: RunState, now_s: float) -> Told:
+    def look(state: RunState, now_s: float) -> Shown:
         senses, attempt = read_standings(run_dir), state.attempt
         are_asked = are_ranks_asked(state, stall_of(state, now_s, senses), "alive")
         snapshot = RunSnapshot(

@@ -13,8 +13,10 @@ from sentinel.engine.goodput import ACCOUNTS, account, surviving_steps
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model.attempts import ResumePoint, SettingsInForce
+from sentinel.model.findings import Kind
 from sentinel.model.state import ATTEMPTS_KEPT, RunState
 from tests.builders import Bench
+from tests.unit.engine.test_evolve import incident
 
 
 def fold(*told: tuple[float, f.Fact]) -> RunState:
@@ -105,26 +107,27 @@ def test_before_an_end_that_does_not_come_the_last_step_ends_training() -> None:
     assert dict(seconds) == dict.fromkeys(ACCOUNTS, 0.0) | {"waiting": 10, "training": 40, "detection": 30, "recovery": 420}
 
 
-STEPS = (*FIRST, (10.0, f.FirstStep(1, 1)))
 STOP = ((180.0, f.StopAsked("ada")), (180.0, f.AttemptStopping(1, "stopped by ada")))
+GONE = ((190.0, f.AttemptEnded(1, "stopped", "x", 51, 60.0)), (190.0, f.RunEnded("stopped", "x")))
 
 
-@pytest.mark.parametrize("now_s", [185.0, 900.0])
-def test_a_hang_that_a_person_ended_was_no_checkpoint(now_s: float) -> None:
-    """51 steps, one a second; none after 60. Somebody stops it at 180, and it is gone at 190."""
-    gone = () if now_s < 190.0 else ((190.0, f.AttemptEnded(1, "stopped", "x", 51, 60.0)), (190.0, f.RunEnded("stopped", "x")))
-    stalled_s = None if gone else 60.0
-    seconds = account(fold(*STEPS, *STOP, *gone), now_s, stalled_s).seconds
-    ends_s = min(now_s, 190.0)
-    wanted = {"waiting": 10, "training": 50, "detection": 120, "recovery": ends_s - 180.0}
-    assert dict(seconds) == pytest.approx(dict.fromkeys(ACCOUNTS, 0.0) | wanted)
+def hang_at(step: int) -> f.IncidentOpened:
+    return f.IncidentOpened(replace(incident(kind=Kind.HANG), detected_step=step))
 
 
-def test_a_stop_amid_a_step_is_no_hang() -> None:
-    """The step takes two seconds and is given up; what follows is the last checkpoint."""
-    told = ((182.0, f.AttemptEnded(1, "stopped", "x", 87, 178.5)), (182.0, f.RunEnded("stopped", "x")))
-    seconds = account(fold(*STEPS, *STOP, *told), 900.0).seconds
-    assert dict(seconds) == pytest.approx(dict.fromkeys(ACCOUNTS, 0.0) | {"waiting": 10, "training": 168.5, "checkpointing": 3.5})
+def test_a_hang_that_a_person_ended_was_no_checkpoint() -> None:
+    """No step after 60, which is believed at 90. Somebody stops it at 180, and it is gone at 190."""
+    wanted = dict.fromkeys(ACCOUNTS, 0.0) | {"waiting": 10, "training": 50, "detection": 120, "recovery": 10}
+    hangs = (*FIRST, (90.0, hang_at(51)), *STOP)
+    assert dict(account(fold(*hangs, *GONE), 900.0).seconds) == pytest.approx(wanted)
+    assert dict(account(fold(*hangs), 190.0, 60.0).seconds) == pytest.approx(wanted), "while the stop is being carried out"
+
+
+def test_an_old_row_alone_is_no_hang() -> None:
+    """A trainer may write one every hundred steps: those behind the last are not lost, and nothing says that there were none."""
+    wanted = dict.fromkeys(ACCOUNTS, 0.0) | {"waiting": 10, "training": 50, "checkpointing": 130}
+    for before in ((), ((30.0, hang_at(20)),)):  # one that went on by itself, long before
+        assert dict(account(fold(*FIRST, *before, *STOP, *GONE), 900.0).seconds) == pytest.approx(wanted)
 
 
 def test_goodput_is_training_over_the_whole_and_nothing_before_anything_was_trained() -> None:
