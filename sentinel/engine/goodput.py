@@ -148,7 +148,7 @@ def _spend_end(attempt: Attempt, next_s: float, stood_still: bool, spend: Callab
 
 
 def _stood_still(attempt: Attempt, incidents: Sequence[Incident]) -> bool:
-    """A hang of it was believed, and no step came after. How seldom it writes rows is not known here: an old row proves nothing."""
+    """A hang of it was believed, and no step came after. How seldom it writes rows is not known: an old row proves nothing."""
     hangs = [one for one in incidents if one.kind is Kind.HANG and one.attempt == attempt.attempt]
     return any(one.detected_step >= attempt.last_step and one.state is not IncidentState.RECOVERED for one in hangs)
 
