@@ -11,6 +11,7 @@ import errno
 import os
 from pathlib import Path
 
+SMALL_BYTES = 64 << 10
 _LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "tmpfs", "ramfs", "overlay", "overlayfs"})
 _OCTAL = (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\"))  # how /proc/mounts spells them
 
@@ -21,6 +22,16 @@ def may_pass(error: OSError) -> bool:
     """Whether the same call may work later: a disk that fails, a stale handle, a file that is not written yet. False where the
     system says that no such path can be meant: waiting changes nothing, and whoever asks has the answer."""
     return error.errno not in _ABOUT_THE_PATH
+
+
+def is_full(place: Path) -> bool:
+    """Whether the filesystem that holds `place` is seen to have no room for a small file. One that cannot be asked is not known
+    to be full."""
+    try:
+        found = os.statvfs(place)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < SMALL_BYTES or (found.f_files > 0 and found.f_favail == 0)
 
 
 def is_local(path: Path, mounts: Path = Path("/proc/mounts")) -> bool:

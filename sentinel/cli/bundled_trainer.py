@@ -27,6 +27,13 @@ def trainer_module() -> str:
     return INSTALLED if is_installed() else CHECKED_OUT
 
 
+def source_paths() -> tuple[str, ...]:
+    """What is watched for changes, as `--code` would name it. An installed trainer lies among the libraries, where a program's
+    own source is not looked for; that of a checkout is found by its command from there alone."""
+    is_led_to = not is_installed() and Path.cwd() == PACKAGE.parent
+    return () if is_led_to else (str(PACKAGE.parent / trainer_module()),)
+
+
 def check_trainer(purpose: str = "the demonstration trains") -> None:
     """Raises UsageError with the remedy where the bundled trainer cannot run, or another would run in its place."""
     missing = [name for name in ("torch", "numpy", trainer_module()) if importlib.util.find_spec(name) is None]

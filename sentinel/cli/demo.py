@@ -13,7 +13,15 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from sentinel.cli.bundled_trainer import BATCH_SIZE, check_trainer, fault_words, launch_words, precision_words, size_words
+from sentinel.cli.bundled_trainer import (
+    BATCH_SIZE,
+    check_trainer,
+    fault_words,
+    launch_words,
+    precision_words,
+    size_words,
+    source_paths,
+)
 from sentinel.client.run_layout import JOURNAL_NAME, REPORT_NAME
 from sentinel.errors import UsageError
 from sentinel.journal.lease import RunLock
@@ -80,7 +88,9 @@ def run_demo(options: DemoOptions) -> int:
             print(f"{options.run_dir}: holds a finished run, which is now {move_aside(options.run_dir)}", flush=True)
         else:
             command = continued_command(options.run_dir, known, command)
-    request = RunRequest(options.run_dir, options.policy, command, os.getcwd(), pages=options.pages, listen=options.listen)
+    request = RunRequest(
+        options.run_dir, options.policy, command, os.getcwd(), code=source_paths(), pages=options.pages, listen=options.listen
+    )
     with closing(choose_narrator(options.run_dir)) as narrator:
         code = supervise(request, narrator)
     print(closing_words(options.run_dir))

@@ -18,11 +18,11 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import redirect_stdout
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sentinel.cli.bundled_trainer import check_trainer, fault_words, launch_words, precision_words, size_words
+from sentinel.cli.bundled_trainer import check_trainer, fault_words, launch_words, precision_words, size_words, source_paths
 from sentinel.errors import UsageError
 from sentinel.journal.run_folder import ensure_run_dir
 from sentinel.launcher.log_cap import CAP_BYTES, read_log_sizes
@@ -193,9 +193,10 @@ def _supervise(real: RealDrill, folder: Path, policy: Path, until_s: float) -> l
     timer.daemon = True
     timer.start()
     try:
-        request = RunRequest(folder, str(policy), build_command(real), os.getcwd(), real.scenario.observe_only)
+        code = (str(watched.resolve()),) if edits else source_paths()
+        request = RunRequest(folder, str(policy), build_command(real), os.getcwd(), real.scenario.observe_only, code=code)
         with redirect_stdout(sys.stderr):  # where the run's lines go, too: the report stands alone, and may be JSON
-            supervise(replace(request, code=(str(watched.resolve()),)) if edits else request)
+            supervise(request)
     finally:
         timer.cancel()
     return late

@@ -118,7 +118,7 @@ def run(
 ) -> None:
     """Launch a training command, or adopt the one that is running; watch it; repair it.
 
-    Exit codes: 0 the run finished, 1 it failed and recovery is exhausted (or sentinel can do no more, and says why), 2 usage or
+    Exit codes: 0 the run finished, 1 it failed and no repair is left (or sentinel can do no more, and says why), 2 usage or
     policy error, 75 stopped before a deadline or by SIGUSR1 (start it again, and it goes on), 130 stopped, 70 a bug in sentinel
     (training goes on).
     """

@@ -20,7 +20,7 @@ from sentinel.model.facts import RunEnded
 from sentinel.policy.schema import Policy
 from sentinel.report.drawn import DrawnAttempt
 from sentinel.report.following import FollowedRun, RunSnapshot
-from sentinel.report.machine_warnings import machine_warnings
+from sentinel.report.machine_warnings import threats_beside
 from sentinel.report.needs import needs_document, unwatched_words
 from sentinel.report.run_policy import read_policy
 from sentinel.run_files.heartbeats import RANKS_MAX, RANKS_READ_MAX, RankBeats
@@ -208,6 +208,5 @@ def warnings_of(snapshot: RunSnapshot) -> tuple[str, ...]:
     """What a person must know before they believe the rest, and what the machine threatens the run with."""
     found = [f"an older snapshot: {snapshot.trouble}" if snapshot.trouble else "", unwatched_words(snapshot)]
     shown = shown_incident(snapshot.state)
-    threats = machine_warnings(snapshot.state, snapshot.now_s, snapshot.senses)
-    found += [one["words"] for one in threats if shown is None or one["incident"] != shown.id]
+    found += threats_beside(shown.id if shown is not None else None, snapshot.state, snapshot.now_s, snapshot.senses)
     return tuple(words for words in found if words)

@@ -16,7 +16,7 @@ def judge_job(decision: Decision, finding: Finding) -> Finding:
     Then the crash that the earlier deaths belong to is closed; it was never about anything else."""
     if not finding.retryable:
         return replace(finding, kind=Kind.BROKEN_JOB)
-    deaths = _deaths_before_a_step(decision)
+    deaths = deaths_before_a_step(decision)
     match = match_rule(decision.policy, Kind.BROKEN_JOB)
     if finding.kind is not Kind.CRASH or deaths < decision.policy.spec.budget.without_progress or isinstance(match, NoMatch):
         return finding
@@ -31,7 +31,7 @@ def judge_job(decision: Decision, finding: Finding) -> Finding:
     return replace(finding, kind=Kind.BROKEN_JOB, severity=match.rule.labels.severity, reason=reason, retryable=False)
 
 
-def _deaths_before_a_step(decision: Decision) -> int:
+def deaths_before_a_step(decision: Decision) -> int:
     """Launches in a row that died by themselves and were never seen to make a step, since a person last started the run."""
     count = 0
     for attempt in reversed(decision.state.attempts):

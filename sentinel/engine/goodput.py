@@ -14,11 +14,13 @@ An attempt's span runs from its launch to the next one's. It is cut at checkpoin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from types import MappingProxyType
 
+from sentinel.model.findings import Kind
+from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.state import Archive, Attempt, RunState
 
 ACCOUNTS = ("training", "checkpointing", "replay", "detection", "recovery", "waiting")
@@ -63,7 +65,8 @@ def account_attempts(state: RunState, now_s: float, stalled_since_s: float | Non
         is_first = index == 0 and state.archive.attempts == 0
         stalled_s = stalled_since_s if attempt is last else None
         seconds = found[attempt.attempt] = dict.fromkeys(ACCOUNTS, 0.0)
-        at_s = _spend_attempt(seconds, attempt, at_s, next_start_s, keep[index], is_first, stalled_s)
+        still = stalled_s is not None or _stood_still(attempt, state.incidents)
+        at_s = _spend_attempt(seconds, attempt, at_s, next_start_s, keep[index], is_first, stalled_s, still)
     return found
 
 
@@ -77,11 +80,14 @@ def surviving_steps(attempts: tuple[Attempt, ...]) -> tuple[float, ...]:
     return tuple(reversed(keep))
 
 
-def fold_oldest(attempts: tuple[Attempt, ...], archive: Archive) -> tuple[tuple[Attempt, ...], Archive]:
+def fold_oldest(
+    attempts: tuple[Attempt, ...], archive: Archive, incidents: Sequence[Incident] = ()
+) -> tuple[tuple[Attempt, ...], Archive]:
     """Without the oldest attempt, whose seconds go to the archive as they stand now."""
     seconds = dict.fromkeys(ACCOUNTS, 0.0) | dict(archive.seconds)
     oldest, *rest = attempts
-    _spend_attempt(seconds, oldest, oldest.launched_s, rest[0].launched_s, surviving_steps(attempts)[0], archive.attempts == 0)
+    keep, still = surviving_steps(attempts)[0], _stood_still(oldest, incidents)
+    _spend_attempt(seconds, oldest, oldest.launched_s, rest[0].launched_s, keep, archive.attempts == 0, stood_still=still)
     return tuple(rest), Archive(MappingProxyType(seconds), archive.attempts + 1)
 
 
@@ -93,8 +99,10 @@ def _spend_attempt(
     keep: float,
     is_first: bool,
     stalled_s: float | None = None,
+    stood_still: bool = False,
 ) -> float:
-    """Account one attempt's span [start_s, next_s); returns its end. `keep`: its last step that survives."""
+    """Account one attempt's span [start_s, next_s); returns its end. `keep`: its last step that survives. `stood_still`: it hung
+    until its end."""
     at_s = start_s
     next_s = max(next_s, start_s)
 
@@ -119,20 +127,30 @@ def _spend_attempt(
     seconds["checkpointing"] += saves
     spend("replay", last_s)
     if attempt.is_over or attempt.stopping_s is not None:
-        _spend_end(attempt, next_s, spend)
+        _spend_end(attempt, next_s, stood_still, spend)
     elif stalled_s is not None:
         spend("detection", next_s)
     spend("waiting", next_s)
     return next_s
 
 
-def _spend_end(attempt: Attempt, next_s: float, spend: Callable[[str, float | None], None]) -> None:
-    """From the last step on: a failure is noticed and repaired; a wanted end is the last checkpoint."""
+def _spend_end(attempt: Attempt, next_s: float, stood_still: bool, spend: Callable[[str, float | None], None]) -> None:
+    """From the last step on: a failure is noticed and repaired; a wanted end is the last checkpoint. One that stood still when
+    somebody stopped it saves nothing: that it hung was noticed by whoever stopped it, and what follows is its end."""
     if attempt.is_interrupted or not (attempt.is_over or attempt.stopped_by):
         spend("detection", attempt.stopping_s if attempt.stopping_s is not None else attempt.ended_s)
         spend("recovery", attempt.idle_s if attempt.idle_s is not None else next_s)
+    elif attempt.stopped_by and stood_still:
+        spend("detection", attempt.stopping_s)
+        spend("recovery", attempt.ended_s if attempt.is_over else next_s)
     else:
         spend("checkpointing", attempt.ended_s if attempt.is_over else next_s)
+
+
+def _stood_still(attempt: Attempt, incidents: Sequence[Incident]) -> bool:
+    """A hang of it was believed, and no step came after. How seldom it writes rows is not known: an old row proves nothing."""
+    hangs = [one for one in incidents if one.kind is Kind.HANG and one.attempt == attempt.attempt]
+    return any(one.detected_step >= attempt.last_step and one.state is not IncidentState.RECOVERED for one in hangs)
 
 
 def _lives_until(attempt: Attempt, next_s: float, stalled_s: float | None) -> float:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from sentinel.detectors.registry import FINDS
 from sentinel.engine import approval
+from sentinel.engine.broken_job import deaths_before_a_step
 from sentinel.engine.causes import join, link_of, record_meanwhile
 from sentinel.engine.condemning import pass_over_failing
 from sentinel.engine.decision import Decision
@@ -285,10 +286,10 @@ def _of_this_cause(decision: Decision, incident: Incident) -> tuple[float, ...]:
 
 
 def _spent(decision: Decision, reason: str) -> str:
-    attempt = decision.attempt
-    died = attempt is not None and attempt.first_step is None and attempt.outcome != "preempted"
-    if died and decision.state.without_progress > 1:
-        return f"broken job: {decision.state.without_progress} launches in a row died before their first step (budget: {reason})"
+    """An attempt that trained again what was trained before made no progress, and did not die before its first step."""
+    deaths = deaths_before_a_step(decision)
+    if deaths > 1:
+        return f"broken job: {deaths} launches in a row died before their first step (budget: {reason})"
     return f"budget: {reason}"
 
 

@@ -28,7 +28,7 @@ from sentinel.filesystem import is_local
 from sentinel.journal.codec import decode_fact, encode_fact
 from sentinel.journal.head import Chain, Row, note_head, read_head, settle_head, write_head
 from sentinel.journal.schema import CHAINED, MIGRATIONS, READABLE, ROWS, Migration, check_version, migrate
-from sentinel.journal.trouble import damaged, explained_errors
+from sentinel.journal.trouble import NO_ROOM, damaged, explained_errors
 from sentinel.model.facts import Entry, Fact
 
 _BUSY_S = 5.0  # a reader holds its lock for one page of rows; whoever holds it for seconds is no part of us
@@ -347,9 +347,7 @@ def _connect_reader(path: Path, busy_s: float, migrations: tuple[Migration, ...]
             try:
                 version = check_version(connection, file, migrations)
             except sqlite3.OperationalError as error:
-                # Without the right to create the -shm file a cleanly closed WAL journal cannot be opened as one. No -wal
-                # file means that no supervisor has it open, so that it may be read as the plain file it is.
-                if error.sqlite_errorcode & 0xFF not in _NO_RIGHTS or path.with_name(path.name + "-wal").exists():
+                if not _may_be_read_as_it_is(path, error):
                     raise
                 connection.close()
                 connection = sqlite3.connect(_uri(path, "ro") + "&immutable=1", uri=True, isolation_level=None)
@@ -361,6 +359,16 @@ def _connect_reader(path: Path, busy_s: float, migrations: tuple[Migration, ...]
         return connection
     connection.close()
     raise JournalEmpty(f"{path}: the journal is still empty; look again when `sentinel run` has started")
+
+
+def _may_be_read_as_it_is(path: Path, error: sqlite3.OperationalError) -> bool:
+    """Whether a WAL journal whose -shm file cannot be made may be read as the plain file it is. Without the right to make one: if
+    there is no -wal file, so that no supervisor has it open. Without room for one, on a disk that is full: if nothing stands in
+    the -wal file. Whoever reads looks once and opens it anew; until there is room nobody can write more."""
+    wal = path.with_name(path.name + "-wal")
+    if error.sqlite_errorcode & 0xFF in _NO_RIGHTS:
+        return not wal.exists()
+    return error.sqlite_errorcode == NO_ROOM and (not wal.exists() or wal.stat().st_size == 0)
 
 
 def _uri(path: Path, mode: str) -> str:

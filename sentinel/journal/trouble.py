@@ -26,6 +26,7 @@ _REMEDIES = {
     sqlite3.SQLITE_READONLY: "it cannot be written; check the rights of this user and that {folder} is not mounted read-only",
     sqlite3.SQLITE_IOERR: "the disk fails to read or write; look at the kernel log (dmesg), at quotas and at {folder}'s server",
 }
+NO_ROOM = sqlite3.SQLITE_IOERR_SHMSIZE  # for the -shm file that whoever reads a WAL journal needs
 _MAY_PASS = (
     sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR,
 )  # fmt: skip
@@ -56,7 +57,7 @@ def damaged(path: Path, what: str) -> JournalError:
 
 def _sentence(path: Path, doing: str, error: sqlite3.DatabaseError, read_only: bool) -> str:
     code = getattr(error, "sqlite_errorcode", 0)
-    remedy = _REMEDIES.get(code & 0xFF, _DAMAGED)
+    remedy = _REMEDIES[sqlite3.SQLITE_FULL] if code == NO_ROOM else _REMEDIES.get(code & 0xFF, _DAMAGED)
     if read_only and code == sqlite3.SQLITE_READONLY_ROLLBACK:
         remedy = _CUT_SHORT
     return f"{path}: cannot {doing} ({error}): " + remedy.format(path=path, folder=path.parent)

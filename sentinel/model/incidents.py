@@ -30,6 +30,11 @@ class IncidentState(StrEnum):
     EXHAUSTED = "exhausted"
     UNKNOWN = "unknown"  # the run ended, and nobody saw whether it had healed
 
+    @property
+    def words(self) -> str:
+        """As whoever does not know our words reads it beside an incident."""
+        return "no repair is left" if self is IncidentState.EXHAUSTED else self.value
+
 
 CLOSED = (IncidentState.RECOVERED, IncidentState.EXHAUSTED, IncidentState.UNKNOWN)
 NEXT: dict[IncidentState, tuple[IncidentState, ...]] = {

@@ -17,6 +17,8 @@ from sentinel.policy.problems import nearest
 from sentinel.policy.schema import Policy
 from sentinel.policy.schema_paging import ROUTES_MAX, Paging
 
+RUN_URL_VARIABLE = "SENTINEL_RUN_URL"  # where `sentinel web` shows the runs of this machine, also when they have failed
+
 
 def lay_routes(policy: Policy, asked: Sequence[str], environ: Mapping[str, str] | None = None) -> Policy:
     """The policy with these routes behind its own. Raises UsageError that names the word and what to write."""
@@ -26,13 +28,29 @@ def lay_routes(policy: Policy, asked: Sequence[str], environ: Mapping[str, str] 
     return policy.model_copy(update={"spec": policy.spec.model_copy(update={"paging": paging})})
 
 
-def lay_run_url(policy: Policy, url: str) -> Policy:
-    """The policy with the address of the page that this very sentinel serves, where it names none and there is one."""
+def lay_run_url(policy: Policy, served: str, environ: Mapping[str, str] | None = None) -> Policy:
+    """The policy with the address that its pages link to, where it names none: the one of RUN_URL_VARIABLE, else the one that
+    this very sentinel serves, `served`. The first comes first because it still answers when the run has failed.
+
+    Raises UsageError: the variable holds no address.
+    """
     paging = policy.spec.paging
+    url = _url_of(os.environ if environ is None else environ) or served
     if paging.run_url is not None or not url:
         return policy
     with_url = paging.model_copy(update={"run_url": url})
     return policy.model_copy(update={"spec": policy.spec.model_copy(update={"paging": with_url})})
+
+
+def _url_of(environ: Mapping[str, str]) -> str:
+    """Empty where it is not set. What could be no link is refused before anything starts, not found out by whoever is woken."""
+    url = environ.get(RUN_URL_VARIABLE, "").strip()
+    try:
+        return Paging(run_url=url).run_url or "" if url else ""
+    except ValueError:
+        raise UsageError(
+            f"{RUN_URL_VARIABLE}={url[:100]}: is no address; write where `sentinel web` shows this run, as in http://127.0.0.1:9464/"
+        ) from None
 
 
 def with_checked_routes(policy: Policy, asked: Sequence[str]) -> Policy:

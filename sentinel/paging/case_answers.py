@@ -50,7 +50,8 @@ def _of_run(run_dir: Path, run: str, state: RunState, incident: Incident | None)
     if state.ended == "finished":
         return []
     if state.ended or state.giving_up not in ("", "hold"):
-        again = "when the cause is mended: go on from the newest good checkpoint"
+        is_known = any(not one.condemned for one in state.checkpoints)
+        again = f"when the cause is mended: {'go on from the newest good checkpoint' if is_known else 'start it again'}"
         return [AnswerCommand(_start_again(run_dir, run, state), again)]
     if state.held or state.giving_up == "hold":
         return [

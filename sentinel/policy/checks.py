@@ -21,6 +21,7 @@ from sentinel.policy.checks_playbooks import check_playbook
 from sentinel.policy.checks_retention import check_retention
 from sentinel.policy.problems import did_you_mean
 from sentinel.policy.schema import Budget, Detectors, FindingKind, Policy, PolicySpec, Rule
+from sentinel.policy.unruled import unruled
 
 __all__ = ["Problem", "check_policy"]
 
@@ -90,8 +91,7 @@ def _check_detectors(spec: PolicySpec) -> Iterator[Problem]:
         settings = getattr(spec.detectors, row.name)
         finds_any = settings.enabled and (not row.wants or getattr(settings, row.wants) is not None)
         for kind in (one.kind for one in row.finds if finds_any and one.asks_for_rule and one.kind not in ruled):
-            message = f"no rule is on '{kind}': what the detector finds is recorded, and nothing is done"
-            yield Problem("spec.rules", message, f"add a rule on {kind}, or switch the detector '{row.name}' off", "warning")
+            yield unruled(str(kind), row.name)
     for row in DETECTORS:
         for misfit in misfits_of(getattr(spec.detectors, row.name, None)):
             yield Problem(f"spec.detectors.{row.name}.{misfit.word}", misfit.message, misfit.remedy)

@@ -18,6 +18,7 @@ from sentinel.policy.checks import check_policy
 from sentinel.policy.inheritance import Joined, Origin, join
 from sentinel.policy.schema import Policy
 from sentinel.policy.schema_problems import validate_policy
+from sentinel.policy.unruled import gathered
 from sentinel.policy_files.yaml_positions import YamlText
 
 _REFERENCE = ("spec", "detectors", "behind_reference", "reference")
@@ -63,7 +64,7 @@ class Layers:
         if unread:
             return None, [self._files[source].locate(problem) for source, problem in unread]
         policy, problems = self._judged(self.joined.value)
-        return policy, [self._located(problem, policy is not None) for problem in problems]
+        return policy, gathered([self._located(problem, policy is not None) for problem in problems])
 
     def _judged(self, value: Any) -> tuple[Policy | None, tuple[Problem, ...]]:
         policy, problems = validate_policy(value)

@@ -54,6 +54,7 @@ def status_document(snapshot: RunSnapshot, policy: Policy | None, warning: str) 
         "wall_s": round(ledger.total_s, 3),
         "open_incident": incident_document(current) if current else None,
         "incidents": len(state.incidents),
+        "newest_incident": _newest_document(state),
         "policy": state.policy_name,
         "policy_digest": state.policy_digest,
         "policy_applied": applied_document(state),
@@ -76,6 +77,14 @@ def status_document(snapshot: RunSnapshot, policy: Policy | None, warning: str) 
         "standing": standing_documents(snapshot, policy),
         "machine_warnings": machine_warnings(state, now_s, senses),
     }
+
+
+def _newest_document(state: RunState) -> dict[str, Any] | None:
+    """What broke last, for who finds that everything goes well again; null where nothing has."""
+    if not state.incidents:
+        return None
+    newest = state.incidents[-1]
+    return {"id": newest.id, "kind": str(newest.kind), "stands": newest.state.words}
 
 
 def applied_document(state: RunState) -> dict[str, Any] | None:
@@ -143,6 +152,7 @@ def incident_document(incident: Incident) -> dict[str, Any]:
         "kind": str(incident.kind),
         "severity": incident.severity,
         "state": str(incident.state),
+        "stands": incident.state.words,
         "onset_step": incident.onset_step,
         "detected_step": incident.detected_step,
         "break_step": incident.break_step,

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from sentinel.clock import SystemClock
 from sentinel.errors import JournalError, UsageError
+from sentinel.filesystem import is_full
 from sentinel.model.facts import Entry
 from sentinel.report.drawn import DrawnAttempt
 from sentinel.report.journal_fold import JournalFold
@@ -81,6 +82,7 @@ class FollowedRun:
             supervisor=supervisor,
             attempt_alive=is_attempt_alive(self.run_dir, state),
             senses=senses,
+            is_disk_full=supervisor == "stuck" and is_full(self.run_dir),
             ranks=read_ranks(self.run_dir, newest.attempt) if newest is not None and are_asked else (),
             trouble=trouble,
             heartbeat_s=read_heartbeat(self.run_dir),

@@ -32,6 +32,11 @@ def machine_warnings(state: RunState, now_s: float, senses: DetectorStandings) -
     return found
 
 
+def threats_beside(shown: int | None, state: RunState, now_s: float, senses: DetectorStandings) -> tuple[str, ...]:
+    """The sentences, but for that of the incident `shown`, which stands there already."""
+    return tuple(str(one["words"]) for one in machine_warnings(state, now_s, senses) if shown is None or one["incident"] != shown)
+
+
 def _incidents(state: RunState, name: str) -> list[tuple[str, int | None]]:
     """The newest that the detector has found, if it is open or its page is."""
     standing = {one.id: one for one in (*state.open_incidents, *state.open_pages)}

@@ -4,6 +4,7 @@ page, `sentinel status` and `sentinel top` say it in these words."""
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 from sentinel.model.incidents import Incident, IncidentState, Outcome
@@ -27,10 +28,11 @@ STANDS = {
     IncidentState.OPEN: "open",
     IncidentState.PROBATION: "a repair is on probation",
     IncidentState.RECOVERED: "recovered",
-    IncidentState.EXHAUSTED: "no repair is left",
+    IncidentState.EXHAUSTED: IncidentState.EXHAUSTED.words,
     IncidentState.UNKNOWN: "how it ended is not known",
 }
 """How an incident stands, for who does not know our words."""
+FULL_NEXT = "free space on it: the supervisor goes on by itself, and nothing is repaired before"
 _NOBODY = {
     "gone": ("Nobody watches this run", "its supervisor is gone", "bad"),
     "stuck": ("Nobody watches this run", "its supervisor holds the run, and its loop stands still", "bad"),
@@ -70,7 +72,7 @@ def _stands_still(snapshot: RunSnapshot) -> dict[str, Any]:
 
 def _unwatched(snapshot: RunSnapshot) -> dict[str, Any]:
     """Nothing of it is wrong, as far as anybody knows; but nobody looks."""
-    head, cause, tone = _NOBODY[snapshot.supervisor]
+    head, cause, tone, follows_ = _nobody(snapshot)
     return {
         "head": head,
         "tone": tone,
@@ -78,9 +80,15 @@ def _unwatched(snapshot: RunSnapshot) -> dict[str, Any]:
         "cause": cause,
         "tried": "",
         "trains": _trains(snapshot),
-        "next": [_UNWATCHED[snapshot.supervisor]],
-        "answers": _typed(unwatched_answers(snapshot.run_dir, snapshot.state, snapshot.supervisor)),
+        "next": [follows_],
+        "answers": _typed(_unwatched_answers(snapshot)),
     }
+
+
+def _unwatched_answers(snapshot: RunSnapshot) -> list[AnswerCommand]:
+    found = unwatched_answers(snapshot.run_dir, snapshot.state, snapshot.supervisor)
+    disk = f"df -h {shlex.quote(str(snapshot.run_dir.absolute()))}"
+    return [AnswerCommand(disk, "which disk it is"), *found] if snapshot.is_disk_full else found
 
 
 def _paused(snapshot: RunSnapshot) -> dict[str, Any]:
@@ -132,8 +140,15 @@ def unwatched_words(snapshot: RunSnapshot) -> str:
     """One sentence where nobody watches a run that has not ended, or nobody knows; else empty."""
     if snapshot.state.ended or snapshot.supervisor == "alive":
         return ""
-    head, cause, _ = _NOBODY[snapshot.supervisor]
-    return f"{head}: {cause}; {_UNWATCHED[snapshot.supervisor]}"
+    head, cause, _, follows_ = _nobody(snapshot)
+    return f"{head}: {cause}; {follows_}"
+
+
+def _nobody(snapshot: RunSnapshot) -> tuple[str, str, str, str]:
+    """Who watches, why not, the tone, what follows. A supervisor on a full disk waits for room, and writes nothing down."""
+    if snapshot.is_disk_full:
+        return "The disk is full", f"nothing can be written to {snapshot.run_dir}; the supervisor waits", "bad", FULL_NEXT
+    return (*_NOBODY[snapshot.supervisor], _UNWATCHED[snapshot.supervisor])
 
 
 def standing_documents(snapshot: RunSnapshot, policy: Policy | None) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from sentinel.client.run_layout import LEASE_NAME
 from sentinel.errors import UsageError
+from sentinel.filesystem import is_full
 from sentinel.journal.holder import Supervisor, judge_holder
 from sentinel.journal.lease import read_lease
 from sentinel.journal.lost_history import describe_missing
@@ -54,6 +55,7 @@ def read_status(run_dir: Path) -> dict[str, Any]:
         supervisor=supervisor,
         attempt_alive=is_attempt_alive(run_dir, run.state),
         senses=senses,
+        is_disk_full=supervisor == "stuck" and is_full(run_dir),
         ranks=read_ranks(run_dir, attempt.attempt) if attempt is not None and are_asked else (),
         losses=run.losses.of_incidents(run.state, run.until_s, stall.since_s if stall else None),
     )

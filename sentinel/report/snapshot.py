@@ -22,7 +22,8 @@ class RunSnapshot:
     drawn of every metric of that attempt, for those that do not stand in every line. `ranks`: where each stands, while they are
     asked (`are_ranks_asked`). `trouble`: why this is older than it should be; empty otherwise. `heartbeat_s`: when the
     supervisor's loop last turned, wall clock; None where none ever was. `mirror_lag_s`: by part of the run's mirror, as
-    `MirrorStanding.lag_s`. `losses`: of the incidents, by now."""
+    `MirrorStanding.lag_s`. `losses`: of the incidents, by now.
+    `is_disk_full`: that of the run directory, asked where the supervisor stands still."""
 
     run_dir: Path
     state: RunState = field(default_factory=RunState)
@@ -41,6 +42,7 @@ class RunSnapshot:
     mirror_lag_s: Mapping[str, float] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
     losses: tuple[IncidentLoss, ...] = ()
+    is_disk_full: bool = False
 
 
 def are_ranks_asked(state: RunState, stall: Stall | None, supervisor: Supervisor) -> bool:

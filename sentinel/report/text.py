@@ -43,7 +43,7 @@ def status_text(status: Mapping[str, Any]) -> str:
         ("attempt", cell(status["attempt"])),
         ("step", step),
         ("goodput", f"{status['goodput']:.1%} of {status['wall_s']:.0f} s ({ledger_words(status['ledger_s'])})"),
-        ("incidents", cell(status["incidents"])),
+        ("incidents", _incidents_words(status)),
         ("policy", _policy_words(status)),
         ("supervisor", status["supervisor"] + (SUSPENDED if status["state"] == "suspended" else "")),
     ]
@@ -73,6 +73,11 @@ def status_text(status: Mapping[str, Any]) -> str:
     rows += detector_rows(status["detectors"], is_watched=status["supervisor"] == "alive")
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def _incidents_words(status: Mapping[str, Any]) -> str:
+    newest = status["newest_incident"]
+    return cell(status["incidents"]) + (f"; the newest, {newest['id']} {newest['kind']}: {newest['stands']}" if newest else "")
 
 
 def _saving_words(saving: Mapping[str, Any]) -> str:
@@ -117,7 +122,7 @@ def incident_row(incident: Mapping[str, Any]) -> tuple[object, ...]:
         incident["onset_step"],
         incident["detected_step"],
         remedy_words(incident),
-        incident["state"],
+        incident["stands"],
         steps_lost(incident),
         incident["time_to_recover_s"],
     )
@@ -131,7 +136,7 @@ def steps_lost(incident: Mapping[str, Any]) -> int | str:
 
 def incident_story(incident: Mapping[str, Any]) -> list[str]:
     lines = [
-        f"incident {incident['id']}, {incident['kind']} ({incident['severity']}), {incident['state']}",
+        f"incident {incident['id']}, {incident['kind']} ({incident['severity']}), {incident['stands']}",
         f"  {incident['reason']}",
         f"  seen {incident['time_to_detect_s']:.1f} s after it was first visible",
     ]

@@ -30,6 +30,7 @@ from sentinel.model.events import Deadline, StopWanted, SupervisorStarted
 from sentinel.model.state import RIGHTLY_ENDED, RunState
 from sentinel.report.chronicle.write import leave_chronicle
 from sentinel.report.html.keeper import ReportKeeper
+from sentinel.report.own_needs import own_needs
 from sentinel.report.summary import leave_report
 from sentinel.run_files.detector_standings import StandingsFile
 from sentinel.supervisor.daemon import Daemon, Narrator
@@ -63,7 +64,7 @@ from sentinel.telemetry.run_telemetry import RunTelemetry
 from sentinel.telemetry.verified_behind import VerifiedBehind
 from sentinel.telemetry.wake import Wake
 from sentinel.tensorboard.keeper import open_boards
-from sentinel.terminal.choose import show_gpus
+from sentinel.terminal.choose import show_gpus, show_needs
 from sentinel.trackers.keeper import open_trackers
 from sentinel.web.opening import open_for_run
 from sentinel.web.site import SiteServices
@@ -145,6 +146,7 @@ def _watch(
         withheld = secret_variables(engine.policy.spec.paging)
         reserve = launchers.reserve_of(launcher := _open_launcher(run_dir, run_file, withheld), request.start_thread)
         show_gpus(narrator, (hardware := open_hardware(engine.policy.spec.detectors.gpu_fault, run_dir)).gpus)
+        show_needs(narrator, own_needs(run_dir, engine.policy))
         boards = open_boards(run_dir, lambda: engine.state, request.tensorboard)
         reports = ReportKeeper(run_dir, lambda: engine.state)
         trackers = open_trackers(run_dir, () if request.stop_at_once else run_file.track)

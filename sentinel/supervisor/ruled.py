@@ -56,7 +56,7 @@ class Ruled:
     doubts: tuple[str, ...] = ()
 
     def under(self, link: str) -> Ruled:
-        """Whose pages link to the page that this supervisor serves."""
+        """Whose pages link to the page that stays, or else to the one that this supervisor serves. Raises UsageError."""
         return replace(self, policy=lay_run_url(self.policy, link))
 
     def trained(self) -> Trained | None:

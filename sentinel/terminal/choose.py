@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from sentinel.terminal.plain import PlainNarrator
 
 if TYPE_CHECKING:
-    from sentinel.terminal.live import Gpus, LiveNarrator
+    from sentinel.terminal.live import Gpus, LiveNarrator, Needs
 
 
 @runtime_checkable
 class _ShowsGpus(Protocol):
     def see_gpus(self, gpus: Gpus) -> None: ...
+
+
+@runtime_checkable
+class _ShowsNeeds(Protocol):
+    def see_needs(self, needs: Needs) -> None: ...
 
 
 def choose_narrator(run_dir: Path) -> PlainNarrator | LiveNarrator:
@@ -35,3 +40,9 @@ def show_gpus(narrator: object, gpus: Gpus) -> None:
     """The live view has a row for them; whoever else tells of a run has none."""
     if isinstance(narrator, _ShowsGpus):
         narrator.see_gpus(gpus)
+
+
+def show_needs(narrator: object, needs: Needs) -> None:
+    """The live view says first what broke and what to do; whoever else tells of a run tells each thing when it happens."""
+    if isinstance(narrator, _ShowsNeeds):
+        narrator.see_needs(needs)

@@ -244,7 +244,7 @@ def _of_incident(
         case f.IncidentMoved():
             if fact.to is IncidentState.OPEN:
                 return None  # the judgement before it says why
-            word = str(fact.to).upper() if fact.to in CLOSED else str(fact.to)
+            word = fact.to.words.upper() if fact.to in CLOSED else fact.to.words
             tone = _CLOSED_TONES.get(fact.to, "plain")
             return Line(f"incident {fact.incident} {word}: {fact.reason}", tone)
 

@@ -48,7 +48,8 @@ class Runs:
         self._listed_s = self._scanned_s = float("-inf")
         self._wake = threading.Event()
         self._refreshed = threading.Condition()
-        self._is_closing = self._has_complained = False
+        self._is_closing = self._has_complained = self._is_scan_wanted = False
+        self._scans = 0
         self._is_late = False  # a refresh takes longer than anybody waits
         self._thread = threading.Thread(target=self._work, name="sentinel-web-runs", daemon=True)
 
@@ -67,6 +68,8 @@ class Runs:
 
     def find(self, name: str) -> ServedRun:
         """The run, looked at a moment ago. Raises RefusedRequest for a name that is not shown."""
+        if name not in self._runs and self._clock.now_s() - self._scanned_s >= REFRESH_S:
+            self._await_scan()  # a page links to a run that may be younger than the last look
         run = self._runs.get(name)
         if run is None:
             raise RefusedRequest(404, GONE)
@@ -78,7 +81,7 @@ class Runs:
         """The supervisor's own first, then by name; only those that were looked at."""
         self._listed_s = self._clock.now_s()
         if self._listed_s - self._scanned_s > SCAN_S:
-            self._wake.set()
+            self._await_scan()
         self._await_refreshes(list(self._runs.values()))
         return [run for run in self._runs.values() if run.snapshot is not None]
 
@@ -107,6 +110,14 @@ class Runs:
         if not is_done:
             self._is_late = True
 
+    def _await_scan(self) -> None:
+        """For FRESH_S at most, and not at all behind a refresh that hangs."""
+        self._is_scan_wanted, before = True, self._scans
+        self._wake.set()
+        if not self._is_late:
+            with self._refreshed:
+                self._refreshed.wait_for(lambda: self._scans > before, FRESH_S)
+
     # -- the thread ----------------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
@@ -114,7 +125,8 @@ class Runs:
             now_s = self._clock.now_s()
             self._wake.clear()
             try:
-                if now_s - self._scanned_s > SCAN_S and now_s - self._listed_s < ASKED_S:
+                if self._is_scan_wanted or (now_s - self._scanned_s > SCAN_S and now_s - self._listed_s < ASKED_S):
+                    self._is_scan_wanted = False
                     self._scan()
                 wait_s = self._step(now_s)
             except Exception as bug:  # noqa: BLE001 - a bug here may cost the page, and must not end in silence
@@ -180,6 +192,9 @@ class Runs:
             taken.add(run.name)
             runs[run.name] = run
         self._runs = runs  # replaced, never changed: others are reading it
+        with self._refreshed:
+            self._scans += 1
+            self._refreshed.notify_all()
 
 
 def find_runs(place: Path) -> list[Path]:

@@ -76,7 +76,7 @@ def test_one_case_is_seen_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyP
         with served(tmp_path, run) as address:
             browser.open(f"{address}#/runs/run", PHONE, dark=True)
             wait_for("the acknowledgement", lambda: "acknowledged" in browser.text("body"))
-            assert "exhausted" in browser.text("body")
+            assert "no repair is left" in browser.text("body")
             browser.picture("afterwards-phone", pictures)
 
         browser.open((run.run_dir / "incidents" / "0001" / "report.html").as_uri())

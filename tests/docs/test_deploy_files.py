@@ -19,6 +19,7 @@ import yaml
 from sentinel.cli.root import app
 from sentinel.detectors.registry import KINDS
 from sentinel.metrics.families import FAMILIES
+from sentinel.paging.asked import RUN_URL_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -172,6 +173,22 @@ def test_the_unit_ends_sentinel_and_never_the_training() -> None:
     variables = set(re.findall(r"\$\{?(\w+)", keys["ExecStart"]))
     example = (DEPLOY / "systemd/run.env.example").read_text(encoding="utf-8")
     assert variables == set(re.findall(r"^(\w+)=", example, re.MULTILINE))
+
+
+def test_a_page_links_to_the_service_that_shows_every_run_also_one_that_has_failed() -> None:
+    """The supervisor serves nothing (`--listen off`), and ends with its run."""
+    unit, web = ((DEPLOY / "systemd" / name).read_text(encoding="utf-8") for name in UNITS)
+    (url,) = re.findall(rf"^Environment={RUN_URL_VARIABLE}=http://(\S+)/$", unit, re.MULTILINE)
+    assert url in re.findall(r"^ExecStart=\S+ web /var/lib/sentinel/runs --listen (\S+)$", web, re.MULTILINE)
+    assert "--listen off" in unit
+    assert unit.index(f"Environment={RUN_URL_VARIABLE}") < unit.index("EnvironmentFile="), "run.env may name another"
+    assert "sentinel-web.service" in str(re.findall(r"^Wants=.*$", unit, re.MULTILINE))
+    assert RUN_URL_VARIABLE in (DEPLOY / "systemd/run.env.example").read_text(encoding="utf-8")
+    demo, shows = COMPOSE["services"]["demo"], COMPOSE["services"]["web"]["command"]
+    assert demo["environment"][RUN_URL_VARIABLE] == f"${{{RUN_URL_VARIABLE}:-http://{shows[-1]}/}}"
+    assert shows[1] == str(Path(demo["command"][2]).parent), "the directory of all runs"
+    for script in BATCH:
+        assert RUN_URL_VARIABLE in (DEPLOY / "slurm" / script).read_text(encoding="utf-8"), script
 
 
 @pytest.mark.parametrize(("code", "requeued"), [(75, "17\n"), (0, ""), (1, ""), (2, ""), (130, "")])

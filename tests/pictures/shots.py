@@ -38,7 +38,7 @@ class Shot:
 DEMO: Words = (
     ("#figures", "step 600 of 600"), ("#incident-list", "#1 crash"), ("#tree", "step 100 of 1"), (".plots", ", abandoned"),
 )  # fmt: skip
-NIGHT: Words = (("#banner", "Incident 1: non_finite"), ("#incident-list", "exhausted"))
+NIGHT: Words = (("#banner", "Incident 1: non_finite"), ("#incident-list", "no repair is left"))
 SHOTS = (
     Shot("page", "#run=demo", (1320, 764), DEMO, scale=1.5, runs=("demo",)),
     Shot("page-dark", "#run=demo", (1320, 764), DEMO, dark=True, scale=1.5, runs=("demo",)),

@@ -49,6 +49,7 @@ LONG = {
     "sentinel/telemetry/crash_log.py": "one log read backwards and forwards, in the order in which it happens",
     "sentinel/engine/probation.py": "every verdict on what follows a finding: patience, probation, a stop, the end of the run",
     "sentinel/model/readings.py": "one list of everything that can be observed, read as one",
+    "sentinel/model/incidents.py": "one incident: how it stands, what was tried, and everything that was found out about it",
     "sentinel/model/state.py": "one state, each part of it with what it means",
     "sentinel/detectors/trend.py": "five metrics, the past of one, and the detector in which two agree, read as one",
     "sentinel/detectors/bank.py": "one object, one short method for each reading and each question",

@@ -41,7 +41,7 @@ def launched(state: RunState, at_s: float, fact: f.AttemptLaunched) -> RunState:
     restarts = state.restarts_s if is_first_launch(state, fact) else (*state.restarts_s, at_s)[-STAMPS_KEPT:]
     attempts, archive = (*state.attempts, attempt), state.archive
     while len(attempts) > ATTEMPTS_KEPT:
-        attempts, archive = fold_oldest(attempts, archive)
+        attempts, archive = fold_oldest(attempts, archive, state.incidents)
     return replace(
         state,
         attempts=attempts,

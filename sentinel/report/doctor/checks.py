@@ -13,6 +13,7 @@ from pathlib import Path
 from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import attempt_folder, stream_path
 from sentinel.errors import PolicyError, UsageError
+from sentinel.filesystem import is_full
 from sentinel.journal.holder import why_stuck
 from sentinel.journal.lease import read_lease
 from sentinel.journal.run_file import read_run_file
@@ -58,6 +59,9 @@ def _supervised(one: Patient) -> Iterator[Check]:
         record = read_lease(one.run_dir)
         why = (why_stuck(record) if record is not None else "") or "it has gone on this moment"
         remedy = f"see from its machine whether the directory answers: ls {one.run_dir}"
+        if is_full(one.run_dir):
+            why = "its disk is full, and it can write nothing down; it tries again every few seconds"
+            remedy = f"free space, and it goes on by itself: df -h {one.run_dir}"
         yield Check("supervisor", "missing", f"the supervisor stands still: {why}", remedy)
     elif supervisor == "unknown":
         where = "look from its machine, which lease.json names, and compare the clocks of both"

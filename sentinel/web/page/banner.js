@@ -24,7 +24,7 @@ export function drawBanner(status, incidents, paged, act, may) {
       const said = incident.id === needs?.incident ? null : standing.get(incident.id);
       const who = whoWords(incident, paged.has(incident.id), supervisor);
       const tone = urgency(incident, paged) > 1 ? "bad" : "warn";
-      const stands = standing.get(incident.id)?.stands ?? incident.state;
+      const stands = standing.get(incident.id)?.stands ?? incident.stands;
       const told = { tone, said, who, stands, verbs: verbsOf(incident, paged), isTold: incident.id === needs?.incident };
       return card(incident, told, act, may);
     }),

@@ -33,7 +33,8 @@ export function drawHeader(status, act, may) {
 
 /** What the header is drawn from: the clock moves by whole seconds only. @param {any} status */
 function shown(status) {
-  const { state, reason, step, total_steps: total, attempt, goodput, supervisor, attempt_alive: isAlive, incidents } = status;
+  const { state, reason, step, total_steps: total, attempt, goodput, supervisor, attempt_alive: isAlive } = status;
+  const incidents = incidentsWords(status);
   return [state, reason, step, total, attempt, goodput, supervisor, isAlive, incidents, Math.floor(status.elapsed_s)];
 }
 
@@ -70,12 +71,18 @@ function figures(status) {
     ["goodput", percentWords(status.goodput)],
     ...costRows(status),
     ["attempt", status.attempt ?? "none"],
-    ["incidents", status.incidents],
+    ["incidents", incidentsWords(status)],
     ["supervisor", supervisorWords(status)],
     ...(status.ranks.length ? [["ranks", ranksWords(status.ranks)]] : []),
     ["policy", policyWords(status)],
   ];
   return rows.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, String(value))));
+}
+
+/** What broke last, for who finds that everything goes well again. @param {any} status */
+function incidentsWords(status) {
+  const newest = status.newest_incident;
+  return newest ? `${status.incidents}; the newest, ${newest.kind}: ${newest.stands}` : status.incidents;
 }
 
 /** Which is in force, and by whom, where it is not the one the run was started with. @param {any} status */

@@ -36,7 +36,7 @@ function one(run, incident, lines, events, isNewest, paged) {
     make("summary", {},
       make("span", { class: "headline" },
         make("b", {}, `#${incident.id} ${incident.kind}`),
-        make("span", { class: `chip small ${incidentTone(incident.state)}` }, incident.state)),
+        make("span", { class: `chip small ${incidentTone(incident.state)}` }, incident.stands)),
       make("span", { class: "quiet" }, whenWords(incident))),
     make("p", {}, incident.reason),
     incident.verdict && incident.verdict !== incident.reason && make("p", {}, make("b", {}, "Now: "), incident.verdict),

@@ -14,6 +14,7 @@ from sentinel.cli.demo import DemoOptions
 from sentinel.errors import AlreadySupervised, PolicyError, UsageError
 from sentinel.journal.lease import RunLock
 from sentinel.journal.run_file import find_run_file, write_run_file
+from sentinel.launcher.environment import read_environment
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.sim.real_faults import REAL_KINDS
 from tests.unit.told_run import write_run
@@ -153,6 +154,25 @@ def test_the_trainer_beside_the_sentinel_that_runs_is_started(monkeypatch: pytes
     words = bundled_trainer.launch_words(2)
     assert words[:2] == [sys.executable, "-P"]
     assert words[-6:] == ["--no-python", sys.executable, "-P", "-u", "-m", "sentinel_trainer"], "torchrun leaves -P out"
+
+
+def test_the_source_that_is_watched_is_the_trainers_wherever_it_is_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Else each demonstration outside a checkout warns that what it runs is not wholly known."""
+    monkeypatch.chdir(bundled_trainer.PACKAGE.parent)
+    assert bundled_trainer.source_paths() == (), "its command leads there"
+    monkeypatch.chdir(tmp_path)
+    assert bundled_trainer.source_paths() == (str(bundled_trainer.PACKAGE.parent / "trainer"),)
+    supervised = Supervised(monkeypatch)
+    demo.run_demo(options(tmp_path))
+    (code,) = supervised.requests[0].code
+    found = read_environment(supervised.requests[0].command, str(tmp_path), {}, (code,))
+    assert not [words for words in found.unknown if words.startswith("code:")]
+    assert found.code
+    monkeypatch.setattr(bundled_trainer, "PACKAGE", tmp_path / "sentinel")
+    (tmp_path / "sentinel_trainer").mkdir()
+    assert bundled_trainer.source_paths() == (str(tmp_path / "sentinel_trainer"),)
 
 
 @pytest.mark.parametrize("name", ["trainer", "sentinel"])

@@ -58,6 +58,19 @@ def test_deaths_after_a_first_step_are_crashes_however_many() -> None:
     assert bench.state.ended == "failed"
 
 
+def test_launches_that_trained_again_what_was_trained_before_did_not_die_before_their_first_step() -> None:
+    """Only the last did; the others made no progress, and that is what is said."""
+    bench = Bench(policy(without_progress=3)).launched()
+    bench.steps(1, 35).checkpoint(30).exits(signal=9)
+    for _ in range(2):
+        bench.launched().steps(31, 34).exits(signal=9)
+    bench.launched(receipt=False).beat("init").exits(code=1)
+    assert (bench.state.ended, len(bench.state.attempts)) == ("failed", 4)
+    assert "before their first step" not in bench.state.end_reason
+    assert bench.state.end_reason.startswith("budget: 3 restarts in a row without progress")
+    assert all("before their first step" not in page.text for page in bench.decided(a.SendPage))
+
+
 def test_without_a_rule_that_calls_anybody_a_broken_job_stays_a_crash_and_is_paged() -> None:
     rules = [{"alert": "Crash", "on": "crash", "labels": {"severity": "critical"}, "playbook": "restart"}]
     for more in ([], [{"alert": "B", "on": "broken_job", "labels": {"severity": "info"}}]):

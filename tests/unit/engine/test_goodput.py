@@ -13,8 +13,10 @@ from sentinel.engine.goodput import ACCOUNTS, account, surviving_steps
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model.attempts import ResumePoint, SettingsInForce
+from sentinel.model.findings import Kind
 from sentinel.model.state import ATTEMPTS_KEPT, RunState
 from tests.builders import Bench
+from tests.unit.engine.test_evolve import incident
 
 
 def fold(*told: tuple[float, f.Fact]) -> RunState:
@@ -103,6 +105,29 @@ def test_before_an_end_that_does_not_come_the_last_step_ends_training() -> None:
     """It hung at 50, which was believed at 80."""
     seconds = account(fold(*FIRST, (80.0, f.AttemptStopping(1, "hang"))), 500.0, 50.0).seconds
     assert dict(seconds) == dict.fromkeys(ACCOUNTS, 0.0) | {"waiting": 10, "training": 40, "detection": 30, "recovery": 420}
+
+
+STOP = ((180.0, f.StopAsked("ada")), (180.0, f.AttemptStopping(1, "stopped by ada")))
+GONE = ((190.0, f.AttemptEnded(1, "stopped", "x", 51, 60.0)), (190.0, f.RunEnded("stopped", "x")))
+
+
+def hang_at(step: int) -> f.IncidentOpened:
+    return f.IncidentOpened(replace(incident(kind=Kind.HANG), detected_step=step))
+
+
+def test_a_hang_that_a_person_ended_was_no_checkpoint() -> None:
+    """No step after 60, which is believed at 90. Somebody stops it at 180, and it is gone at 190."""
+    wanted = dict.fromkeys(ACCOUNTS, 0.0) | {"waiting": 10, "training": 50, "detection": 120, "recovery": 10}
+    hangs = (*FIRST, (90.0, hang_at(51)), *STOP)
+    assert dict(account(fold(*hangs, *GONE), 900.0).seconds) == pytest.approx(wanted)
+    assert dict(account(fold(*hangs), 190.0, 60.0).seconds) == pytest.approx(wanted), "while the stop is being carried out"
+
+
+def test_an_old_row_alone_is_no_hang() -> None:
+    """A trainer may write one every hundred steps: those behind the last are not lost, and nothing says that there were none."""
+    wanted = dict.fromkeys(ACCOUNTS, 0.0) | {"waiting": 10, "training": 50, "checkpointing": 130}
+    for before in ((), ((30.0, hang_at(20)),)):  # one that went on by itself, long before
+        assert dict(account(fold(*FIRST, *before, *STOP, *GONE), 900.0).seconds) == pytest.approx(wanted)
 
 
 def test_goodput_is_training_over_the_whole_and_nothing_before_anything_was_trained() -> None:

@@ -157,6 +157,39 @@ def test_a_file_that_may_not_grow_is_named_and_loses_nothing_acknowledged(path: 
         assert list(again.read_entries())[: len(acknowledged)] == acknowledged
 
 
+@contextmanager
+def no_room_for_a_new_file() -> Iterator[None]:
+    """As on a disk that is full: what is there can be read, and no page more is to be had."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize("left", [None, b""])
+def test_the_journal_on_a_full_disk_can_still_be_looked_at(path: Path, left: bytes | None) -> None:
+    """Then above all somebody wants to know how the run stands."""
+    with Journal.open(path) as journal:
+        entries = journal.append(1.0, [Held("the disk is full")], 0)
+    if left is not None:
+        path.with_name("sentinel.db-wal").write_bytes(left)
+    with no_room_for_a_new_file(), Journal.open(path, read_only=True) as journal:
+        assert tuple(journal.read_entries()) == entries
+
+
+def test_what_stands_beside_the_journal_on_a_full_disk_is_not_passed_over(path: Path) -> None:
+    """A supervisor that was killed left facts there: without them the run would look as it was before."""
+    with Journal.open(path) as journal:
+        journal.append(1.0, [Held("x")], 0)
+        wal = path.with_name("sentinel.db-wal").read_bytes()
+    assert wal
+    path.with_name("sentinel.db-wal").write_bytes(wal)
+    with no_room_for_a_new_file(), pytest.raises(JournalError, match=r"cannot open the journal .*the disk is full; free"):
+        Journal.open(path, read_only=True)
+
+
 def test_a_file_that_is_no_database_is_named_and_left_alone(path: Path) -> None:
     path.write_text("not a database, " * 100)
     for read_only in (False, True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sentinel.errors import UsageError
-from sentinel.paging.asked import ROUTES_MAX, lay_routes, lay_run_url, with_checked_routes
+from sentinel.paging.asked import ROUTES_MAX, RUN_URL_VARIABLE, lay_routes, lay_run_url, with_checked_routes
 from sentinel.policy.schema import Policy
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 
@@ -94,7 +94,25 @@ def test_a_secret_that_is_not_there_is_named(policy: Policy, word: str, name: st
 
 
 def test_the_page_that_sentinel_serves_is_linked_unless_the_policy_names_another(policy: Policy) -> None:
-    laid = lay_run_url(policy, "http://gpu1:9464/")
+    laid = lay_run_url(policy, "http://gpu1:9464/", {})
     assert laid.spec.paging.run_url == "http://gpu1:9464/"
-    assert lay_run_url(laid, "http://127.0.0.1:9464/").spec.paging.run_url == "http://gpu1:9464/"
-    assert lay_run_url(policy, "").spec.paging.run_url is None
+    assert lay_run_url(laid, "http://127.0.0.1:9464/", {RUN_URL_VARIABLE: "http://other/"}).spec.paging.run_url == "http://gpu1:9464/"
+    assert lay_run_url(policy, "", {}).spec.paging.run_url is None
+    assert lay_run_url(policy, "", {RUN_URL_VARIABLE: " "}).spec.paging.run_url is None
+
+
+def test_what_shows_the_runs_for_good_is_linked_before_what_ends_with_the_run(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stays = "https://runs.example/"
+    assert lay_run_url(policy, "http://127.0.0.1:9464/", {RUN_URL_VARIABLE: stays}).spec.paging.run_url == stays
+    monkeypatch.setenv(RUN_URL_VARIABLE, stays)
+    assert lay_run_url(policy, "").spec.paging.run_url == stays
+
+
+@pytest.mark.parametrize("written", ["runs.example", "ftp://runs.example/", "https://runs example/", "https://x/" + "a" * 3000])
+def test_an_address_that_is_none_is_refused_before_anything_starts(policy: Policy, written: str) -> None:
+    said = f"^{RUN_URL_VARIABLE}=.*is no address; write where `sentinel web` shows this run"
+    with pytest.raises(UsageError, match=said) as refused:
+        lay_run_url(policy, "", {RUN_URL_VARIABLE: written})
+    assert len(str(refused.value)) < 300

@@ -118,6 +118,15 @@ def test_explain_by_alert_live_changes_and_deaths():
     assert "start from scratch" in near.rungs[1][1]
 
 
+def test_explain_says_how_much_may_be_tried_for_one_cause(tmp_path):
+    path = tmp_path / "mine.yaml"
+    head = "apiVersion: sentinel/v1\nkind: RemediationPolicy\nmetadata: {name: mine}\nextends: default\n"
+    path.write_text(f"{head}spec: {{budget: {{per_cause: 2 per 6h}}}}\n", encoding="utf-8")
+    assert "(2 in 6h for one kind of incident)" in "\n".join(explain(load_policy(path), "spike", Assumed()).after)
+    without = explain(load_policy(shipped_policy_path("default")), "spike", Assumed())
+    assert "for one kind of incident" not in "\n".join(without.after)
+
+
 def test_explain_says_who_is_asked_first():
     asked = numeric({"rollback": {"before_onset": "100 steps"}, "approval": {"within": "30m", "otherwise": "approve"}})
     told = explain(asked, "spike", Assumed()).rungs[0][1]

@@ -17,7 +17,7 @@ from sentinel.model.stall import StepTimes
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
-from sentinel.report.needs import STANDS, needs_document, standing_documents
+from sentinel.report.needs import STANDS, needs_document, standing_documents, unwatched_words
 from sentinel.report.snapshot import RunSnapshot, are_ranks_asked
 from sentinel.run_files.detector_standings import DetectorStandings
 from sentinel.run_files.heartbeats import RankSeen
@@ -173,6 +173,16 @@ def test_a_run_that_nobody_watches_needs_somebody(tmp_path: Path, supervisor: An
     needs = needs_of(RunSnapshot(tmp_path, state_of(told(80)), supervisor=supervisor, attempt_alive=None))
     assert (needs["head"], len(needs["next"])) == (head, 1)
     assert needs["answers"][0]["command"].startswith(command)
+
+
+def test_a_supervisor_that_waits_for_room_on_a_full_disk_says_that_the_disk_is_full(tmp_path: Path) -> None:
+    """Its loop does not turn either; but whoever is woken must free space, and nothing else."""
+    seen = RunSnapshot(tmp_path, state_of(told(80)), supervisor="stuck", attempt_alive=False, is_disk_full=True)
+    needs = needs_of(seen)
+    assert (needs["head"], needs["trains"]) == ("The disk is full", "Nothing of it trains now.")
+    assert needs["next"] == ["free space on it: the supervisor goes on by itself, and nothing is repaired before"]
+    assert [one["command"] for one in needs["answers"]] == [f"df -h {tmp_path}", f"sentinel doctor {tmp_path}"]
+    assert unwatched_words(seen).startswith(f"The disk is full: nothing can be written to {tmp_path}; the supervisor waits; free")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -194,3 +195,10 @@ def test_a_supervisor_that_stands_still_is_said_to_by_status_and_doctor(tmp_path
     assert f"sentinel doctor {run_dir}" in status_text(status)
     (watched,) = [check for check in examine(run_dir) if check.topic == "supervisor"]
     assert (watched.standing, "has stood still for 60 s" in watched.what) == ("missing", True)
+    for room in ((64 << 10) // 4096 - 1, 0):
+        found = os.statvfs(run_dir)
+        full = SimpleNamespace(f_bavail=room, f_frsize=4096, f_files=found.f_files, f_favail=found.f_favail)
+        monkeypatch.setattr("sentinel.filesystem.os.statvfs", lambda place, full=full: full)
+        assert "The disk is full: nothing can be written to" in status_text(read_status(run_dir))
+        (watched,) = [check for check in examine(run_dir) if check.topic == "supervisor"]
+        assert watched.remedy == f"free space, and it goes on by itself: df -h {run_dir}"

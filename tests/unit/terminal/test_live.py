@@ -6,20 +6,24 @@ import io
 import math
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from sentinel.curves.blocks import Point, columns, find_column, sparkline
+from sentinel.policy_files.loading import load_policy, shipped_policy_path
+from sentinel.report.own_needs import own_needs
 from sentinel.telemetry.gpu_sample import GpuSample
 from sentinel.terminal import choose
 from sentinel.terminal.live import LiveNarrator
 from sentinel.terminal.panel import Picture, draw
 from sentinel.terminal.plain import PlainNarrator
 from sentinel.terminal.words import Line
+from tests.unit.report.test_needs_text import failed
 from tests.unit.run_files.test_heartbeats import beat
-from tests.unit.told_run import at, state_of, step, tell, told, write_stream
+from tests.unit.told_run import at, state_of, step, tell, told, write_run, write_stream
 
 SHOW_CURSOR, HIDE_CURSOR = "\x1b[?25h", "\x1b[?25l"
 
@@ -163,9 +167,45 @@ def test_the_supervisors_own_view_shows_ranks_and_gpus_too(tmp_path: Path) -> No
     assert "act. norm" in text
 
 
+def test_the_supervisors_own_view_says_what_broke_and_what_to_type_as_status_does(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "run", facts=failed())
+    state, needs = state_of(failed()), own_needs(run_dir, load_policy(shipped_policy_path("demo")))
+    narrator, out = live(tmp_path)
+    choose.show_needs(narrator, needs)
+    narrator._picture = replace(narrator._picture, state=state, now_s=at(106))
+    narrator._start()
+    narrator.close()
+    (document, warnings) = needs(state, at(106))
+    assert document is not None
+    assert warnings == ()
+    text = out.getvalue()
+    assert "Nothing of it trains now" in text
+    assert f"do:  {document['answers'][0]['command'][:40]}" in text, "it stays on the screen when sentinel has ended"
+
+
+def test_a_disk_that_fills_up_stands_in_the_supervisors_own_view(tmp_path: Path) -> None:
+    narrator, out = live(tmp_path)
+    choose.show_needs(narrator, lambda state, now_s: (None, ("disk: full in 2 h",)))
+    narrator.turn(at(6), tell(narrator, until=5))
+    narrator.close()
+    assert "disk: full in 2 h" in out.getvalue()
+
+
+def test_needs_that_cannot_be_told_are_not_those_of_a_while_ago(tmp_path: Path) -> None:
+    def broken(state: object, now_s: float) -> object:
+        raise OSError("gone")
+
+    narrator, out = live(tmp_path)
+    choose.show_needs(narrator, broken)  # type: ignore[arg-type]
+    narrator.turn(at(6), tell(narrator, until=5))
+    narrator.close()
+    assert "what the run needs is not known here: OSError" in out.getvalue()
+
+
 def test_whoever_only_prints_lines_is_told_of_no_gpus(tmp_path: Path) -> None:
     choose.show_gpus(PlainNarrator(None, io.StringIO()), lambda: ((), ""))
     choose.show_gpus(None, lambda: ((), ""))
+    choose.show_needs(PlainNarrator(None, io.StringIO()), lambda state, now_s: (None, ()))
 
 
 def test_the_loop_itself_draws_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

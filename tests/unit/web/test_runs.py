@@ -69,6 +69,32 @@ def test_a_run_is_looked_at_each_second_while_somebody_asks_and_then_no_more(tmp
     assert stepped.refreshes("demo") <= 6 + ASKED_S
 
 
+def test_a_run_that_began_since_anybody_looked_is_found_by_the_first_who_asks(tmp_path: Path) -> None:
+    """A page links to it: whoever follows the link does not look at the list first."""
+    for ask in (lambda runs: runs.find("demo"), lambda runs: runs.all()[0]):
+        place = tmp_path / str(len(list(tmp_path.iterdir())))
+        place.mkdir()
+        with started(place) as runs:
+            write_told(place)
+            with runs._refreshed:
+                runs._scanned_s = float("-inf")  # nobody has asked for hours
+            assert ask(runs).name == "demo"
+
+
+def test_names_that_are_none_cost_one_look_a_second_at_the_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stepped = Stepped(tmp_path)
+    asked: list[None] = []
+    monkeypatch.setattr(stepped.runs, "_await_scan", lambda: asked.append(None))
+    for _ in range(5):
+        with pytest.raises(RefusedRequest):
+            stepped.runs.find("nobody")
+    assert asked == []
+    stepped.clock.advance(REFRESH_S)
+    with pytest.raises(RefusedRequest):
+        stepped.runs.find("nobody")
+    assert len(asked) == 1
+
+
 def test_ten_who_ask_cost_one_look_and_one_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stepped = Stepped(write_told(tmp_path))
     run = stepped.runs.find("demo")

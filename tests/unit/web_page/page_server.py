@@ -61,7 +61,7 @@ class PageServer:
         since = query.get("since", [""])[0]
         answers: dict[str, Callable[[], Any]] = {
             "": run.status,
-            "incidents": lambda: run.incidents,
+            "incidents": run.told_incidents,
             "events": lambda: {"seq": run.seq, "events": [e for e in run.events if e["seq"] > int(since or 0)][-500:]},
             "curves": lambda: run.curves(query.get("metrics", [""])[0].split(","), since, _view(query)),
             "metrics": lambda: {"metrics": run.names},

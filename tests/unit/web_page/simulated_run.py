@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sentinel.curves.reach import reach_of
+from sentinel.model.incidents import IncidentState
 
 CALM = {"blamed": False, "tone": ""}
 EVERYTHING = (-math.inf, math.inf, False)
@@ -162,12 +163,17 @@ class SimulatedRun:
         self.tell(f"INCIDENT {number} {kind} (critical): {reason}", "bad", number)
         return found
 
+    def told_incidents(self) -> list[dict[str, Any]]:
+        """With the words for how each stands, whatever a test has made of its state."""
+        words = {str(state): state.words for state in IncidentState}
+        return [one | {"stands": words.get(one["state"], one["state"])} for one in self.incidents]
+
     def status(self) -> dict[str, Any]:
         return {
             "run": self.name, "state": self.state, "reason": self.reason, "attempt": self.attempts[-1].number, "step": self.step,
             "total_steps": self.total_steps, "goodput": 0.861, "wall_s": self.wall_s or self.now_s - START_S,
             "open_incident": None, "incidents": len(self.incidents), "policy": "default", "observe_only": False, "blind": {},
-            "attempt_alive": True,
+            "attempt_alive": True, "newest_incident": self.told_incidents()[-1] if self.incidents else None,
             "supervisor": self.supervisor, "warning": self.trouble, "excluded_nodes": [], "seq": self.seq, "now_s": self.now_s,
             "ranks": self.ranks, "detector_rows": self.detector_rows, "needs": self.needs, "standing": self.standing,
             "machine_warnings": self.machine_warnings,

@@ -134,6 +134,9 @@ def test_a_run_that_failed_says_its_cause_what_trains_and_what_to_type_in_this_o
     told = page.text("#banner section")
     places = [told.index(words) for words in ("The run has failed", cause, trains, answers[0]["command"])]
     assert places == sorted(places)
+    assert "no repair is left" in page.text("#incident-3 .chip")
+    assert "the newest, non_finite: no repair is left" in page.text("#numbers")
+    assert "exhausted" not in page.text("body"), "a word of our own"
 
 
 def test_the_root_of_several_runs_lists_them_worst_first(page: Page, server: PageServer) -> None:
