@@ -79,10 +79,12 @@ def _saving_words(saving: Mapping[str, Any]) -> str:
     """Young's and Daly's interval beside the one in use."""
     hours, save_s = saving["trained_s"] / 3600, saving["save_s"]
     each = f"{saving['interruptions']} interruptions in {hours:.1f} h of training, {save_s:.2f} s a save"
-    now = f"every {saving['now_steps']} steps costs {saving['now_share']:.1%} of the time"
+    blocked = f"{saving['now_blocked_share']:.2%} blocked by saves"
+    now = f"every {saving['now_steps']} steps costs {saving['now_share']:.1%} of the time ({blocked})"
     if saving["now_steps"] / 2 <= saving["steps"] <= saving["now_steps"] * 2:
         return f"{now}, near the least ({each})"
-    return f"{now}, every {saving['steps']} would cost {saving['share']:.1%} ({each}; Daly's estimate)"
+    least = f"every {saving['steps']} would cost {saving['share']:.1%} ({saving['blocked_share']:.2%} blocked)"
+    return f"{now}, {least}; {each}; Daly's estimate"
 
 
 def _missing_words(holes: Sequence[Sequence[int]]) -> str:

@@ -2,7 +2,7 @@
 
     make bench
 
-Prints; asserts nothing about time. The figures that stand in the README were printed by this file.
+Prints; asserts nothing about time. docs/costs.md has what it printed.
 """
 
 from __future__ import annotations
