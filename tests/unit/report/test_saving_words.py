@@ -1,4 +1,4 @@
-"""What `sentinel status` says about how often to save: what it costs now, what it could cost, and what of that blocks training."""
+"""What `sentinel status` says about how often to save: what it costs now and could cost, and what of that blocks training."""
 
 from __future__ import annotations
 
