@@ -40,6 +40,7 @@ def status_text(status: Mapping[str, Any]) -> str:
         ("state", status["state"] + (f": {status['reason']}" if status["reason"] and status["needs"] is None else "")),
         *need_rows(status),
         *[("warning", one["words"]) for one in status["machine_warnings"] if one["incident"] is None],
+        *_under_way_rows(status.get("under_way")),
         ("attempt", cell(status["attempt"])),
         ("step", step),
         ("goodput", f"{status['goodput']:.1%} of {status['wall_s']:.0f} s ({ledger_words(status['ledger_s'])})"),
@@ -73,6 +74,11 @@ def status_text(status: Mapping[str, Any]) -> str:
     rows += detector_rows(status["detectors"], is_watched=status["supervisor"] == "alive")
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def _under_way_rows(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """What is being done at the moment, in the words of the terminal."""
+    return [] if found is None else [("now", f"{found['words']} ({found['number']} of {found['of']})")]
 
 
 def _saving_words(saving: Mapping[str, Any]) -> str:
