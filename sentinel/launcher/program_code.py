@@ -21,9 +21,9 @@ BYTES_MAX = 64 << 20
 ENTRIES_MAX = 20_000  # of directories looked through
 CONFIG_SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".conf", ".gin", ".sh")
 PASSED_OVER = ("__pycache__", "node_modules", "site-packages")
-SAID_MAX = 8 * FILES_MAX
+IMPORTS_MAX = 8 * FILES_MAX
 Import = tuple[int, tuple[str, ...]]  # how many packages up it is relative to, 0 for none, and the words of its name
-_SAID: dict[str, tuple[Import, ...]] = {}
+_IMPORTS: dict[str, tuple[Import, ...]] = {}
 """sha256 of a source → its imports. Every launch reads and digests every file. The same bytes import the same as before, and to
 parse a hundred of them took longer than anything else that a relaunch waits for."""
 
@@ -149,12 +149,12 @@ def _imported(path: str, data: bytes, digest: str, places: Sequence[str]) -> lis
     """Files of the project that this one imports."""
     if not path.endswith(".py"):
         return []
-    if digest not in _SAID:
-        if len(_SAID) >= SAID_MAX:
-            _SAID.clear()
-        _SAID[digest] = _imports_of(data)
+    if digest not in _IMPORTS:
+        if len(_IMPORTS) >= IMPORTS_MAX:
+            _IMPORTS.clear()
+        _IMPORTS[digest] = _imports_of(data)
     found: dict[str, None] = {}
-    for level, words in _SAID[digest]:
+    for level, words in _IMPORTS[digest]:
         found |= dict.fromkeys(_files_of(words, places if level == 0 else [_parent(path, level)]))
     return list(found)
 
@@ -165,15 +165,15 @@ def _imports_of(data: bytes) -> tuple[Import, ...]:
         tree = ast.parse(data)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()  # Python will say so itself
-    said: dict[Import, None] = {}
+    imports: dict[Import, None] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            said |= dict.fromkeys((0, tuple(alias.name.split("."))) for alias in node.names)
+            imports |= dict.fromkeys((0, tuple(alias.name.split("."))) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             words = tuple(node.module.split(".")) if node.module else ()
-            said[node.level, words] = None
-            said |= dict.fromkeys((node.level, (*words, alias.name)) for alias in node.names)
-    return tuple(said)
+            imports[node.level, words] = None
+            imports |= dict.fromkeys((node.level, (*words, alias.name)) for alias in node.names)
+    return tuple(imports)
 
 
 def _parent(path: str, level: int) -> str:
