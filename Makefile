@@ -7,7 +7,7 @@ BENCH := $(BIN)/python -m pytest -m bench -s -o timeout=1800 # a busy machine ta
 # The tests start sentinel and the trainer hundreds of times. Without bytecode each start compiles every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install install-locked lock sbom demo test lint types contracts kernels unit accept drills drills-real cluster-test chaos soak trainers-test bench bench-client bench-detect bench-logs bench-policy bench-replay bench-recovery bench-long-life bench-telemetry bench-sealing bench-verify bench-watching compare bench-web bench-page bench-kernels gpu leave-one-out pictures clean
+.PHONY: help install install-locked lock sbom demo test lint types contracts kernels unit accept drills drills-real cluster-test chaos soak trainers-test bench bench-client bench-detect bench-logs bench-policy bench-replay bench-recovery bench-long-life bench-telemetry bench-sealing bench-verify bench-watching bench-throughput bench-launch bench-relaunch bench-saving bench-scrape compare bench-web bench-page bench-kernels gpu leave-one-out pictures clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 14
 
@@ -67,7 +67,7 @@ accept: kernels  ## the demonstration with faults drawn from five printed seeds,
 drills: $(STAMP) ## every shipped drill with its faults drawn from three hundred printed seeds, the crash points that `test` leaves out, four thousand drawn streams (about 25 minutes)
 	$(BIN)/python -m pytest -m slow -s tests/sim tests/properties
 
-drills-real: $(STAMP) ## every shipped drill and three more done to the real trainer, two ranks on the CPU (about 10 minutes)
+drills-real: $(STAMP) ## every shipped drill and three more done to the real trainer, two ranks on the CPU (about 10 minutes; WARM=1: the shipped ones with ranks in reserve)
 	$(BIN)/python -m pytest -m 'slow and drill' -s tests/integration
 
 # Slurm is installed where it is missing; elsewhere than on Debian as root that is for a person to do, and the tests say what they lack.
@@ -75,7 +75,7 @@ cluster-test: $(STAMP) ## the launcher slurm on a real Slurm of three isolated n
 	@command -v slurmctld >/dev/null || [ -x /usr/sbin/slurmctld ] || apt-get install -y --no-install-recommends slurm-wlm munge || true
 	$(BIN)/python -m pytest -m slow -s tests/cluster
 
-chaos: $(STAMP)  ## fifty kinds of real faults done to the real trainer, each end compared bit for bit with an unhurt run's (about 30 minutes; KINDS="kill-rank hang" SEED=7 for some, TABLE=FILE for a table)
+chaos: $(STAMP)  ## fifty kinds of real faults done to the real trainer, each end compared bit for bit with an unhurt run's (about 30 minutes; KINDS="kill-rank hang" SEED=7 for some, TABLE=FILE for a table, WARM=1 with ranks in reserve)
 	$(BIN)/python -m tests.chaos $(KINDS) $(if $(SEED),--seed $(SEED)) $(if $(TABLE),--table $(TABLE))
 
 MINUTES ?= 20
@@ -118,6 +118,21 @@ bench-verify: $(STAMP) ## a checkpoint of 4 GiB verified by each word of the pol
 
 bench-watching: $(STAMP) ## the supervisor's processor time beside two ranks at twenty steps a second, in turn with the naive way (five minutes)
 	$(BENCH) tests/bench/test_watching_bench.py
+
+bench-throughput: $(STAMP) ## steps a second of two ranks on two cores, watched and alone, in turn (ten minutes; on a quiet machine; PAIRS=10 STEPS=600)
+	$(BENCH) tests/bench/test_watched_throughput.py
+
+bench-launch: $(STAMP) ## from the command line to the trainer's start, beside the command alone (a minute; REPEATS=10)
+	$(BENCH) tests/bench/test_launch_speed.py
+
+bench-relaunch: $(STAMP) ## a killed rank to the next first step, part by part, cold and warm in turn: what is ours (two minutes; REPEATS=10)
+	$(BENCH) tests/bench/test_relaunch_bench.py
+
+bench-saving: $(STAMP) ## how long a save blocks training, and what share that is at the advised interval (a minute; PRESET=tiny SAVES=10)
+	$(BENCH) tests/bench/test_saving_bench.py
+
+bench-scrape: $(STAMP) ## a Prometheus scrape of a run of 500 attempts and incidents (seconds; REPEATS=10)
+	$(BENCH) tests/bench/test_scrape_speed.py
 
 bench-sealing: $(STAMP) ## what two processes that compute lose while a checkpoint of 1 GiB is sealed beside them (ten minutes; on a quiet machine; ROUNDS=6 for six)
 	$(BENCH) tests/bench/test_sealing_bench.py

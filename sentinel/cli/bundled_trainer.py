@@ -15,6 +15,7 @@ from sentinel.shipped import PACKAGE
 
 BATCH_SIZE = 16  # sequences a step, over all ranks
 SEQ_LEN = 128
+SLOWED_S = 0.1  # a step, where a reserve of ranks is to be there before a fault strikes
 THREADS = 1  # a rank: the model is too small to gain from more, and two cores must be enough
 
 
@@ -81,3 +82,8 @@ def precision_words(precision: str) -> list[str]:
 
 def fault_words(faults: tuple[str, ...]) -> list[str]:
     return [word for fault in faults for word in ("--fault", fault)]
+
+
+def slowed_words(ranks: int) -> list[str]:
+    """Every rank takes SLOWED_S more for each step: in milliseconds a step, it would be over before a reserve is there."""
+    return fault_words(tuple(f"slow@step=1:rank={rank},for={SLOWED_S:g}:always" for rank in range(ranks)))

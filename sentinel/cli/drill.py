@@ -23,6 +23,7 @@ def drill(
     ] = None,
     real: Annotated[bool, typer.Option("--real", help="Hurt the bundled trainer on the CPU, not a simulation.")] = False,
     run_dir: Annotated[Path | None, typer.Option(help="With --real: where the run lives, and stays.")] = None,
+    warm: Annotated[bool, typer.Option("--warm", help="With --real: with ranks in reserve; steps take longer then.")] = False,
     as_json: Json = False,
 ) -> None:
     """Rehearse a policy in a simulated run, without a trainer: what would break, what would be done, was it right.
@@ -45,13 +46,15 @@ def drill(
         raise typer.Exit(0 if cases.ok else 1)
     if run_dir is not None and not real:
         raise UsageError(f"--run-dir {run_dir}: a simulated run has no directory; add --real")
+    if warm and not real:
+        raise UsageError("--warm: a simulated run has no ranks that could wait; add --real")
     report: DrillReport | SeedsReport | NotShown
     if real:
         from sentinel.cli.drill_real import drill_real
 
         if file is None or seed is not None or seeds is not None:
             raise UsageError("--real needs FILE and takes no --seed or --seeds: only a simulated run is drawn from a number")
-        done = drill_real(file, run_dir, policy, until_s)
+        done = drill_real(file, run_dir, policy, until_s, warm)
         print(dumps(done.document) if as_json else done.text)
         raise typer.Exit(0 if done.ok else 1)
     if seeds is not None:

@@ -22,7 +22,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sentinel.cli.bundled_trainer import check_trainer, fault_words, launch_words, precision_words, size_words, source_paths
+from sentinel.cli.bundled_trainer import (
+    check_trainer,
+    fault_words,
+    launch_words,
+    precision_words,
+    size_words,
+    slowed_words,
+    source_paths,
+)
 from sentinel.errors import UsageError
 from sentinel.journal.run_folder import ensure_run_dir
 from sentinel.launcher.log_cap import CAP_BYTES, read_log_sizes
@@ -34,6 +42,7 @@ from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.report.documents import incident_document
 from sentinel.report.journal_fold import JournalFold
 from sentinel.run_files.attempt_files import RUN_DIR_VARIABLE, AttemptFiles
+from sentinel.run_files.warm_standing import read_warm
 from sentinel.sim.drill import NotShown, entry_lines, find_drill, policy_beside
 from sentinel.sim.drill_file import RealDrill, read_drill
 from sentinel.sim.expected import differences, rungs_of
@@ -79,6 +88,7 @@ class RealReport:
     run_dir: str = ""
     logs: dict[str, int] = field(default_factory=dict)
     peak_bytes: int = 0  # of this process, which supervised
+    warm: str = ""  # with ranks in reserve: how the newest attempt was launched
 
     @property
     def ok(self) -> bool:
@@ -96,6 +106,7 @@ class RealReport:
         yield from entry_lines(run.entries, run.began_s)
         yield f"{run.outcome} after {clock_words(run.seconds)}, {len(run.pages)} page(s) sent"
         yield from (f"not as expected: {sentence}" for sentence in self.differing)
+        yield from (f"ranks in reserve: {words}" for words in (self.warm,) if words)
         kept = f"; the run is kept in {self.run_dir}" if self.run_dir else ""
         yield f"{'passed' if self.ok else 'FAILED'}; again with: {self.reproduce}{kept}"
 
@@ -125,15 +136,17 @@ class RealReport:
             "facts": len(run.entries),
             "log_bytes": self.logs,
             "supervisor_peak_bytes": self.peak_bytes,
+            "warm": self.warm or None,
             "run_dir": self.run_dir or None,
             "reproduce": self.reproduce,
         }
 
 
 def drill_real(
-    path: Path, run_dir: Path | None = None, policy: str | None = None, until_s: float | None = None
+    path: Path, run_dir: Path | None = None, policy: str | None = None, until_s: float | None = None, is_warm: bool = False
 ) -> RealReport | NotShown:
-    """Do it and judge it; without `run_dir` in a temporary directory, which is kept when it failed.
+    """Do it and judge it; without `run_dir` in a temporary directory, which is kept when it failed. `is_warm`: with ranks in
+    reserve, of which what the file expects knows nothing: it must be as without.
 
     Raises:
         UsageError, PolicyError: nothing was started.
@@ -150,16 +163,18 @@ def drill_real(
         raise UsageError(f"--run-dir {run_dir}: is not empty; a drill begins a run of its own, name a new directory")
     folder = Path(tempfile.mkdtemp(prefix=f"sentinel-drill-{place.stem}-")) / "run" if run_dir is None else run_dir
     print(f"drill {drill.name}: real processes, in {folder}", file=sys.stderr, flush=True)
-    late = _supervise(real, folder, policy_path, real.until_s if until_s is None else until_s)
+    late = _supervise(real, folder, policy_path, real.until_s if until_s is None else until_s, is_warm)
     run = _read(real, folder)
     logs = {str(log.relative_to(folder)): size for log, size in read_log_sizes(folder).items()}
     differing = (*late, *differences(real.expected, run), *_left_behind(folder), *_too_long(logs))
     is_kept = bool(run_dir is not None or differing)
+    standing = read_warm(folder) if is_warm else None
     if not is_kept:
         shutil.rmtree(folder.parent, ignore_errors=True)
-    again = f"sentinel drill {path} --real" + (f" --policy {policy}" if policy is not None else "")
+    again = f"sentinel drill {path} --real" + (f" --policy {policy}" if policy is not None else "") + " --warm" * is_warm
     name = policy if policy is not None else real.policy
-    return RealReport(drill.name, name, run, tuple(differing), again, str(folder) if is_kept else "", logs, _peak_bytes())
+    kept, warm = str(folder) if is_kept else "", "" if standing is None else standing.last or standing.words
+    return RealReport(drill.name, name, run, tuple(differing), again, kept, logs, _peak_bytes(), warm)
 
 
 def _peak_bytes() -> int:
@@ -168,15 +183,16 @@ def _peak_bytes() -> int:
     return int(found[1]) * 1024 if found is not None else 0
 
 
-def build_command(real: RealDrill) -> tuple[str, ...]:
-    """The trainer at its smallest, on the CPU whatever else is there: equal on every machine."""
+def build_command(real: RealDrill, is_warm: bool = False) -> tuple[str, ...]:
+    """The trainer at its smallest, on the CPU whatever else is there: equal on every machine. Slower, with ranks in reserve."""
     shape = real.scenario.shape
     hidden = ["env", "CUDA_VISIBLE_DEVICES=", "OMP_NUM_THREADS=1"]
     sizes = ["--preset", PRESET, *precision_words(real.precision), *size_words(shape.steps, shape.checkpoint_every, shape.batch)]
-    return (*hidden, *launch_words(shape.ranks), *sizes, *fault_words(tuple(fault.text for fault in real.scenario.faults)))
+    faults = fault_words(tuple(fault.text for fault in real.scenario.faults))
+    return (*hidden, *launch_words(shape.ranks), *sizes, *(slowed_words(shape.ranks) if is_warm else []), *faults)
 
 
-def _supervise(real: RealDrill, folder: Path, policy: Path, until_s: float) -> list[str]:
+def _supervise(real: RealDrill, folder: Path, policy: Path, until_s: float, is_warm: bool) -> list[str]:
     """Until the run is over; one that is not over in time is stopped, as a person would. What was out of time, in a sentence."""
     late: list[str] = []
     watched = folder / EDITED
@@ -194,7 +210,9 @@ def _supervise(real: RealDrill, folder: Path, policy: Path, until_s: float) -> l
     timer.start()
     try:
         code = (str(watched.resolve()),) if edits else source_paths()
-        request = RunRequest(folder, str(policy), build_command(real), os.getcwd(), real.scenario.observe_only, code=code)
+        command = build_command(real, is_warm)
+        request = RunRequest(folder, str(policy), command, os.getcwd(), real.scenario.observe_only, code=code)
+        request = replace(request, launcher_options={"warm": "on"}) if is_warm else request
         with redirect_stdout(sys.stderr):  # where the run's lines go, too: the report stands alone, and may be JSON
             supervise(request)
     finally:

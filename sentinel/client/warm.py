@@ -28,7 +28,7 @@ def offer(*modules: str) -> None:
         ValueError: a word is no module's name.
     """
     for name in modules:
-        if not all(part.isidentifier() for part in name.split(".")):
+        if not isinstance(name, str) or not all(part.isidentifier() for part in name.split(".")):
             raise ValueError(f"warm.offer: {name!r} is no module's name; write it as in `import`, such as mytrainer.train")
     where, attempt = os.environ.get("SENTINEL_RUN_DIR"), os.environ.get("SENTINEL_ATTEMPT", "")
     if not where or not attempt.isdecimal() or os.environ.get("RANK", "0") != "0":

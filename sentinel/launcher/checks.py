@@ -47,6 +47,18 @@ def refuse_direct(options: Mapping[str, str]) -> None:
         raise UsageError("--direct: under --trainer the command is started as it stands; leave one of the two out")
 
 
+def remark_on_warm(options: Mapping[str, str], command: tuple[str, ...], cwd: str, *, is_under_profile: bool) -> str:
+    """Why no launch of this run can be a warm one, where that was asked for; empty where it may be. Nothing fails by it."""
+    if options.get("warm") != "on":
+        return ""
+    try:
+        why = "a trainer under --trainer is started by its profile" if is_under_profile else ""
+        read_command(command, cwd)
+    except NotWarm as error:
+        why = why or str(error)
+    return f"--warm: every launch of this run will be a cold one: {why}; leave --warm out (--no-warm)" if why else ""
+
+
 def check_code(paths: Iterable[str], cwd: str) -> None:
     """Raises UsageError."""
     for path in paths:

@@ -28,17 +28,23 @@ _PYTHON = re.compile(r"python(\d+(\.\d+)?)?t?$")
 _SHEBANG = re.compile(rb"^#!\s*(\S+)(?:[ \t]+([^\r\n]+))?")
 
 # sys.path without its first entry: for `-c` that is the working directory, whose json.py would be imported instead of Python's.
+# Two lines of each distribution are read by hand: `one.metadata` parses its whole description, and every launch waits for that.
 _QUESTION = f"""
 import sys
 here = [entry for entry in sys.path if entry]
 sys.path[:] = here
-import json, platform, sysconfig
+import json, platform, re, sysconfig
 from importlib import metadata
 found = {{}}
 for one in metadata.distributions():
-    name = one.metadata["Name"] if one.metadata is not None else None
+    head = (one.read_text("METADATA") or one.read_text("PKG-INFO") or "").partition("\\n\\n")[0]
+    said = [re.search("^" + key + r":[ \\t]*(\\S.*?)[ \\t]*$", head, re.M) for key in ("Name", "Version")]
+    if all(said):
+        name, version = said[0][1], said[1][1]
+    else:
+        name, version = (one.metadata["Name"], str(one.version)) if one.metadata is not None else (None, "")
     if name and len(found) < {DISTRIBUTIONS_MAX}:
-        found.setdefault(name, str(one.version))
+        found.setdefault(name, version)
 paths = sysconfig.get_paths()
 own = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
 print(json.dumps([platform.python_implementation(), platform.python_version(), found, here, own]))

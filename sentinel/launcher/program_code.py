@@ -21,6 +21,11 @@ BYTES_MAX = 64 << 20
 ENTRIES_MAX = 20_000  # of directories looked through
 CONFIG_SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".conf", ".gin", ".sh")
 PASSED_OVER = ("__pycache__", "node_modules", "site-packages")
+IMPORTS_MAX = 8 * FILES_MAX
+Import = tuple[int, tuple[str, ...]]  # how many packages up it is relative to, 0 for none, and the words of its name
+_IMPORTS: dict[str, tuple[Import, ...]] = {}
+"""sha256 of a source → its imports. Every launch reads and digests every file. The same bytes import the same as before, and to
+parse a hundred of them took longer than anything else that a relaunch waits for."""
 
 
 @dataclass(slots=True)
@@ -74,7 +79,7 @@ def read_program(argv: Sequence[str], cwd: str, roots: Iterable[str], reading: R
         path = waiting.pop()
         data = reading.read(path)
         if data is not None:
-            waiting += _imported(path, data, places)
+            waiting += _imported(path, data, reading.found[path], places)
     return began
 
 
@@ -140,27 +145,35 @@ def _of_module(name: str, places: Sequence[str]) -> list[str]:
     return []
 
 
-def _imported(path: str, data: bytes, places: Sequence[str]) -> list[str]:
+def _imported(path: str, data: bytes, digest: str, places: Sequence[str]) -> list[str]:
     """Files of the project that this one imports."""
     if not path.endswith(".py"):
         return []
+    if digest not in _IMPORTS:
+        if len(_IMPORTS) >= IMPORTS_MAX:
+            _IMPORTS.clear()
+        _IMPORTS[digest] = _imports_of(data)
+    found: dict[str, None] = {}
+    for level, words in _IMPORTS[digest]:
+        found |= dict.fromkeys(_files_of(words, places if level == 0 else [_parent(path, level)]))
+    return list(found)
+
+
+def _imports_of(data: bytes) -> tuple[Import, ...]:
+    """What a source imports, as it says it, each once."""
     try:
         tree = ast.parse(data)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []  # Python will say so itself
-    found: dict[str, None] = {}
+        return ()  # Python will say so itself
+    imports: dict[Import, None] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                found |= dict.fromkeys(_files_of(alias.name.split("."), places))
+            imports |= dict.fromkeys((0, tuple(alias.name.split("."))) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            base = _parent(path, node.level)
-            inside = places if node.level == 0 else [base]
-            words = node.module.split(".") if node.module else []
-            found |= dict.fromkeys(_files_of(words, inside))
-            for alias in node.names:
-                found |= dict.fromkeys(_files_of([*words, alias.name], inside))
-    return list(found)
+            words = tuple(node.module.split(".")) if node.module else ()
+            imports[node.level, words] = None
+            imports |= dict.fromkeys((node.level, (*words, alias.name)) for alias in node.names)
+    return tuple(imports)
 
 
 def _parent(path: str, level: int) -> str:

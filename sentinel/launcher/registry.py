@@ -86,6 +86,7 @@ LAUNCHERS = (
     ),
 )
 DEFAULT = "local"
+SWITCHES = tuple(field.name for field in fields(LocalSettings))  # with a name of their own on the command line
 
 
 def open_launcher(kind: str, options: Mapping[str, str], place: LaunchPlace) -> Launcher:
@@ -116,6 +117,9 @@ def settings_of(row: LauncherRow, options: Mapping[str, str]) -> Any:
     known: dict[str, Field[Any]] = {field.name: field for field in fields(row.settings)}
     for name in options:
         if name not in known:
+            if name in SWITCHES:
+                words = f"--{name} (--launcher-option {name}=…): the launcher {row.kind!r} has no such option"
+                raise UsageError(f"{words}; only the launcher 'local' has it: leave it out")
             remedy = _remedy(name, list(known)) if known else "it has none"
             raise UsageError(f"--launcher-option {name}: the launcher {row.kind!r} has no such option; {remedy}")
     for name, field in known.items():

@@ -29,6 +29,7 @@ class SaveInterval:
         interruptions: failures, and repairs that threw steps away; `trained_s` is the training between them.
         steps: The advised interval, one at least. `now_steps`: the one in use.
         share, now_share: Of the time, what saves and steps trained again cost at each.
+        blocked_share, now_blocked_share: The part of it in which saves block training.
     """
 
     save_s: float
@@ -38,6 +39,8 @@ class SaveInterval:
     now_steps: int
     share: float
     now_share: float
+    blocked_share: float
+    now_blocked_share: float
 
 
 def advise_interval(attempts: Sequence[Attempt]) -> SaveInterval | str:
@@ -61,7 +64,7 @@ def advise_interval(attempts: Sequence[Attempt]) -> SaveInterval | str:
     save_s, step_s = median(costs_s), median(seconds / steps for steps, seconds in gaps)
     mean_s = trained_s / interruptions
     slowest_s = max(median(mark.took_s for mark in marks), step_s)  # the next save begins when the one before is done
-    steps = max(1, round(max(_daly(save_s, mean_s), slowest_s) / step_s))
+    steps = max(1, round(max(daly_s(save_s, mean_s), slowest_s) / step_s))
     now_steps = round(median(steps for steps, _ in gaps))
     return SaveInterval(
         save_s=save_s,
@@ -71,6 +74,8 @@ def advise_interval(attempts: Sequence[Attempt]) -> SaveInterval | str:
         now_steps=now_steps,
         share=_share(save_s, mean_s, steps * step_s),
         now_share=_share(save_s, mean_s, now_steps * step_s),
+        blocked_share=_blocked_share(save_s, steps * step_s),
+        now_blocked_share=_blocked_share(save_s, now_steps * step_s),
     )
 
 
@@ -79,7 +84,7 @@ def _trained_s(attempt: Attempt) -> float:
     return max(0.0, last_s - began_s) if began_s is not None and last_s is not None else 0.0
 
 
-def _daly(save_s: float, mean_s: float) -> float:
+def daly_s(save_s: float, mean_s: float) -> float:
     """Seconds of training between two saves."""
     if save_s >= 2.0 * mean_s:
         return mean_s
@@ -89,4 +94,8 @@ def _daly(save_s: float, mean_s: float) -> float:
 
 def _share(save_s: float, mean_s: float, interval_s: float) -> float:
     """Of the time: a save each interval, half an interval trained again with each interruption. To first order, one at most."""
-    return min(1.0, save_s / (interval_s + save_s) + (interval_s + save_s) / (2.0 * mean_s))
+    return min(1.0, _blocked_share(save_s, interval_s) + (interval_s + save_s) / (2.0 * mean_s))
+
+
+def _blocked_share(save_s: float, interval_s: float) -> float:
+    return save_s / (interval_s + save_s)

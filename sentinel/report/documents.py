@@ -8,6 +8,7 @@ from typing import Any
 
 from sentinel.client.settings import settings_to_json
 from sentinel.engine.goodput import account
+from sentinel.model.actions import VerifyCheckpoint
 from sentinel.model.incidents import Incident, Try
 from sentinel.model.records import Attribution
 from sentinel.model.state import RunState
@@ -23,6 +24,7 @@ from sentinel.report.pages import page_document, pages_document
 from sentinel.report.snapshot import RunSnapshot
 from sentinel.run_files.detector_standings import OLD_AFTER_S, DetectorStandings
 from sentinel.run_files.stall import run_word, stall_of
+from sentinel.terminal.words import action_words
 
 
 def status_document(snapshot: RunSnapshot, policy: Policy | None, warning: str) -> dict[str, Any]:
@@ -65,6 +67,7 @@ def status_document(snapshot: RunSnapshot, policy: Policy | None, warning: str) 
         "attempt_alive": snapshot.attempt_alive,
         "warning": warning,
         "deadline": _deadline_document(state, now_s),
+        "under_way": under_way_document(state),
         "excluded_nodes": [{"node": one.node, "incident": one.incident} for one in state.excluded],
         "environment": environment_document(state),
         "pages": pages_document(state, now_s),
@@ -99,6 +102,22 @@ def _interval_document(state: RunState) -> dict[str, Any]:
     """How often the run should save. `unknown`: why nothing is advised, empty where something is."""
     advice = advise_interval(state.attempts)
     return {"unknown": advice} if isinstance(advice, str) else {"unknown": "", **asdict(advice)}
+
+
+def under_way_document(state: RunState) -> dict[str, Any] | None:
+    """The action of a plan that is being carried out: which of how many, and of a verification how long it is expected to take,
+    where a rate is known. None where no plan is under way."""
+    plan = state.plan
+    if plan is None or state.ended or plan.next >= len(plan.actions):
+        return None
+    action = plan.actions[plan.next]
+    expected_s = action.expected_s if isinstance(action, VerifyCheckpoint) else None
+    return {
+        "words": action_words(action),
+        "number": plan.next + 1,
+        "of": len(plan.actions),
+        "expected_s": None if expected_s is None else round(expected_s, 1),
+    }
 
 
 def _deadline_document(state: RunState, now_s: float) -> dict[str, Any] | None:

@@ -40,6 +40,7 @@ def status_text(status: Mapping[str, Any]) -> str:
         ("state", status["state"] + (f": {status['reason']}" if status["reason"] and status["needs"] is None else "")),
         *need_rows(status),
         *[("warning", one["words"]) for one in status["machine_warnings"] if one["incident"] is None],
+        *_under_way_rows(status.get("under_way")),
         ("attempt", cell(status["attempt"])),
         ("step", step),
         ("goodput", f"{status['goodput']:.1%} of {status['wall_s']:.0f} s ({ledger_words(status['ledger_s'])})"),
@@ -80,14 +81,21 @@ def _incidents_words(status: Mapping[str, Any]) -> str:
     return cell(status["incidents"]) + (f"; the newest, {newest['id']} {newest['kind']}: {newest['stands']}" if newest else "")
 
 
+def _under_way_rows(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """What is being done at the moment, in the words of the terminal."""
+    return [] if found is None else [("now", f"{found['words']} ({found['number']} of {found['of']})")]
+
+
 def _saving_words(saving: Mapping[str, Any]) -> str:
     """Young's and Daly's interval beside the one in use."""
     hours, save_s = saving["trained_s"] / 3600, saving["save_s"]
     each = f"{saving['interruptions']} interruptions in {hours:.1f} h of training, {save_s:.2f} s a save"
-    now = f"every {saving['now_steps']} steps costs {saving['now_share']:.1%} of the time"
+    blocked = f"{saving['now_blocked_share']:.2%} blocked by saves"
+    now = f"every {saving['now_steps']} steps costs {saving['now_share']:.1%} of the time ({blocked})"
     if saving["now_steps"] / 2 <= saving["steps"] <= saving["now_steps"] * 2:
         return f"{now}, near the least ({each})"
-    return f"{now}, every {saving['steps']} would cost {saving['share']:.1%} ({each}; Daly's estimate)"
+    least = f"every {saving['steps']} would cost {saving['share']:.1%} ({saving['blocked_share']:.2%} blocked)"
+    return f"{now}, {least}; {each}; Daly's estimate"
 
 
 def _missing_words(holes: Sequence[Sequence[int]]) -> str:

@@ -19,7 +19,7 @@ from sentinel.detectors.reference import Reference
 from sentinel.errors import PolicyError, UsageError
 from sentinel.journal.run_file import RunFile, declared_capabilities, find_run_file
 from sentinel.launcher import registry as launchers
-from sentinel.launcher.checks import check_code, refuse_direct
+from sentinel.launcher.checks import check_code, refuse_direct, remark_on_warm
 from sentinel.mirrors.keeper import check_mirror
 from sentinel.operator.applying import keep
 from sentinel.paging.asked import lay_routes, lay_run_url, with_checked_routes
@@ -143,8 +143,11 @@ def check_start(request: RunRequest, ruled: Ruled) -> None:
 
 
 def remarks_on(ruled: Ruled) -> tuple[str, ...]:
-    settable = None if ruled.profile is None else ruled.profile.settable
-    return (ruled.remark, *ruled.doubts, *passed_over(ruled.policy, ruled.run_file.capabilities or (), settable))
+    run_file, profile = ruled.run_file, ruled.profile
+    settable = None if profile is None else profile.settable
+    is_under_profile = profile is not None
+    cold = remark_on_warm(run_file.launcher_options, run_file.command, run_file.cwd, is_under_profile=is_under_profile)
+    return (ruled.remark, *ruled.doubts, cold, *passed_over(ruled.policy, run_file.capabilities or (), settable))
 
 
 def print_lines(*lines: str) -> None:

@@ -8,6 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
+def in_words(values: Sequence[float], unit: str = "s") -> str:
+    """The median, least and most, and of how many."""
+    return f"{statistics.median(values):.2f} {unit} ({min(values):.2f} to {max(values):.2f}, {len(values)} runs)"
+
+
 def sure_of_median(values: list[float]) -> tuple[float, float]:
     """Between these the median of what was drawn from lies, in 95 of 100 such measurements: two of its ordered values, by the
     normal approximation of the binomial (Conover, Practical Nonparametric Statistics, 3.2); no shape is supposed."""

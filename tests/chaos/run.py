@@ -26,6 +26,7 @@ from sentinel.client.run_layout import JOURNAL_NAME
 from sentinel.errors import JournalError
 from sentinel.journal.store import Journal
 from sentinel.model.facts import Entry
+from tests import warm
 
 RANKS = 2
 EVERY = 20  # steps between checkpoints
@@ -60,7 +61,8 @@ class ChaosRun:
     def start(self, **options: Any) -> ChaosRun:
         """`sentinel run`, from the beginning or where it stands. `options`: of Popen."""
         self.starts += 1
-        words = ["run", "--run-dir", str(self.run_dir), "--policy", str(POLICY), "--listen", "off", "--", *self.command()]
+        options = ["--policy", str(POLICY), "--listen", "off", *warm.run_options()]
+        words = ["run", "--run-dir", str(self.run_dir), *options, "--", *self.command()]
         with self.log_path.open("ab") as log:
             self.sentinel = subprocess.Popen(
                 [sys.executable, "-m", "sentinel", *words],
@@ -72,7 +74,8 @@ class ChaosRun:
         sizes = f"schedule.steps={self.steps}", "data.batch_size=16", "data.seq_len=128", f"checkpoint.every={self.every}"
         hidden = ["env", "CUDA_VISIBLE_DEVICES=", "OMP_NUM_THREADS=1"]
         setting = ["--set", *sizes, "parallel.threads=1"]
-        return [*hidden, *launch_words(RANKS), "--preset", "micro", *precision_words(self.precision), *setting, *self.words]
+        words = [*precision_words(self.precision), *setting, *warm.trainer_words(RANKS), *self.words]
+        return [*hidden, *launch_words(RANKS), "--preset", "micro", *words]
 
     @property
     def log_path(self) -> Path:

@@ -3,7 +3,7 @@
     python double_trainer.py STEPS STEP_S [--bad A-B] [--kill N] [--hang N] [--crash N] [--oom N]
                              [--exit CODE] [--die] [--missing] [--ranks N] [--slow RANK] [--unsaved N]
                              [--nan N] [--hurried] [--polite]
-                             [--read N] [--saving S] [--pruned N]
+                             [--read N] [--saving S] [--pruned N] [--warmed]
 
 The loss is a pure function of the step and of the damage in the state, so two runs can be compared value by value. Training
 on a bad sample damages the state; the damage stands in the checkpoints. Faults strike once per run, recorded durably.
@@ -12,7 +12,8 @@ after step `--unsaved N` nothing is saved any more. `--nan N`: a safetensors fil
 first attempt on with a NaN in it. `--hurried`: steps take no time once RUN_DIR/hurry is there. `--polite`: on SIGTERM it saves
 and leaves with 0, and writes no end line, as many trainers do. `--read N`: it reads RUN_DIR's neighbour `slow/shard` at that
 step. `--saving S`: seconds that a save takes until its checkpoint is in place. `--pruned N`: the last step waits until the
-checkpoint of step N has been deleted.
+checkpoint of step N has been deleted. `--warmed`: it offers its imports (as with WARM=1, tests/warm.py), and a fault strikes
+once a reserve is ready.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import threading
 import time
 from pathlib import Path
 
-from sentinel.client import Session, dumps, loads, write_atomically
+from sentinel.client import Session, dumps, loads, warm, write_atomically
 
 BATCH = 16
 SAVE_EVERY = 25
@@ -103,6 +104,8 @@ def strikes(session: Session, name: str) -> bool:
     path = session.run_dir / f"struck-{name}"
     if path.exists():
         return False
+    if "--warmed" in sys.argv:
+        wait_for_reserve(session, int(name.rpartition("-")[2]))
     write_atomically(path, b"1")
     return True
 
@@ -114,6 +117,14 @@ def wait_until_gone(session: Session, step: int, tick: threading.Event) -> None:
         tick.wait(0.05)
 
 
+def wait_for_reserve(session: Session, step: int) -> None:
+    """Until the next attempt's ranks are there. 60 s at most: a test says what is wrong then."""
+    end, tick = time.monotonic() + 60.0, threading.Event()
+    while time.monotonic() < end and b'"state":"ready"' not in (session.run_dir / "warm.json").read_bytes():
+        session.heartbeat(step, "idle")
+        tick.wait(0.05)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("steps", type=int)
@@ -122,6 +133,7 @@ def main() -> int:
     for name in ("kill", "hang", "crash", "exit", "oom", "slow", "unsaved", "nan", "read", "pruned"):
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--warmed", action="store_true")
     parser.add_argument("--hurried", action="store_true")
     parser.add_argument("--polite", action="store_true")
     parser.add_argument("--saving", type=float, default=0.0)
@@ -156,6 +168,8 @@ def main() -> int:
         resume_step=int(state["step"]), resume_digest=resume.digest if resume else None, world_size=options.ranks, params=1,
         tokens_per_step=BATCH, effective=effective, **({"steps": options.steps} if options.polite else {}),
     )  # fmt: skip
+    if options.warmed or os.environ.get("WARM", "0") not in ("", "0"):
+        warm.offer("argparse", "sentinel.client")
     tick = threading.Event()
     ranks = [session, *(Session(session.run_dir, session.spec, rank) for rank in range(1, options.ranks))]
     for step in range(int(state["step"]) + 1, options.steps + 1):

@@ -18,6 +18,7 @@ from sentinel.client.run_layout import JOURNAL_NAME
 from sentinel.errors import JournalError
 from sentinel.journal.store import Journal
 from sentinel.model.facts import Entry
+from tests import warm
 from tests.integration.forked_sentinel import ForkedSentinel, run_sentinel
 
 HERE = Path(__file__).resolve().parent
@@ -48,11 +49,16 @@ class Supervised:
         """`sentinel run`, without a page unless one is asked for; with `dies_at`, one that is killed at that place (see
         mortal_supervisor)."""
         page = [] if "--listen" in self.options else ["--listen", "off"]
-        words = ["run", "--run-dir", str(self.run_dir), "--policy", self.policy, *self.options, *page, "--", *self.command]
+        options = [*self.options, *(word for word in warm.run_options() if word not in self.options and self.can_be_warm)]
+        words = ["run", "--run-dir", str(self.run_dir), "--policy", self.policy, *options, *page, "--", *self.command]
         log = self.run_dir.parent / f"{self.run_dir.name}.log"
         log.touch()  # whoever asks for it before the forked process has opened it
         self.child = ForkedSentinel(words, log, log, dies_at=dies_at)
         return self
+
+    @property
+    def can_be_warm(self) -> bool:
+        return "--launcher" not in self.options
 
     def wait(self, deadline_s: float = DEADLINE_S) -> int:
         assert self.child is not None

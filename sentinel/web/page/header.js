@@ -69,6 +69,7 @@ function figures(status) {
   const rows = [
     ["time", timeWords(status)],
     ["goodput", percentWords(status.goodput)],
+    ...(status.under_way ? [["now", `${status.under_way.words} (${status.under_way.number} of ${status.under_way.of})`]] : []),
     ...costRows(status),
     ["attempt", status.attempt ?? "none"],
     ["incidents", incidentsWords(status)],

@@ -6,6 +6,7 @@ import json
 import os
 import select
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,38 @@ def test_the_commands_own_interpreter_says_what_is_installed(project: Path) -> N
     assert {"pytest", "pydantic"} <= {name for name, _ in found.distributions or ()}
     assert (found.interpreter or "").endswith(f"({sys.executable})")
     assert found.unknown == ()
+
+
+def test_what_is_installed_is_what_importlib_reads_however_it_is_written(tmp_path: Path) -> None:
+    """Two lines are read by hand; what has them otherwise is left to importlib."""
+    texts = {
+        "plain": "Metadata-Version: 2.1\nName: plain\nVersion: 1.0\n\nName: not-this\n",
+        "windows": "Metadata-Version: 2.1\r\nName:  windows-lines \r\nVersion: 2.0+local.1\r\n\r\nVersion: 9\r\n",
+        "small": "metadata-version: 2.1\nname: small-letters\nversion: 3\n\n",
+        "nameless": "Metadata-Version: 2.1\nVersion: 4\n\nName: in-the-description\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}-1.dist-info").mkdir()
+        (tmp_path / f"{name}-1.dist-info" / "METADATA").write_bytes(text.encode())
+    found = ask_interpreter(sys.executable, str(tmp_path), {"PYTHONPATH": str(tmp_path)})
+    assert not isinstance(found, str), found
+    ours = [one for one in found.distributions if one[0] in ("plain", "windows-lines", "small-letters", "in-the-description")]
+    assert ours == [("plain", "1.0"), ("small-letters", "3"), ("windows-lines", "2.0+local.1")]
+    installed = reversed([one for one in metadata.distributions() if one.metadata["Name"]])
+    there = {str(one.metadata["Name"]): str(one.version) for one in installed}
+    assert {name: version for name, version in found.distributions if (name, version) not in ours} == there
+
+
+def test_a_source_is_parsed_once_for_its_bytes_and_read_at_every_launch(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[bytes] = []
+    parse = program_code.ast.parse
+    monkeypatch.setattr(program_code.ast, "parse", lambda data: parsed.append(data) or parse(data))
+    (project / "helper.py").write_text("import of_no_other_test\n")
+    for _ in range(2):
+        assert code_of(sys.executable, "train.py", cwd=project)
+    assert parsed.count(b"import of_no_other_test\n") == 1
+    (project / "helper.py").write_text("import mine.unused\n")
+    assert "mine/unused.py" in (code_of(sys.executable, "train.py", cwd=project) or [])
 
 
 def test_a_module_of_the_project_that_is_called_json_does_not_blind_the_question(project: Path) -> None:

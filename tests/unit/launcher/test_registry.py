@@ -37,6 +37,14 @@ def test_an_unknown_option_is_refused() -> None:
         settings_of(find_row("local"), {"nodes": "4"})
 
 
+@pytest.mark.parametrize("kind", ["slurm", "command"])
+def test_a_reserve_is_local_alone(kind: str) -> None:
+    """As somebody sees it who wrote `sentinel run --warm --launcher slurm`."""
+    words = rf"^--warm .*: the launcher '{kind}' has no such option; only the launcher 'local' has it: leave it out$"
+    with pytest.raises(UsageError, match=words):
+        settings_of(find_row(kind), {"warm": "on"})
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sentinel.launcher.checks import remark_on_warm
 from sentinel.launcher.warm_command import NotWarm, agent_variables, read_command
 
 AGENT = (sys.executable, "-m", "torch.distributed.run")
@@ -69,3 +70,23 @@ def test_what_it_does_not_know_for_certain_is_refused(words: tuple[str, ...], wh
 def test_threads_are_set_as_torchrun_sets_them() -> None:
     assert agent_variables(2, {})["OMP_NUM_THREADS"] == "1"
     assert "OMP_NUM_THREADS" not in agent_variables(2, {"OMP_NUM_THREADS": "5"}) | agent_variables(1, {})
+
+
+@pytest.mark.parametrize(
+    ("options", "command", "is_under_profile", "why"),
+    [
+        ({}, ("sh", "-c", "true"), False, ""),
+        ({"warm": "off"}, ("sh", "-c", "true"), True, ""),
+        ({"warm": "on"}, (sys.executable, "train.py"), False, ""),
+        ({"warm": "on"}, ("sh", "-c", "true"), False, "sh is neither a Python nor torchrun"),
+        ({"warm": "on"}, (*AGENT, "--nnodes", "2", "train.py"), False, "it runs on several nodes"),
+        ({"warm": "on"}, (*AGENT, "--max-restarts", "3", "train.py"), False, "torchrun is to restart its ranks itself"),
+        ({"warm": "on"}, (sys.executable, "train.py"), True, "a trainer under --trainer is started by its profile"),
+    ],
+)
+def test_a_reserve_that_can_never_be_is_told_before_the_first_launch(
+    options: dict[str, str], command: tuple[str, ...], is_under_profile: bool, why: str
+) -> None:
+    told = remark_on_warm(options, command, "/", is_under_profile=is_under_profile)
+    assert told.startswith("--warm: every launch of this run will be a cold one: ") == bool(why)
+    assert why in told

@@ -10,7 +10,7 @@ import pytest
 
 from sentinel.model.attempts import SettingsInForce
 from sentinel.model.state import Attempt, Mark
-from sentinel.plan.save_interval import SaveInterval, _daly, advise_interval
+from sentinel.plan.save_interval import SaveInterval, advise_interval, daly_s
 
 STEP_S = 2.0
 
@@ -46,7 +46,7 @@ def test_what_is_not_known_advises_nothing(attempts: tuple[Attempt, ...], why: s
     assert advise_interval(attempts) == why
 
 
-def test_the_interval_is_dalys() -> None:
+def test_the_interval_isdaly_ss() -> None:
     found = advised(*(attempt(n, 500, 10, 12.0) for n in (1, 2, 3)), attempt(4, 500, 10, 12.0, "stopped", stopped_by="ann"))
     mean_s = 4 * 10.5 * 500 * STEP_S / 3
     ratio = 12.0 / (2 * mean_s)
@@ -55,12 +55,21 @@ def test_the_interval_is_dalys() -> None:
     assert found.steps == round(daly_s / STEP_S)
     assert found.now_steps == 500
     assert found.share < found.now_share
+    assert found.blocked_share == pytest.approx(12.0 / (found.steps * STEP_S + 12.0))
+    assert found.now_blocked_share == pytest.approx(12.0 / (500 * STEP_S + 12.0))
+
+
+def test_saving_blocks_a_hundredth_at_most_where_five_thousand_saves_fit_between_two_interruptions() -> None:
+    """What the bar of 1 % asks of a run: sqrt(s / 2M), whatever the trainer is."""
+    for save_s in (0.05, 1.0, 20.0):
+        interval_s = daly_s(save_s, 5000 * save_s)
+        assert save_s / (interval_s + save_s) == pytest.approx(0.01, rel=0.01)
 
 
 @pytest.mark.parametrize(("mean_min", "optimum_min"), [(24 * 60.0, 117.0), (6 * 60.0, 57.0), (15.0, 9.1)])
 def test_the_papers_own_examples(mean_min: float, optimum_min: float) -> None:
     """Figures 3 to 5: a dump takes 5 minutes."""
-    found = _daly(5.0 * 60.0, mean_min * 60.0) / 60.0
+    found = daly_s(5.0 * 60.0, mean_min * 60.0) / 60.0
     assert found == pytest.approx(optimum_min, abs=0.5 if optimum_min > 10 else 0.05)
 
 
