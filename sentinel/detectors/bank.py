@@ -445,6 +445,11 @@ class DetectorBank:
         detector = self._by_kind.get(kind)
         return detector.still_true(alert) if detector is not None else ""
 
+    def good_since(self, kind: Kind) -> int | None:
+        """The first step without the fault of that kind, where its detector knows; None where the loss alone tells."""
+        detector = self._by_kind.get(kind)
+        return detector.good_since() if detector is not None else None
+
     def is_breached(self, kind: Kind) -> bool:
         """Whether the detector that finds this kind stands breached at the newest row."""
         row = MAKER_OF.get(kind)

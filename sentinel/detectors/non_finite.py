@@ -9,7 +9,8 @@ leaves the loss out). Both counts run over rows, and good iterations wear them d
 A loss that stays away is a finding of its own kind, and a warning (`loss_missing.py`), unless one of these alarms already.
 `overflow: 1` with a non-finite gradient is fp16 looking for its loss scale, no finding.
 
-One finding per metric and episode; an episode ends after `CALM_ROWS` rows without the fault.
+One finding per metric and episode; an episode ends after `CALM_ROWS` rows without the fault. Until then it has not healed, whatever
+the loss says: rows without a NaN may lie within the band while every other one is left out.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ NAMES_MAX = 512
 NAN_ITERATIONS = "nan_iterations"
 SKIPPED, SKIPPED_ITERATIONS = "skipped", "skipped_iterations"
 COUNT_MAX = 1e9
+NAMED_MAX = 3
 NANS_WORN = 0.2  # bad iterations that a good one takes back: more than one NaN among six is no run that heals by itself
 UNAPPLIED = 50  # more than fp16 leaves out in a row while it searches its first scale: 2^32 is halved 32 times at most
 UNAPPLIED_WORN = 1.0
@@ -70,6 +72,8 @@ class NonFinite(Detector):
         self._gated_since = (0, 0.0)
         self._nans = Worn(self._gated_max, NANS_WORN)
         self._unapplied = Worn(UNAPPLIED, UNAPPLIED_WORN)
+        self._bad_step: int | None = None  # of the newest row in which an alarm's fault was seen
+        self._good_step: int | None = None  # of the first row behind it
         self._presence = Presence()
         self._loss = LossWatch()
         self._now: str = ""
@@ -90,6 +94,7 @@ class NonFinite(Detector):
         if self._unapplied or SKIPPED in reading.metrics:
             self._count_unapplied(found, reading, covered, now_s)
         if self._open:
+            self._note_alarm(reading.step)
             self._close_calm()
         gone = self._presence.missing(reading, now_s)
         if gone is not None:
@@ -193,6 +198,25 @@ class NonFinite(Detector):
             del self._open[key]
         if not self._alarms():
             self._run.damaged_since = None
+
+    def _note_alarm(self, step: int) -> None:
+        if any(alarm and row == self._row for (_, alarm), row in self._open.items()):
+            self._bad_step, self._good_step = step, None
+        elif self._good_step is None and self._alarms():
+            self._good_step = step
+
+    def still_true(self, alert: str) -> str:
+        """Why an alarm is not over: its fault was seen in one of the last CALM_ROWS rows."""
+        if not self._alarms():
+            return ""
+        names = ", ".join(sorted(name for name, alarm in self._open if alarm)[:NAMED_MAX])
+        return f"not over: {names} at step {self._bad_step}, and not {CALM_ROWS} rows without it since"
+
+    def good_since(self) -> int | None:
+        return self._good_step
+
+    def over(self, kind: Kind, metric: str, now_s: float) -> str:
+        return self._loss.back if kind is LOSS_MISSING else ""
 
     def _alarms(self) -> bool:
         return any(alarm for _, alarm in self._open)
