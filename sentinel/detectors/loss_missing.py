@@ -6,8 +6,8 @@ step), a loss that comes more seldom from now on, if it comes once in `GONE_ROWS
 
 Several trainers leave a loss out where it is NaN (Megatron's forks), so this may be a run that learns nothing more; or somebody
 changed what is logged. The rows do not say which. Neither is proof of damage, so nothing is rolled back: a person is told,
-because what is judged by the loss is unknown from here on. `BACK_ROWS` rows with a loss in a row take that back. Where the rows do say it (`nan_iterations`, a gradient that is no
-number) `non_finite` alarms by itself and sooner.
+because what is judged by the loss is unknown from here on. `BACK_ROWS` rows with a loss in a row take that back. Where
+the rows do say it (`nan_iterations`, a gradient that is no number) `non_finite` alarms by itself and sooner.
 
 `non_finite` holds this watch and gives its finding. 50 rows: ten times what is recorded as info for any metric.
 """

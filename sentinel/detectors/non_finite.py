@@ -9,8 +9,8 @@ leaves the loss out). Both counts run over rows, and good iterations wear them d
 A loss that stays away is a finding of its own kind, and a warning (`loss_missing.py`), unless one of these alarms already.
 `overflow: 1` with a non-finite gradient is fp16 looking for its loss scale, no finding.
 
-One finding per metric and episode; an episode ends after `CALM_ROWS` rows without the fault. Until then it has not healed, whatever
-the loss says: rows without a NaN may lie within the band while every other one is left out.
+One finding per metric and episode; an episode ends after `CALM_ROWS` rows without the fault. Until then it has not healed,
+whatever the loss says: rows without a NaN may lie within the band while every other one is left out.
 """
 
 from __future__ import annotations

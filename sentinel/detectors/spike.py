@@ -6,8 +6,8 @@ first `min_history_steps`, values that are no number (non_finite's business), fa
 The rule: z > `z` robust deviations above the local level *and* more than `relative` above it, for the hold. On top:
 - Loss. A single row, as at 5- or 100-step logging one row can satisfy the hold, must be `SINGLE_ROW_Z` times as clear;
   two rows need not. (Hard batches of coarse healthy logs reach z 9.3, single-row real spikes begin at 10; LOG.md.)
-  In logs coarser than every step, where no second row need follow soon, one that is at most a fifth up must be `COARSE_ROW_Z` times
-  as clear: a hard batch reaches z 10 there, at 8 to 11 % up, and what is learned from it is the next row or the gradient norm.
+  In logs coarser than every step, where no second row need follow soon, one that is at most a fifth up must be `COARSE_ROW_Z`
+  times as clear: a hard batch reaches z 10 there, at 8 to 11 % up. The next row or the gradient norm bears a spike out.
   In such logs a second row above `SECOND_ROW_Z` of `z` is enough: it is many steps later (no healthy log
   written every 5 to 500 steps has a row above z 5 and then one above z 2.5, both more than 3 % up; per-step logs have).
   And `SUSTAINED_ROWS` rows in a row above 3/8 of `z` (3 of 8) are as good as two above it: healthy logs never have three. After

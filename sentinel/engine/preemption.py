@@ -65,4 +65,5 @@ def tell_of_many(decision: Decision, incident: Incident, verdict: BudgetVerdict)
     why = f"stopped from outside {times} times within {show_duration(rate.period_s)} (budget: {rate.count})"
     reason = why if verdict.allowed else f"{why}; {verdict.reason}"
     wait = f" in {show_duration(verdict.wait_s)}" if verdict.wait_s else ""
-    page(decision, incident.id, incident.severity, reason, f"sentinel relaunches it by itself{wait}, and again after the next stop")
+    follows = f"sentinel relaunches it by itself{wait}, and again after the next stop"
+    page(decision, incident.id, incident.severity, reason, follows)

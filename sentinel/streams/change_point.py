@@ -6,7 +6,8 @@ Three estimates, for three shapes.
   the row after its last zero (Basseville and Nikiforov, Detection of Abrupt Changes, 1993, ch. 2). That also says *connected*: a
   blip long past has been paid off by calm rows since. Rows count in robust deviations (median, MAD), at most `CLIP`, so that one
   absurd row proves nothing two rows later. Several scales: the past of a short look back is near and knows no trend, that of a
-  long one is clean of a slow creep. A metric that wanders must stand twice as high as it does of itself. A rise that reaches back to the edge of its window has no start there, and dates nothing.
+  long one is clean of a slow creep. A metric that wanders must stand twice as high as it does of itself. A rise that reaches back
+  to the edge of its window has no start there, and dates nothing.
 - `find_bend`, for what climbs slowly. Two-phase regression (Hudson 1966, Hinkley 1969): a straight line that bends upwards at
   the one place where the squares are least, fitted to medians of five rows, which one or two outliers cannot move. `find_hinge`
   does it to single rows, for a climb that is steady. `find_jump` tells them apart from a level that jumped and stayed: a bend
@@ -97,9 +98,8 @@ def _only_wanders(scaled: Rows, start_step: int) -> bool:
     before = [value for step, value in finite if step < start_step][-WANDER_ROWS:]
     newest = [value for step, value in finite if step >= start_step][-NEWEST_ROWS:]
     ends = range(len(before), PAST_ROWS + NEWEST_ROWS - 1, -NEWEST_ROWS)
-    stood = sorted(
-        _median(before[end - NEWEST_ROWS : end]) - _median(before[end - NEWEST_ROWS - PAST_ROWS : end - NEWEST_ROWS]) for end in ends
-    )
+    begins = [end - NEWEST_ROWS for end in ends]
+    stood = sorted(_median(before[at : at + NEWEST_ROWS]) - _median(before[at - PAST_ROWS : at]) for at in begins)
     if not newest or len(stood) < WANDER_BLOCKS_MIN:
         return False
     stands = _median(newest) - _median(before[-PAST_ROWS:])

@@ -14,7 +14,7 @@ HURT, SEEDS = 160, range(20)
 
 
 def alarmed(seed: int, high: float, count: int = 1, norm: float = 0.0) -> bool:
-    """Whether rows that stand `high` times their level, noise 1 %, from row HURT on are an alarm; `norm` times the gradient norm."""
+    """Whether rows `high` times their level, noise 1 %, from row HURT on are an alarm; `norm` times the gradient norm."""
     dice, rows = random.Random(f"coarse/{seed}"), []
     for n in range(1, HURT + 10):
         is_hurt = HURT <= n < HURT + count

@@ -33,7 +33,7 @@ def ended(*lines: str, owner: int | None = None, ranks: int = 2, total: int | No
     "2026-11-20 10:00:00 [INFO] non-finite loss at step 11: stopping",
     "Batch 11: Invalid loss, terminating training",
 ])  # fmt: skip
-def test_a_trainer_that_stopped_itself_for_a_nan_died_of_it_whatever_it_left_with(line: str, owner: int | None, ranks: int) -> None:
+def test_a_trainer_that_stopped_itself_for_a_nan_died_of_it_whatever_its_code(line: str, owner: int | None, ranks: int) -> None:
     for total in (None, 50):
         how = ended(STEP, line, owner=owner, ranks=ranks, total=total)
         assert isinstance(how, Failed)
