@@ -24,8 +24,8 @@ def autopsy(
 
     Logs may be compressed (gzip, bzip2, xz). A folder is one run. With --json one object a line for each argument.
 
-    Exit codes: 0 every argument was read, whether or not anything failed in it, 1 some could not be read (the others are
-    answered), 2 usage or policy error.
+    Exit codes: 0 everything was read, whether or not anything failed in it, 1 an argument or a file of a folder could not be
+    read (it is named, and the rest is answered), 2 usage or policy error.
     """
     from sentinel.report.autopsy import examine
     from sentinel.report.autopsy_words import autopsy_document, autopsy_text
@@ -39,7 +39,7 @@ def autopsy(
     unread = False
     for number, path in enumerate(paths):
         found = examine(path, rules)
-        unread = unread or found.error is not None
+        unread = unread or found.error is not None or bool(found.unread)
         if as_json:
             print(masked_json(autopsy_document(found)), flush=True)
         else:

@@ -18,7 +18,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 

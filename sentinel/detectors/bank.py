@@ -346,9 +346,11 @@ class DetectorBank:
         self._end()
         now_s, run = self._clock(now_s), self._run
         onset, is_cut = run.damaged_since, self._tails_cut
-        left = 0 if is_blind or self._total_steps is None else self._total_steps - run.newest_step - self._series.interval_steps
+        left = None if is_blind or self._total_steps is None else self._total_steps - run.newest_step
+        missing = 0 if left is None else max(0, left - self._series.interval_steps)
         ending = Ending(
-            self._attempt, run.newest_step, now_s, finished, stop_requested, onset, has_trained, is_cut, end_reason, max(0, left)
+            self._attempt, run.newest_step, now_s, finished, stop_requested, onset, has_trained, is_cut, end_reason, missing,
+            left is not None and left <= 0,
         )  # fmt: skip
         ended = judge_exit(report, ending, run.severity, self._tails)
         return Failed(self._explained(ended.finding, now_s)) if isinstance(ended, Failed) else ended
@@ -443,6 +445,11 @@ class DetectorBank:
         """Why it cannot have healed, whatever the loss says; empty when it may have, or that is not known."""
         detector = self._by_kind.get(kind)
         return detector.still_true(alert) if detector is not None else ""
+
+    def good_since(self, kind: Kind) -> int | None:
+        """The first step without the fault of that kind, where its detector knows; None where the loss alone tells."""
+        detector = self._by_kind.get(kind)
+        return detector.good_since() if detector is not None else None
 
     def is_breached(self, kind: Kind) -> bool:
         """Whether the detector that finds this kind stands breached at the newest row."""

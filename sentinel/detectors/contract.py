@@ -221,6 +221,10 @@ class Detector:
         """Why its finding cannot have healed, whatever the loss says; empty where it may have. `alert`: of a rule on `expr`."""
         return ""
 
+    def good_since(self) -> int | None:
+        """The first step without the fault of its newest alarm, where it knows; None for one whose end the loss alone tells."""
+        return None
+
     def over(self, kind: Kind, metric: str, now_s: float) -> str:
         """What shows that it is over, of a kind that its own measurement ends; empty where it is not, or not known to be."""
         return ""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from sentinel.detectors.crash_class import Death, Tails, classify
+from sentinel.detectors.crash_class import Death, Tails, classify, last_words
 from sentinel.detectors.crash_patterns import CrashClass
 from sentinel.detectors.settings import setting
 from sentinel.model.attempts import (
@@ -74,7 +74,8 @@ class Ending:
     """Where the attempt stood when it ended. `has_trained`: the run, in this attempt or an earlier one, has made a step: then
     its imports and its configuration once worked, and an error about them may pass (a stale file handle, a full disk).
     `is_cut`: the logs were searched in part only. `end_reason`: what the stream's end line says; empty without one.
-    `missing_steps`: of the steps that the run was to have, by its receipt, so many were not made, for certain; 0: not known."""
+    `missing_steps`: of the steps that the run was to have, by its receipt, so many were not made, for certain; 0: not known.
+    `has_every_step`: it has made them all, for certain."""
 
     attempt: int
     newest_step: int
@@ -86,6 +87,7 @@ class Ending:
     is_cut: bool = False
     end_reason: str = ""
     missing_steps: int = 0
+    has_every_step: bool = False
 
     @property
     def search(self) -> str:
@@ -108,8 +110,7 @@ def judge_exit(
     if ending.stop_requested:
         return Stopped(all(code == EXIT_STOPPED for code in codes), f"stop was requested; {how}")
     if all(code == EXIT_FINISHED for code in codes):
-        why = _why_not_finished(report, ending)
-        return Failed(_preempted(ending, severity, why)) if why else Finished("every rank exited 0, without an end line")
+        return _judge_zeros(report, ending, severity, tails or {})
     if first is None and all(code in (EXIT_FINISHED, EXIT_STOPPED) for code in codes):
         return Failed(_preempted(ending, severity, f"the ranks stopped after a checkpoint ({how})", EXIT_STOPPED))
     if report.keeper_signal is not None:
@@ -121,6 +122,17 @@ def judge_exit(
     if death is not None and death.crash is CrashClass.NON_FINITE:
         return Failed(_died_of_values(death, report, ending, first, severity(Kind.NON_FINITE)))
     return Failed(_crash(report, ending, first, severity, death))
+
+
+def _judge_zeros(report: ExitReport, ending: Ending, severity: Callable[[Kind], Severity], tails: Tails) -> Ended:
+    """Every rank left with 0, and no end line says that the run has finished."""
+    death = last_words(report, tails)
+    if death is not None and death.crash is CrashClass.NON_FINITE:
+        return Failed(_died_of_values(death, report, ending, None, severity(Kind.NON_FINITE)))
+    why = _why_not_finished(report, ending)
+    if not why and death is not None and not ending.has_every_step:
+        why = describe_death(death, report, None)
+    return Failed(_preempted(ending, severity, why)) if why else Finished("every rank exited 0, without an end line")
 
 
 def _why_not_finished(report: ExitReport, ending: Ending) -> str:

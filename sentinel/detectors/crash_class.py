@@ -27,7 +27,7 @@ from sentinel.detectors.crash_patterns import (
     CrashClass,
     Tier,
 )
-from sentinel.detectors.crash_progress import is_launch, is_progress, step_of
+from sentinel.detectors.crash_progress import is_finish, is_launch, is_progress, step_of
 from sentinel.detectors.crash_reading import Clue, LineAt, OwnedLine, WriterLines
 from sentinel.model.attempts import EXIT_FINISHED, EXIT_STOPPED, ExitReport, RankExit
 
@@ -44,6 +44,7 @@ _CONFIGURATION_CODES = frozenset({1, 2, 126, 127})  # Python, argparse, the shel
 _NOT_FOUND = 127  # the shell's
 _SHELL_SIGNAL_BASE, _SIGNALS = 128, 64
 _OF_A_PEER = re.compile(r"(?i)\bpeer\b|nvlink")
+_STOPS = re.compile(r"(?i)\b(?:stop|abort|exit|terminat|quit|halt)(?:s|p?ing|p?ed|ting|e|ed)?\b")
 OF_A_GPU = (CrashClass.LOST_GPU, CrashClass.CUDA_ERROR)
 WAITED = (CrashClass.COLLECTIVE_TIMEOUT, CrashClass.PEER_LOST)
 
@@ -130,6 +131,30 @@ def classify(report: ExitReport, tails: Tails, first: RankExit | None, *, is_com
         return None
     is_followed = any(clue.crash in WAITED and clue.rank != best.rank for clue in clues)
     return replace(_death(best, best.crash, report, first, late, own), is_followed=is_followed)
+
+
+def last_words(report: ExitReport, tails: Tails) -> Death | None:
+    """What the logs of ranks that all left with 0 end in, if that is no end of training: a trainer that stopped itself because
+    a value was no number, or a stop from outside. None where nothing behind the last step line says so, or the trainer's own last
+    word is that it has finished. A zero shows neither: many trainers leave with it whatever happened."""
+    ranks = tuple(replace(rank, code=None) for rank in report.ranks)
+    silent = replace(report, command_status=None, ranks=ranks)
+    lines = _by_owner(silent, tails, is_complete=True)
+    if any(is_finish(next((one.text for one in reversed(log) if is_progress(one.text)), "")) for log in lines):
+        return None
+    late, _ = _since_progress(lines)
+    clues = [clue for clue in _clues(silent, late) if _ends_quietly(clue)]
+    if not clues:
+        return None
+    best = min(clues, key=lambda clue: (clue.tier is not Tier.TAKEN_AWAY, clue.crash is not CrashClass.NON_FINITE, clue.order))
+    assert best.crash is not None
+    return _death(best, best.crash, silent, None, late, None)
+
+
+def _ends_quietly(clue: Clue) -> bool:
+    if clue.crash is CrashClass.PREEMPTION:
+        return True
+    return clue.crash is CrashClass.NON_FINITE and (clue.tier is Tier.CAUSE or _STOPS.search(clue.line) is not None)
 
 
 def _of_the_same_death(best: Clue, clues: Sequence[Clue]) -> list[Clue]:

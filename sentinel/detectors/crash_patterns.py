@@ -135,6 +135,8 @@ PATTERNS: tuple[Pattern, ...] = (
         r"The total norm of order \S+ for gradients from `?parameters`? is non-finite",
         # Lightning: TerminateOnNaN (older: Trainer(terminate_on_nan)), detect_nan_parameters, EarlyStopping(check_finite=True)
         r"The loss returned in .training_step. is|Detected nan and/or inf values in `|\bis not finite\. Previous best value was",
+        # Keras: TerminateOnNaN, after which `fit` returns as if nothing were amiss
+        r"\bInvalid loss, terminating training\b",
         # Hugging Face and DeepSpeed: the loss scale has no further to fall; probability tensors of samplers
         r"Current loss scale already at minimum|probability tensor contains either `inf`, `nan`|Minimum loss scale reached",
         r"(?i)\b(?:loss|grad(?:ient)?s?(?:[ _]norm)?) ?[=:] ?[-+]?(?:nan|inf)\b.{0,40}\b(?:abort|stop|exit|terminat|halt)"

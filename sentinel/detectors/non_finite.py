@@ -9,7 +9,8 @@ leaves the loss out). Both counts run over rows, and good iterations wear them d
 A loss that stays away is a finding of its own kind, and a warning (`loss_missing.py`), unless one of these alarms already.
 `overflow: 1` with a non-finite gradient is fp16 looking for its loss scale, no finding.
 
-One finding per metric and episode; an episode ends after `CALM_ROWS` rows without the fault.
+One finding per metric and episode; an episode ends after `CALM_ROWS` rows without the fault. Until then it has not healed,
+whatever the loss says: rows without a NaN may lie within the band while every other one is left out.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from sentinel.detectors.contract import Detector, Start, WatchedRun
 from sentinel.detectors.loss_missing import KIND as LOSS_MISSING
 from sentinel.detectors.loss_missing import LossWatch
+from sentinel.detectors.presence import NAMES_MAX, Presence
 from sentinel.detectors.settings import setting
 from sentinel.detectors.update_counts import Worn
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
@@ -26,12 +28,10 @@ from sentinel.model.metrics import is_state
 from sentinel.model.readings import StepReading
 
 CALM_ROWS = 20
-REGULAR_ROWS = 20
-MISSING_ROWS = 5
-NAMES_MAX = 512
 NAN_ITERATIONS = "nan_iterations"
 SKIPPED, SKIPPED_ITERATIONS = "skipped", "skipped_iterations"
 COUNT_MAX = 1e9
+NAMED_MAX = 3
 NANS_WORN = 0.2  # bad iterations that a good one takes back: more than one NaN among six is no run that heals by itself
 UNAPPLIED = 50  # more than fp16 leaves out in a row while it searches its first scale: 2^32 is halved 32 times at most
 UNAPPLIED_WORN = 1.0
@@ -70,13 +70,15 @@ class NonFinite(Detector):
         self._gated_since = (0, 0.0)
         self._nans = Worn(self._gated_max, NANS_WORN)
         self._unapplied = Worn(UNAPPLIED, UNAPPLIED_WORN)
+        self._bad_step: int | None = None  # of the newest row in which an alarm's fault was seen
+        self._good_step: int | None = None  # of the first row behind it
         self._presence = Presence()
         self._loss = LossWatch()
         self._now: str = ""
         self._run.damaged_since = None
 
     def step(self, reading: StepReading, covered: int, now_s: float) -> list[Finding]:
-        """Findings of one row. The usual row costs one sum, which is finite only when every part is, and one look at its names."""
+        """Findings of one row. The usual row costs one sum, finite only when every part is, and one look at its names."""
         self._row += 1
         found: list[Finding] = []
         metrics, presence = reading.metrics, self._presence
@@ -91,6 +93,7 @@ class NonFinite(Detector):
         if self._unapplied or SKIPPED in metrics:
             self._count_unapplied(found, reading, covered, now_s)
         if self._open:
+            self._note_alarm(reading.step)
             self._close_calm()
         if metrics.keys() != presence.names or presence.gone or self._loss.since is not None:
             self._miss(found, reading, now_s)
@@ -200,6 +203,25 @@ class NonFinite(Detector):
         if not self._alarms():
             self._run.damaged_since = None
 
+    def _note_alarm(self, step: int) -> None:
+        if any(alarm and row == self._row for (_, alarm), row in self._open.items()):
+            self._bad_step, self._good_step = step, None
+        elif self._good_step is None and self._alarms():
+            self._good_step = step
+
+    def still_true(self, alert: str) -> str:
+        """Why an alarm is not over: its fault was seen in one of the last CALM_ROWS rows."""
+        if not self._alarms():
+            return ""
+        names = ", ".join(sorted(name for name, alarm in self._open if alarm)[:NAMED_MAX])
+        return f"not over: {names} at step {self._bad_step}, and not {CALM_ROWS} rows without it since"
+
+    def good_since(self) -> int | None:
+        return self._good_step
+
+    def over(self, kind: Kind, metric: str, now_s: float) -> str:
+        return self._loss.back(self._row) if kind is LOSS_MISSING else ""
+
     def _alarms(self) -> bool:
         return any(alarm for _, alarm in self._open)
 
@@ -214,39 +236,3 @@ class NonFinite(Detector):
 def _count(value: float) -> int:
     """A number of iterations; 0 for what is none."""
     return int(value) if 1.0 <= value < COUNT_MAX else 0
-
-
-class Presence:
-    """Which metrics come with every row, and which of them stopped coming. Rows that hold `names`, while nothing is `gone`, need
-    not be shown to it."""
-
-    def __init__(self) -> None:
-        self._since: dict[str, int] = {}  # name -> first row of its unbroken presence
-        self.names = self._since.keys()
-        self.gone: dict[str, tuple[int, int, float]] = {}  # name -> row, step and arrival of the first row without it
-
-    @property
-    def is_empty(self) -> bool:
-        """Did the newest row hold nothing?"""
-        return not self._since
-
-    def missing(self, row: int, reading: StepReading, now_s: float) -> tuple[str, int, float] | None:
-        """A metric (at most one a row) missing for `MISSING_ROWS` rows after `REGULAR_ROWS` of presence, and since when."""
-        names = reading.metrics.keys()
-        if names != self.names:
-            self._note_change(row, reading, now_s)
-        for name in [name for name in self.gone if name in names]:
-            del self.gone[name]
-        for name, (first_row, step, seen_s) in self.gone.items():
-            if row - first_row + 1 >= MISSING_ROWS:
-                del self.gone[name]
-                return name, step, seen_s
-        return None
-
-    def _note_change(self, row: int, reading: StepReading, now_s: float) -> None:
-        for name in [name for name in self._since if name not in reading.metrics]:
-            if row - self._since.pop(name) >= REGULAR_ROWS:
-                self.gone[name] = (row, reading.step, now_s)
-        for name in reading.metrics:
-            if name not in self._since and len(self._since) < NAMES_MAX:
-                self._since[name] = row

@@ -90,7 +90,7 @@ class DetectorRow:
 # fmt: off
 DETECTORS: tuple[DetectorRow, ...] = (
     DetectorRow("non_finite", "NaN and infinity", NonFiniteSettings, NonFinite,
-        (Finds(Kind.NON_FINITE), Finds(LOSS_MISSING, "warning", asks_for_rule=False, only_tells=True))),
+        (Finds(Kind.NON_FINITE), Finds(LOSS_MISSING, "warning", asks_for_rule=False, only_tells=True, is_measured=True))),
     # Before drift and divergence, which ask whether it fires.
     DetectorRow("spike", "sudden rise of a metric", SpikeSettings, Spike, (Finds(Kind.SPIKE, "warning"),)),
     DetectorRow("loss_scale", "fp16's loss scale collapses", LossScaleSettings, LossScale, (Finds(Kind.LOSS_SCALE_COLLAPSE),)),

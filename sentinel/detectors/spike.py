@@ -6,7 +6,9 @@ first `min_history_steps`, values that are no number (non_finite's business), fa
 The rule: z > `z` robust deviations above the local level *and* more than `relative` above it, for the hold. On top:
 - Loss. A single row, as at 5- or 100-step logging one row can satisfy the hold, must be `SINGLE_ROW_Z` times as clear;
   two rows need not. (Hard batches of coarse healthy logs reach z 9.3, single-row real spikes begin at 10; LOG.md.)
-  In logs coarser than every step a second row above `SECOND_ROW_Z` of `z` is enough: it is many steps later (no healthy log
+  In logs coarser than every step, where no second row need follow soon, one that is at most a fifth up must be `COARSE_ROW_Z`
+  times as clear: a hard batch reaches z 10 there, at 8 to 11 % up. The next row or the gradient norm bears a spike out.
+  In such logs a second row above `SECOND_ROW_Z` of `z` is enough: it is many steps later (no healthy log
   written every 5 to 500 steps has a row above z 5 and then one above z 2.5, both more than 3 % up; per-step logs have).
   And `SUSTAINED_ROWS` rows in a row above 3/8 of `z` (3 of 8) are as good as two above it: healthy logs never have three. After
   the second of them one row may dip, if it still stands above `DIP_Z` and `relative`; it does not count.
@@ -51,6 +53,7 @@ IDLE, PENDING, FIRING = HoldState.IDLE, HoldState.PENDING, HoldState.FIRING  # o
 SOFT_Z = 3.0
 NEVER_Z = -math.inf
 SINGLE_ROW_Z = 1.2
+COARSE_ROW_Z, COARSE_RISE = 1.5, 0.2
 SECOND_ROW_Z = 0.5
 SUSTAINED_Z = 0.375
 SUSTAINED_ROWS = 4
@@ -320,7 +323,8 @@ class SpikeWatch:
             self._peak = (0.0, 0.0)
         if score.z > self._peak[0]:
             self._peak = (score.z, value)
-        clear = self._norm or max(self.holding.rows + 1, self._raised[0] // 2) > 1 or score.z > self._z * SINGLE_ROW_Z
+        alone = COARSE_ROW_Z if covered > 1 and score.rise <= COARSE_RISE else SINGLE_ROW_Z
+        clear = self._norm or max(self.holding.rows + 1, self._raised[0] // 2) > 1 or score.z > self._z * alone
         tall = reading.step > self.quiet_until or score.rise > self._grace_rise
         hump = self._hump = self._grown(reading.step, value)
         self.is_familiar = self._hard.knows(hump, covered)

@@ -21,7 +21,7 @@ from sentinel.engine.log_matches import exclude_by_log
 from sentinel.engine.opening import open_incident, reported_before
 from sentinel.engine.paging import page
 from sentinel.engine.passing_over import pass_over, reason_to_pass_over
-from sentinel.engine.preemption import must_pause
+from sentinel.engine.preemption import may_wait, tell_of_many, was_preempted
 from sentinel.engine.recurrence import healed_before
 from sentinel.engine.relaunching import drop_live_plan, relaunch
 from sentinel.engine.retention import lost_to_retention
@@ -214,16 +214,17 @@ def take_rung(decision: Decision, incident_id: int, index: int) -> None:
     verdict = judge_budget(
         budget,
         decision.now_s,
-        interventions_s=state.interventions_s,
+        interventions_s=() if was_preempted(incident) else state.interventions_s,
         restarts_s=restarts_s,
         without_progress=stuck,
         same_cause_s=_of_this_cause(decision, incident),
         spread=draw_spread(state.run_id, state.next_attempt),
-        pauses=must_pause(incident),
+        pauses=was_preempted(incident),
     )
-    if not verdict.allowed:
+    if not (verdict.allowed or may_wait(incident, verdict)):
         return give_up(decision, incident.id, _spent(decision, verdict.reason))
-    decision.take(incident.id, treatment.remedy, intervention=True)
+    decision.take(incident.id, treatment.remedy, intervention=not was_preempted(incident))
+    tell_of_many(decision, incident, verdict)
     if (notice := rungs[index].page) is not None:
         follows = "sentinel does this by itself, and watches whether it works"
         page(decision, incident.id, notice.severity, treatment.remedy.reason, follows)

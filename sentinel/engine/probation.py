@@ -234,12 +234,14 @@ def _is_untouched(incident: Incident) -> bool:
 
 
 def _back_since(decision: Decision, incident: Incident) -> int | None:
-    """The verdict needs a window of rows: the metric was back before that."""
+    """The verdict needs a window of rows: the metric was back before that. It never was before the fault itself was over."""
     band, onset = incident.band, incident.onset_step
     if band is None or onset is None:
         return None
     ratio = decision.policy.spec.probation.recovered_when.ratio
-    return decision.detectors.back_since(band.metric, top_of_band(band.median, band.mad, ratio), onset)
+    back = decision.detectors.back_since(band.metric, top_of_band(band.median, band.mad, ratio), onset)
+    good = decision.detectors.good_since(incident.kind)
+    return back if back is None or good is None else max(back, good)
 
 
 def recover(

@@ -124,11 +124,13 @@ class Budget(Model):
     """How much may be tried. Counts within a period, never totals of a lifetime."""
 
     interventions: RateOf = written("12 per 24h")
-    """Remedies of any kind."""
+    """Remedies of any kind. The relaunch after a preemption is none."""
     per_cause: RateOf | None = None
     """Of them, for one kind of incident: what keeps striking must not use up what the others need."""
     restarts: RateOf = written("20 per 1h")
     """Launches after the first."""
+    preemptions: RateOf = written("6 per 24h")
+    """Stops from outside. Of more, a person is told; the run is relaunched all the same, and none is an intervention."""
     without_progress: Count = 3
     """Restarts in a row that gained no new step; then a person is paged."""
     refill_after_progress_steps: Steps = written("1000 steps", alias="refill_after_progress")

@@ -19,10 +19,11 @@ from sentinel.detectors.crash_patterns import CrashClass, Tier
 from sentinel.detectors.crash_progress import is_finish, is_progress, step_of
 from sentinel.detectors.crash_reading import says_it_went_on
 from sentinel.model.attempts import ExitReport, RankExit
+from sentinel.model.collectives import Dumps
 from sentinel.policy.schema_logs import LogRule
 from sentinel.report.autopsy_logs import Logs, read_logs
 from sentinel.report.autopsy_patterns import PolicyWord, judge_by_policy
-from sentinel.telemetry.flight_recorder import dumps_in, read_dumps
+from sentinel.telemetry.flight_recorder import dumps_in, rank_of, read_dumps
 from sentinel.telemetry.printed_exits import PrintedExits, read_printed_exits
 
 LINE_CHARS = 500
@@ -65,7 +66,7 @@ def examine(path: Path, rules: Sequence[LogRule] = ()) -> Autopsy:
         logs = read_logs(path)
     except OSError as error:
         return Autopsy(path, error=f"{path}: {error.strerror or error}; name a log, or a folder of logs, that can be read")
-    dumps = read_dumps(dumps_in(path)) if path.is_dir() else {}
+    dumps, logs = _read_dumps_of(path, logs) if path.is_dir() else ({}, logs)
     waited_for = judge_collectives(dumps)
     if not logs.tails:
         if waited_for is not None:
@@ -83,6 +84,15 @@ def examine(path: Path, rules: Sequence[LogRule] = ()) -> Autopsy:
     if waited_for is None or found.crash not in (None, CrashClass.COLLECTIVE_TIMEOUT):
         return found
     return _by_flight_recorder(replace(found, crash=CrashClass.COLLECTIVE_TIMEOUT, retryable=True), waited_for)
+
+
+def _read_dumps_of(folder: Path, logs: Logs) -> tuple[Dumps, Logs]:
+    """The flight recorder's dumps in a folder, and its logs with the dumps that could not be read among what was not."""
+    paths = dumps_in(folder)
+    dumps = read_dumps(paths)
+    lost = [path for path in paths if (rank := rank_of(path)) is not None and rank not in dumps]
+    unread = [f"{path}: no whole dump of the flight recorder" for path in lost]
+    return dumps, replace(logs, unread=(*logs.unread, *unread))
 
 
 def _judge(path: Path, logs: Logs) -> Autopsy:

@@ -8,6 +8,8 @@ from typing import Any, assert_never
 from sentinel.detectors.crash_patterns import CrashClass
 from sentinel.report.autopsy import EMPTY, NOBODY, NOTHING, Autopsy
 
+UNREAD_SHOWN = 5
+
 
 def autopsy_document(found: Autopsy) -> dict[str, Any]:
     """The keys that scripts rely on, and behind them what only some logs have."""
@@ -71,7 +73,9 @@ def autopsy_text(found: Autopsy) -> str:
         lines.append("  only the end of the log was searched; what stands further up is unknown")
     if found.by_policy is not None:
         lines.append(f"  by the policy: {found.by_policy.text}")
-    lines += [f"  not read: {name}" for name in found.unread[:5]]
+    lines += [f"  not read: {name}" for name in found.unread[:UNREAD_SHOWN]]
+    if (more := len(found.unread) - UNREAD_SHOWN) > 0:
+        lines.append(f"  not read: {more} more (--json names them)")
     if found.crash is not None:
         lines.append(f"  what to do: {advice(found)}")
     return "\n".join(lines)

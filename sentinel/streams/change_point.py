@@ -6,7 +6,8 @@ Three estimates, for three shapes.
   the row after its last zero (Basseville and Nikiforov, Detection of Abrupt Changes, 1993, ch. 2). That also says *connected*: a
   blip long past has been paid off by calm rows since. Rows count in robust deviations (median, MAD), at most `CLIP`, so that one
   absurd row proves nothing two rows later. Several scales: the past of a short look back is near and knows no trend, that of a
-  long one is clean of a slow creep. A rise that reaches back to the edge of its window has no start there, and dates nothing.
+  long one is clean of a slow creep. A metric that wanders must stand twice as high as it does of itself. A rise that reaches back
+  to the edge of its window has no start there, and dates nothing.
 - `find_bend`, for what climbs slowly. Two-phase regression (Hudson 1966, Hinkley 1969): a straight line that bends upwards at
   the one place where the squares are least, fitted to medians of five rows, which one or two outliers cannot move. `find_hinge`
   does it to single rows, for a climb that is steady. `find_jump` tells them apart from a level that jumped and stayed: a bend
@@ -38,6 +39,7 @@ THRESHOLD = 5.0
 EDGE = 8  # nor in the first eighth of the window: it may be older, and a longer look will tell
 CLEAR = 3.0  # deviations the rise stands at, at the alarm
 NEWEST_ROWS = 5
+WANDER, WANDER_SHARE, WANDER_ROWS, WANDER_BLOCKS_MIN = 2.0, 0.95, 700, 10  # times what one in twenty stretches stood by itself
 LEVEL_ROWS = 15
 SIGMA_OF_LEVEL = 1e-3  # a past that stands still (two decimals) has some noise all the same
 BEND_ROWS = 500
@@ -83,10 +85,25 @@ def find_rise(rows: Rows, after_step: int, *, log_space: bool, relative: float) 
         start = len(scaled) - window
         rise = _rise(scaled[max(0, start - PAST_ROWS) : start], scaled[start:], log_space=log_space, relative=relative)
         if rise is not None:
-            return rise if rise.step > after_step else None
+            return rise if rise.step > after_step and not _only_wanders(scaled, rise.step) else None
         if window < scale or scaled[start][0] <= after_step:
             break
     return None
+
+
+def _only_wanders(scaled: Rows, start_step: int) -> bool:
+    """Whether the metric stood nearly as high above its past now and then before: neighbouring rows of a healthy norm often go
+    together, and such a stretch may run into an alarm that it has nothing to do with."""
+    finite = [(step, value) for step, value in scaled if value - value == 0.0]
+    before = [value for step, value in finite if step < start_step][-WANDER_ROWS:]
+    newest = [value for step, value in finite if step >= start_step][-NEWEST_ROWS:]
+    ends = range(len(before), PAST_ROWS + NEWEST_ROWS - 1, -NEWEST_ROWS)
+    begins = [end - NEWEST_ROWS for end in ends]
+    stood = sorted(_median(before[at : at + NEWEST_ROWS]) - _median(before[at - PAST_ROWS : at]) for at in begins)
+    if not newest or len(stood) < WANDER_BLOCKS_MIN:
+        return False
+    stands = _median(newest) - _median(before[-PAST_ROWS:])
+    return stands <= WANDER * stood[int(WANDER_SHARE * (len(stood) - 1))]
 
 
 def _scaled(value: float, log_space: bool) -> float:

@@ -328,3 +328,17 @@ def test_what_climbs_ever_steeper_or_jumps_does_not_settle() -> None:
         rows = [(i, 2.5 + noise[i] + rise(max(0, i - 400))) for i in range(470)]
         assert find_settling(rows, 2) is None
     assert find_settling(rows[:30], 2) is find_settling([], 2) is None
+
+
+def test_a_norm_that_wanders_seldom_dates_an_alarm_back() -> None:
+    """Neighbouring rows go together (0.97), by 25 %: 22 of 300 such norms were taken for a forerunner of whatever came next."""
+
+    def is_early(seed: int) -> bool:
+        dice, drift, rows = random.Random(f"wander/{seed}"), 0.0, []
+        for step in range(1, 901):
+            drift = 0.97 * drift + math.sqrt(1 - 0.97**2) * dice.gauss(0.0, 1.0)
+            rows.append((step, 0.4 * math.exp(0.25 * drift + 0.05 * dice.gauss(0.0, 1.0))))
+        rise = find_rise(rows, 400, log_space=True, relative=0.2)
+        return rise is not None and rise.step < 890
+
+    assert sum(is_early(seed) for seed in range(300)) <= 9

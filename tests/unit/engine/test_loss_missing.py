@@ -17,3 +17,19 @@ def test_a_loss_that_is_gone_calls_a_person_once_and_training_goes_on() -> None:
     assert [(str(i.kind), i.onset_step) for i in bench.state.incidents] == [("loss_missing", 301)]
     assert len(bench.decided(a.SendPage)) == 1
     assert len(bench.decided(a.StartAttempt)) == launches
+
+
+def test_the_page_is_taken_back_at_every_channel_when_the_loss_is_back_as_regularly_as_before() -> None:
+    bench = Bench(policy_named("default")).launched()
+    bench.steps(1, 300)
+    for step in range(301, 400):
+        bench.tell(StepReading(1, step, float(step), (), {"grad_norm": 0.3}))
+    bench.tick(1.0)
+    assert [page.stage for page in bench.decided(a.SendPage)] == ["trigger"]
+    bench.steps(400, 418).tick(1.0)
+    assert bench.incident.page is not None
+    assert bench.incident.page.is_open, "19 rows: it may come and go"
+    bench.steps(419, 419).tick(1.0)
+    assert not bench.incident.page.is_open
+    assert bench.incident.page.resolved == "the loss is back: it was in the newest 20 rows"
+    assert [page.stage for page in bench.decided(a.SendPage)] == ["trigger", "resolve"]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sentinel.model import actions as a
+from sentinel.model import facts as f
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import IncidentState
 from sentinel.policy.schema import Policy
@@ -95,3 +96,40 @@ def test_a_stop_that_a_person_asked_for_stays_a_stop_whichever_comes_first(first
         bench.wants_stop()
     assert bench.state.ended == "stopped"
     assert "SIGTERM" in bench.state.end_reason
+
+
+@pytest.mark.parametrize("how", [{"signal": 15}, {"code": 6}], ids=["SIGTERM", "saved and left"])
+def test_evictions_end_no_run_that_gains_steps_and_are_told_once_in_the_period(how: dict[str, int]) -> None:
+    bench = Bench(policy(budget={"interventions": "3 per 24h", "preemptions": "3 per 24h", "backoff": "1s..1m"}))
+    pages = []
+    for number in range(1, 11):
+        bench.launched().steps(number * 10 - 9, number * 10).checkpoint(number * 10).exits(**how)
+        assert bench.state.ended == ""
+        assert bench.state.attempts[-1].outcome == "preempted"
+        pages.append(len([one for one in bench.decided(a.SendPage) if one.stage == "trigger"]))
+    assert pages == [0, 0, 0, 1, 1, 1, 1, 1, 1, 1]
+    (raised,) = bench.of(f.PageRaised)
+    assert "stopped from outside 4 times within 24h (budget: 3)" in raised.text
+    assert "sentinel relaunches it by itself" in raised.text
+    assert bench.state.interventions_s == ()
+
+
+def test_of_evictions_beyond_the_restarts_the_next_launch_waits_until_one_is_free() -> None:
+    bench = Bench(policy(budget={"restarts": "4 per 1h", "preemptions": "9 per 24h", "backoff": "1s..1m"}))
+    for number in range(1, 6):
+        bench.launched().steps(number * 10 - 9, number * 10).checkpoint(number * 10).exits(signal=15)
+    (start,) = [action for action in bench.state.plan.actions if isinstance(action, a.StartAttempt)]
+    assert 3500 < start.not_before_s - bench.now_s < 3600
+    (raised,) = bench.of(f.PageRaised)
+    assert "restarts: 4 per 1h are spent" in raised.text
+
+
+def test_evictions_use_up_nothing_that_crashes_need_and_crashes_keep_their_budget() -> None:
+    bench = Bench(policy(budget={"interventions": "3 per 24h", "backoff": "1s..1m"}))
+    last = 0
+    for how in [*({"signal": 15} for _ in range(5)), *({"signal": 9} for _ in range(3)), {"signal": 15}, {"signal": 9}]:
+        assert bench.state.ended == ""
+        bench.launched().steps(last + 1, last + 10).checkpoint(last + 10).exits(**how)
+        last += 10
+    assert bench.state.ended == "failed"
+    assert "interventions: 3 per 24h are spent" in bench.state.end_reason

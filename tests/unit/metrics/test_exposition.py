@@ -302,3 +302,12 @@ def test_what_it_costs_is_told_where_it_is_known() -> None:
     assert at(200) < (ends[0] or 0.0) < (ends[1] or 0.0) < (ends[2] or 0.0)
     unknown = {name for name, _, _ in samples(fold(entries_of(told())))}
     assert not unknown & {"sentinel_gpus", "sentinel_gpu_seconds", "sentinel_cost", "sentinel_forecast_end_timestamp_seconds"}
+
+
+def test_the_time_of_the_newest_step_is_exported_and_is_none_before_a_step() -> None:
+    name = "sentinel_last_step_timestamp_seconds"
+    made = [value for found, _, value in samples(snapshot()) if found == name]
+    assert made == [pytest.approx(at(199.9))]
+    assert f"# TYPE {name} gauge" in exposition([snapshot()]).decode()
+    unknown = snapshot(senses=replace(DETECTORS, step_times=StepTimes()))
+    assert name not in [found for found, _, _ in samples(unknown)]

@@ -317,6 +317,21 @@ def test_what_cannot_be_looked_into_is_named_and_the_rest_is_read(tmp_path: Path
     assert [name.rpartition(": ")[2] for name in found.unread] == ["Permission denied", "Too many levels of symbolic links"]
 
 
+def test_a_folder_with_a_file_that_cannot_be_read_exits_with_1_and_names_it(tmp_path: Path) -> None:
+    """The answer stands, and it may be wrong: the cause may stand in the log that was not read."""
+    written(tmp_path, STEPS + by("[rank1]: ", TB + OOM), "rank1.log")
+    assert CliRunner().invoke(app, ["autopsy", str(tmp_path)]).exit_code == 0
+    pointer = written(tmp_path, "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n", "rank0.log")
+    dump = tmp_path / "nccl_trace_rank_3"
+    dump.write_bytes(b"\x80\x02}q")
+    for words in ([], ["--json"]):
+        result = CliRunner().invoke(app, ["autopsy", *words, str(tmp_path)])
+        assert result.exit_code == 1
+        assert str(pointer) in result.stdout
+        assert f"{dump}: no whole dump of the flight recorder" in result.stdout
+    assert json.loads(result.stdout)["class"] == "out of memory"
+
+
 def test_an_interrupt_is_not_looked_for_in_the_kernel_log(tmp_path: Path) -> None:
     text = autopsy_text(examine(written(tmp_path, STEPS + by("[rank1]: ", TB + "KeyboardInterrupt"))))
     assert "find out who sent SIGINT" in text
