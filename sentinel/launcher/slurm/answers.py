@@ -153,7 +153,8 @@ def read_job_line(reply: Reply, job: str) -> JobLine | Unclear:
 
 
 def judge_other_job(look: Look, job: JobLine | Unclear) -> Look:
-    """Of a job that is not ours: one that is over lists no step any more, and its own state says so."""
+    """Of a job of which no step is listed: one that is over has none, and its own state says so. Ours, too: a supervisor may
+    outlive its job, where Slurm lost sight of it (proctrack/linuxproc)."""
     if not isinstance(look, Unclear) or look.steps:
         return look
     if isinstance(job, JobLine) and job.state in OVER:
@@ -162,7 +163,7 @@ def judge_other_job(look: Look, job: JobLine | Unclear) -> Look:
 
 
 def judge_forgotten_job(look: Look, job: Reply, controller: Reply, launched_s: float) -> Look:
-    """Of a job that is not ours, and of which the controller says that there is none. It forgets a job some time after its end
+    """Of a job of which the controller says that there is none. It forgets a job some time after its end
     (MinJobAge), or with its state. One process that ran before the launch, and ever since, has forgotten nothing else: so the job
     is over. `controller`: of `scontrol show config`. `launched_s`: Unix seconds, by the clock of the filesystem."""
     if not isinstance(look, Unclear) or look.steps or job.status in (0, None) or FORGOTTEN not in job.errors:

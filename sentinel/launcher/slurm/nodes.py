@@ -15,8 +15,8 @@ from sentinel.launcher.slurm.answers import Reply, Unclear
 from sentinel.run_files.attempt_files import is_same_host
 
 # One task on each node. It says who it is, and what its slurmd knows of each step that it is asked about. slurmd answers for
-# this node alone, so a controller that has lost its state cannot make a process disappear. A line is short enough (1,024 bytes) that
-# srun hands it on whole.
+# this node alone, so a controller that has lost its state cannot make a process disappear. A line is short enough that
+# srun hands it on whole (1,024 bytes).
 MARK = "sentinel-probe"
 PROBE = (
     f'echo "{MARK}|$SLURMD_NODENAME||"; '

@@ -17,8 +17,8 @@ from sentinel.run_files.attempt_files import AttemptFiles
 # Options of srun that say which step it is, and where its tasks run: those are the launcher's. One of another name, or on other
 # nodes, would not be found again.
 OWN_OPTIONS = (
-    "--job-name", "--jobid", "--nodes", "--nodelist", "--nodefile", "--exclude", "--ntasks", "--ntasks-per-node", "--ntasks-per-gpu",
-    "--het-group", "--clusters", "--no-allocate", "--test-only", "--multi-prog", "--pty",
+    "--job-name", "--jobid", "--nodes", "--nodelist", "--nodefile", "--exclude", "--ntasks", "--ntasks-per-node",
+    "--ntasks-per-gpu", "--het-group", "--clusters", "--no-allocate", "--test-only", "--multi-prog", "--pty",
 )  # fmt: skip
 OWN_LETTERS = "JNwFxnMZ"
 

@@ -309,7 +309,7 @@ class SlurmLauncher:
             return Unclear(f"its job {launched.job} is of another cluster, which cannot be asked from here")
         look = judge_steps(self._steps(launched.job), launched.name)
         is_own_job = self._is_own(launched)
-        if isinstance(look, Unclear) and not look.steps and not is_own_job:
+        if isinstance(look, Unclear) and not look.steps:
             look = self._look_at_job(files, launched, look)
         if isinstance(look, Unlisted) and not launched.is_listed and self._is_client_living(files):
             return Unclear("its client lives: a step may still come of it")

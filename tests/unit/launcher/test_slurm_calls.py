@@ -62,7 +62,14 @@ def test_neither_secrets_nor_personal_habits_reach_them(programs: Path, monkeypa
 
 
 # What a person's shell, or what sbatch was told, sets: each of them made every node silent (Slurm 22.05).
-SRUN_HABITS = ("SLURM_LABELIO", "SLURM_STDOUTMODE", "SLURM_EXPORT_ENV", "SRUN_CPUS_PER_TASK", "SLURM_NTASKS_PER_GPU", "SLURM_GRES")
+SRUN_HABITS = (
+    "SLURM_LABELIO",
+    "SLURM_STDOUTMODE",
+    "SLURM_EXPORT_ENV",
+    "SRUN_CPUS_PER_TASK",
+    "SLURM_NTASKS_PER_GPU",
+    "SLURM_GRES",
+)
 
 
 def test_a_probe_is_not_changed_by_what_the_job_was_submitted_with(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +82,12 @@ def test_a_probe_is_not_changed_by_what_the_job_was_submitted_with(programs: Pat
 
 def test_where_a_standby_stands_does_not_place_the_ranks() -> None:
     """Slurm 22.05: they would be bound to the core of the standby, all of them."""
-    of_step = {"SLURM_CPU_BIND_LIST": "0x1", "SLURM_CPU_BIND": "mask_cpu:0x1", "SLURM_MEM_BIND": "local", "SLURM_DISTRIBUTION": "cyclic"}
+    of_step = {
+        "SLURM_CPU_BIND_LIST": "0x1",
+        "SLURM_CPU_BIND": "mask_cpu:0x1",
+        "SLURM_MEM_BIND": "local",
+        "SLURM_DISTRIBUTION": "cyclic",
+    }
     told = {"SLURM_GPUS_PER_NODE": "8", "PATH": "/bin"}
     assert for_client(of_step | told, frozenset()) == of_step | told, "of a batch script: what sbatch was told"
     assert for_client(of_step | told | {"SLURM_STEP_ID": "3"}, frozenset()) == told | {"SLURM_STEP_ID": "3"}

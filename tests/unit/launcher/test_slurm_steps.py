@@ -429,6 +429,15 @@ def test_each_attempt_is_asked_about_anew(bench: Bench) -> None:
     assert isinstance(until_seen_by(launcher, bench, Exited, 2), Exited)
 
 
+def test_a_supervisor_that_outlives_its_job_sees_that_it_is_over(bench: Bench) -> None:
+    """Slurm lost sight of it when its batch script died of SIGTERM (22.05, proctrack/linuxproc); it held the lease for ever."""
+    bench.launcher().ensure_started(bench.spec())
+    bench.slurm.listed.clear()
+    assert isinstance(until_seen(bench, Unseen), Unseen), "a controller that has just started lists nothing, too"
+    bench.slurm.job_state = "CANCELLED"
+    assert isinstance(bench.launcher().ensure_stopped(1), Exited)
+
+
 def test_a_person_ends_the_doubt(bench: Bench) -> None:
     bench.launcher().ensure_started(bench.spec())
     bench.slurm.is_deaf = True
