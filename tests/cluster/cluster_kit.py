@@ -92,6 +92,9 @@ class Cluster:
         lines = self.ask("squeue", "--steps", "--noheader", "--jobs", run.job, "--Format", "stepid:64,stepname:128").splitlines()
         return [(words[0], words[1]) for line in lines if (words := line.split())[1].startswith("s-")]
 
+    def log(self, daemon: str) -> str:
+        return (self.scratch / "log" / f"{daemon}.log").read_text(errors="replace")
+
     def job_state(self, job: str) -> str:
         """As squeue has it; empty where there is no such job."""
         return self.ask("squeue", "--noheader", "--states", "all", "--jobs", job, "--format", "%T").strip()

@@ -68,11 +68,12 @@ def test_a_job_that_is_preempted_goes_on_afterwards(cluster: Cluster, runs: Path
     cluster.submit(run)
     run.until_step(1, 3 * SAVE_EVERY)
     urgent = cluster.ask(
-        "sbatch", "--parsable", "--partition=urgent", "--nodes=3", "--output=/dev/null", "--wrap=sleep 3"
+        "sbatch", "--parsable", "--partition=urgent", "--nodes=3", "--exclusive", "--output=/dev/null", "--wrap=sleep 3"
     ).strip()
     wait_for("end of the urgent job", lambda: cluster.job_state(urgent) == "COMPLETED", 120)
+    assert f"preempted JobId={run.job} " in cluster.log("slurmctld")
     before = run.of(f.AttemptLaunched)[-1].attempt
-    run.until_step(before + 1, 10, 120)
+    run.until_step(before + 1, 10, 60)
     assert is_one_lineage(run, 2)
     assert max(lost_steps(run)) <= SAVE_EVERY
     assert not run.of(f.CheckpointCondemned)
