@@ -22,6 +22,15 @@ def lost_steps(run: Run) -> list[int]:
     return [old.last_step + 1 - new.step for old, new in zip(ended, begun[1:], strict=False)]
 
 
+def until_first_step(run: Run, attempt: int, deadline_s: float = 120.0) -> None:
+    """By its fact: a heartbeat comes before."""
+
+    def is_there() -> bool:
+        return any(fact.attempt == attempt for fact in run.of(f.FirstStep))
+
+    wait_for(f"first step of attempt {attempt}; {run.tail()}", is_there, deadline_s)
+
+
 def is_one_lineage(run: Run, legs: int) -> bool:
     return [fact.epoch for fact in run.of(f.SupervisorTookOver)] == list(range(1, legs + 1)) and not attempts_overlap(run)
 
@@ -33,7 +42,7 @@ def test_three_time_limits_in_a_row(cluster: Cluster, runs: Path) -> None:
     cluster.submit(run, 3, "--time=1", "--signal=B:USR1@15")
     began_s = time.time()
     for leg in (1, 2, 3, 4):
-        run.until_step(leg, 10, 120)
+        until_first_step(run, leg)
     tell("three time limits", in_all=time.time() - began_s)
     assert is_one_lineage(run, 4)
     assert [fact.outcome for fact in run.of(f.AttemptEnded)] == ["stopped"] * 3
@@ -51,7 +60,7 @@ def test_a_job_that_is_requeued_goes_on_on_other_nodes(cluster: Cluster, runs: P
     try:
         requeued_s = time.time()
         cluster.ask("scontrol", "requeue", run.job)
-        run.until_step(2, 3 * SAVE_EVERY + 10, 120)
+        until_first_step(run, 2)
         tell("requeued elsewhere", until_launched=run.time_of(f.AttemptLaunched) - requeued_s)
     finally:
         cluster.ask("scontrol", "update", "nodename=n1", "state=resume")
@@ -73,7 +82,7 @@ def test_a_job_that_is_preempted_goes_on_afterwards(cluster: Cluster, runs: Path
     wait_for("end of the urgent job", lambda: cluster.job_state(urgent) == "COMPLETED", 120)
     assert f"preempted JobId={run.job} " in cluster.log("slurmctld")
     before = run.of(f.AttemptLaunched)[-1].attempt
-    run.until_step(before + 1, 10, 60)
+    until_first_step(run, before + 1)
     assert is_one_lineage(run, 2)
     assert max(lost_steps(run)) <= SAVE_EVERY
     assert not run.of(f.CheckpointCondemned)
@@ -87,7 +96,7 @@ def test_another_job_goes_on_where_the_one_before_was_cancelled(cluster: Cluster
     before = run.job
     cluster.ask("scancel", before)
     cluster.submit(run)
-    run.until_step(2, 3 * SAVE_EVERY + 10, 60)
+    until_first_step(run, 2)
     assert run.job != before
     assert is_one_lineage(run, 2)
     assert lost_steps(run)[0] <= SAVE_EVERY
