@@ -51,6 +51,13 @@ def has_started_anew(job: ClusterJob | None, environ: Mapping[str, str]) -> bool
     return job is not None and own is not None and own.succeeds(job)
 
 
+def is_of_another_cluster(job: ClusterJob | None, environ: Mapping[str, str]) -> bool:
+    """Whether the schedulers of that job and of this process are two: job numbers of one say nothing at the other."""
+    own = read_job(environ)
+    names = [one.id.split("/")[1] for one in (job, own) if one is not None and one.id.count("/") == 2]
+    return len(names) == 2 and all(names) and names[0] != names[1]
+
+
 def is_on_cluster(environ: Mapping[str, str]) -> bool:
     """Whether a scheduler may have moved this run here from another machine. Kubernetes tells every pod where its API is."""
     return bool(environ.get("SLURM_JOB_ID") or environ.get("KUBERNETES_SERVICE_HOST"))

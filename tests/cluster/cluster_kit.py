@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +45,11 @@ class Cluster:
         self.scratch = scratch
         self.environ = dict(os.environ) | {"R": str(scratch), "NODES": str(nodes), "BASE": str(base)}
         self.environ["SLURM_CONF"] = str(scratch / "slurm.conf")
-        self._script("nodes_up.sh")
+        try:
+            self._script("nodes_up.sh")
+        except subprocess.SubprocessError:
+            self.down()
+            raise
 
     def down(self) -> None:
         self._script("nodes_down.sh")
@@ -62,9 +71,9 @@ class Cluster:
         assert done.returncode == 0, f"{words}: {done.stderr}"
         return done.stdout
 
-    def submit(self, run: Run, nodes: int = 3) -> None:
+    def submit(self, run: Run, nodes: int = 3, *more: str) -> None:
         """A batch job on so many nodes, whose script is the run's command line."""
-        script = self.scratch / f"{run.run_dir.name}.sbatch"
+        script = self.scratch / f"{run.log.stem}.sbatch"
         options = [
             f"--nodes={nodes}",
             "--ntasks-per-node=1",
@@ -72,15 +81,23 @@ class Cluster:
             "--requeue",
             "--open-mode=append",
             f"--output={run.log}",
+            *more,
         ]
         lines = ["#!/bin/bash", *(f"#SBATCH {option}" for option in options), f"cd {ROOT}", f"export PYTHONPATH={ROOT}"]
-        script.write_text("\n".join([*lines, run.script, f"echo left with $? | tee {run.run_dir}.left"]) + "\n")
+        script.write_text("\n".join([*lines, run.script, f"echo left with $? | tee {run.left}"]) + "\n")
         run.job = self.ask("sbatch", "--parsable", str(script)).strip()
 
     def steps(self, run: Run) -> list[tuple[str, str]]:
         """Id and name of every step of the run's attempts that squeue lists."""
         lines = self.ask("squeue", "--steps", "--noheader", "--jobs", run.job, "--Format", "stepid:64,stepname:128").splitlines()
         return [(words[0], words[1]) for line in lines if (words := line.split())[1].startswith("s-")]
+
+    def log(self, daemon: str) -> str:
+        return (self.scratch / "log" / f"{daemon}.log").read_text(errors="replace")
+
+    def job_state(self, job: str) -> str:
+        """As squeue has it; empty where there is no such job."""
+        return self.ask("squeue", "--noheader", "--states", "all", "--jobs", job, "--format", "%T").strip()
 
     def _script(self, name: str, *words: str) -> None:
         with open(self.scratch / "scripts.log", "ab") as log:  # a pipe would stay open in the daemons
@@ -92,17 +109,17 @@ class Run:
 
     def __init__(self, run_dir: Path, steps: int, step_s: float = 0.05, *options: str) -> None:
         self.run_dir, self.job = run_dir, ""
-        self.log = run_dir.with_suffix(".log")
+        base = run_dir.parent / re.sub(r"[^a-z0-9]", "-", run_dir.name)  # a run directory may be called anything
+        self.log, self.left = base.with_suffix(".log"), base.with_suffix(".left")
         words = [sys.executable, "-m", "sentinel", "run", "--run-dir", str(run_dir), "--policy", "demo"]
         words += ["--listen", "off", "--launcher", "slurm", "--launcher-option", "every=1s", *options]
-        self.command = " ".join([*words, "--", *LOOP, str(steps), str(step_s)])
+        self.command = shlex.join([*words, "--", *LOOP, str(steps), str(step_s)])
         self.script = self.command  # of the batch job; a test may do more before
 
     @property
     def status(self) -> int | None:
         """With which the supervisor left; None while it has not."""
-        place = Path(f"{self.run_dir}.left")
-        return int(place.read_text().split()[-1]) if place.exists() and place.read_text().strip() else None
+        return int(self.left.read_text().split()[-1]) if self.left.exists() and self.left.read_text().strip() else None
 
     def step_name(self, attempt: int) -> str:
         return f"{run_prefix(self.run_dir)}{attempt}"
@@ -156,6 +173,40 @@ class Run:
         return self.log.read_text()[-1500:] if self.log.exists() else "no log"
 
 
+class Listing:
+    """What squeue lists of a run's steps, all the time: two attempts must never be there at once.
+
+    with Listing(cluster, run) as listing: ...
+    """
+
+    def __init__(self, cluster: Cluster, run: Run, every_s: float = 0.1) -> None:
+        self._cluster, self._run, self._every_s = cluster, run, every_s
+        self.seen: list[frozenset[str]] = []  # the names at once, one after the other
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="listing", daemon=True)
+
+    def __enter__(self) -> Listing:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._is_over.set()
+        self._thread.join(30.0)
+
+    @property
+    def doubles(self) -> list[frozenset[str]]:
+        """Where several were there."""
+        return [names for names in self.seen if len(names) > 1]
+
+    def _look(self) -> None:
+        while not self._is_over.wait(self._every_s):
+            with suppress(AssertionError, subprocess.TimeoutExpired):  # a controller that is away lists nothing
+                listed = [name for _, name in self._cluster.steps(self._run)]
+                names = frozenset(f"{number} {name}" for number, name in enumerate(sorted(listed)))
+                if not self.seen or self.seen[-1] != names:
+                    self.seen.append(names)
+
+
 def kill_in_node(cluster: Cluster, name: str, pattern: str, number: int = signal.SIGKILL) -> None:
     """A signal to the processes of a node whose command line has the pattern."""
     root = int((cluster.scratch / f"node.{name}.pid").read_text())
@@ -175,4 +226,14 @@ def ready_script(run: Run) -> str:
     script = script.replace("standby.sh", str(ROOT / "deploy" / "slurm" / "standby.sh")).replace(
         "standby-%j.%t.out", f"{run.log}.%t"
     )
-    return script.replace('exit "$code"', f'echo left with "$code" | tee {run.run_dir}.left; exit "$code"')
+    return script.replace('exit "$code"', f'echo left with "$code" | tee {run.left}; exit "$code"')
+
+
+def attempts_overlap(run: Run) -> bool:
+    spans = sorted(run.spans().items())
+    return any(later[1][0] < earlier[1][1] for earlier, later in pairwise(spans))
+
+
+def tell(name: str, **figures: float) -> None:
+    """What was measured, for whoever reads the output."""
+    print(f"\n{name}: " + ", ".join(f"{key} {value:.1f} s" for key, value in figures.items()))

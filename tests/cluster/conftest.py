@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster_kit import Cluster
+from tests.cluster.cluster_kit import Cluster, wait_for
 
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "srun", "squeue", "scontrol", "unshare", "nsenter")
 SBIN = "/usr/sbin:/sbin"
@@ -31,3 +32,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     cluster = Cluster(scratch)
     yield cluster
     cluster.down()
+
+
+@pytest.fixture
+def runs(cluster: Cluster, tmp_path: Path) -> Iterator[Path]:
+    """Where a test's run lies; its job is ended with it, and its nodes are brought back."""
+    yield tmp_path
+    cluster.controller(signal.SIGCONT)
+    cluster.ask("scancel", "--user", "root")
+    for node in ("n1", "n2", "n3"):
+        if not cluster.is_on(node):
+            cluster.on(node)
+    wait_for(
+        "three idle nodes", lambda: len(cluster.ask("sinfo", "-h", "-N", "-p", "main", "-t", "idle", "-o", "%N").split()) == 3, 60
+    )

@@ -48,7 +48,12 @@ CONF
 for i in $(seq "$N"); do
     echo "NodeName=n$i NodeHostname=n$i NodeAddr=127.0.0.1 Port=$((B + i)) CPUs=2 RealMemory=2000 State=UNKNOWN" >>"$R/slurm.conf"
 done
-echo "PartitionName=main Nodes=n[1-$N] Default=YES MaxTime=INFINITE State=UP" >>"$R/slurm.conf"
+cat >>"$R/slurm.conf" <<CONF
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=main Nodes=n[1-$N] Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=10
+PartitionName=urgent Nodes=n[1-$N] MaxTime=INFINITE State=UP PriorityTier=9
+CONF
 export SLURM_CONF=$R/slurm.conf R
 for i in $(seq "$N"); do
     grep -q " n$i # sentinel-cluster\$" /etc/hosts || echo "127.0.0.1 n$i # sentinel-cluster" >>/etc/hosts
@@ -56,7 +61,7 @@ done
 slurmctld -c -f "$R/slurm.conf"
 for i in $(seq "$N"); do "$here/node_on.sh" "n$i"; done
 for k in $(seq 200); do
-    [ "$(timeout 5 sinfo --noheader --Node --states idle --format %N 2>/dev/null | wc -l)" = "$N" ] && exit 0
+    [ "$(timeout 5 sinfo --noheader --Node --partition main --states idle --format %N 2>/dev/null | wc -l)" = "$N" ] && exit 0
     sleep 0.1
 done
 echo "not all $N nodes came up; see $R/log" >&2

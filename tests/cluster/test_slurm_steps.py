@@ -4,40 +4,16 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from sentinel.model import facts as f
 from sentinel.model.findings import Kind
-from tests.cluster.cluster_kit import Cluster, Run, kill_in_node, ready_script, wait_for
+from tests.cluster.cluster_kit import Cluster, Listing, Run, attempts_overlap, kill_in_node, ready_script, tell, wait_for
 
 RANK = r"^[^ ]*python[^ ]* [^ ]*ranked_loop\.py"  # the rank alone: the shell in front of it names the file, too
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
-
-
-@pytest.fixture
-def runs(cluster: Cluster, tmp_path: Path) -> Iterator[Path]:
-    """Where a test's run lies; its job is ended with it, and its nodes are brought back."""
-    yield tmp_path
-    cluster.controller(signal.SIGCONT)
-    cluster.ask("scancel", "--user", "root")
-    for node in ("n1", "n2", "n3"):
-        if not cluster.is_on(node):
-            cluster.on(node)
-    wait_for("three idle nodes", lambda: len(cluster.ask("sinfo", "-h", "-N", "-t", "idle", "-o", "%N").split()) == 3, 60)
-
-
-def attempts_overlap(run: Run) -> bool:
-    spans = sorted(run.spans().items())
-    return any(later[1][0] < earlier[1][1] for earlier, later in pairwise(spans))
-
-
-def tell(name: str, **figures: float) -> None:
-    """What was measured, for whoever reads the output."""
-    print(f"\n{name}: " + ", ".join(f"{key} {value:.1f} s" for key, value in figures.items()))
 
 
 def test_three_nodes_from_start_to_finish(cluster: Cluster, runs: Path) -> None:
@@ -155,8 +131,11 @@ def test_a_hang_is_ended_before_the_next_attempt_is_started(cluster: Cluster, ru
     cluster.submit(run)
     run.until_step(1, 30)
     stopped_s = time.time()
-    kill_in_node(cluster, "n3", RANK, signal.SIGSTOP)
-    run.until_step(2, 30)
+    with Listing(cluster, run) as listing:
+        kill_in_node(cluster, "n3", RANK, signal.SIGSTOP)
+        run.until_step(2, 30)
+    first, second = (frozenset({f"0 {run.step_name(number)}"}) for number in (1, 2))
+    assert [listing.seen[0], listing.seen[-1], listing.doubles] == [first, second, []], "the old step is gone before attempt 2"
     tell("hang", until_launched=run.time_of(f.AttemptLaunched) - stopped_s)
     assert [name for _, name in cluster.steps(run)] == [run.step_name(2)], "of attempt 1 nothing is listed"
     assert [fact.incident.kind for fact in run.of(f.IncidentOpened)] == [Kind.HANG]

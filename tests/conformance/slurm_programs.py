@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-ROOT = os.environ["SLURM_DOUBLE"]
+ROOT = os.environ["DOUBLE_OF_SLURM"]
 JOB, NODE = "71", "n1"
 JOB_S_MAX = 150.0  # longer than any rank of the tests lives
 
@@ -91,13 +91,13 @@ def kill(step: str, number: int = signal.SIGKILL) -> None:
 
 def squeue(words: list[str]) -> int:
     columns = [int(cell.rpartition(":")[2]) for cell in option(words, "--Format").split(",")]
-    rows = [["RUNNING", NODE]]
+    rows = [[JOB, "RUNNING", NODE]]
     if "--steps" in words:
-        rows = [[f"{JOB}.batch", "batch", "RUNNING", NODE]]
+        rows = [[JOB, f"{JOB}.batch", "batch", "RUNNING", NODE]]
         for name in sorted(os.listdir(ROOT)):
             try:
                 with open(os.path.join(ROOT, name, "name")) as file:
-                    rows.append([name, file.read(), "RUNNING", NODE])
+                    rows.append([JOB, name, file.read(), "RUNNING", NODE])
             except OSError:
                 continue
     for row in rows if option(words, "--jobs") == JOB else []:

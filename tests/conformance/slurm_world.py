@@ -36,7 +36,7 @@ class SlurmWorld(CommandWorld):
         self._launchers = []
         self._opened: list[SlurmLauncher] = []
         self._ranks = 1
-        self._before = {name: os.environ.get(name) for name in ("PATH", "SLURM_JOB_ID", "SLURM_JOB_NUM_NODES", "SLURM_DOUBLE")}
+        self._before = {name: os.environ.get(name) for name in ("PATH", "SLURM_JOB_ID", "SLURM_JOB_NUM_NODES", "DOUBLE_OF_SLURM")}
         programs, steps = run_dir / "slurm", run_dir / "steps"
         for folder in (programs, steps):
             folder.mkdir()
@@ -45,7 +45,7 @@ class SlurmWorld(CommandWorld):
             program.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {HERE}/slurm_programs.py {name} "$@"\n')
             program.chmod(0o755)
         path = f"{programs}:{os.environ['PATH']}"
-        os.environ.update({"PATH": path, "SLURM_JOB_ID": "71", "SLURM_JOB_NUM_NODES": "1", "SLURM_DOUBLE": str(steps)})
+        os.environ.update({"PATH": path, "SLURM_JOB_ID": "71", "SLURM_JOB_NUM_NODES": "1", "DOUBLE_OF_SLURM": str(steps)})
 
     @property
     def options(self) -> dict[str, str]:

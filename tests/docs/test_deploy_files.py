@@ -228,29 +228,56 @@ def test_the_batch_script_puts_its_job_back_where_the_warning_ended_a_sentinel_t
     assert (done.returncode, noted.read_text(encoding="utf-8")) == (138, "requeue 17\n")
 
 
+# Of squeue, one answer after the other; what is asked of it besides the nodes is the time.
+ASKED = """case $* in *endtime*) echo 17 2026-11-27T10:00:00; exit;; esac
+line=$(head -1 {answers}); sed -i 1d {answers}
+case $line in fails) exit 1;; empty) ;; *) echo "$line" | tr ';' '\\n';; esac
+"""
+EXPANDED = """[ "$1" = show ] || {{ echo scontrol $* >>{noted}; exit; }}
+[ "$3" = "n[" ] && exit 1; echo "$3" | tr , '\\n'
+"""
+
+
+def run_standby(folder: Path, answers: str, sentinel: str, **environ: str) -> tuple[int, str, str]:
+    """Its status, what it printed, and what it did to the job."""
+    told, noted = folder / "answers", folder / "noted"
+    told.write_text(answers, encoding="utf-8")
+    stands_in = {"squeue": ASKED.format(answers=told), "scontrol": EXPANDED.format(noted=noted), "sentinel": sentinel}
+    stands_in |= {"scancel": f"echo scancel $* >>{noted}\n"}
+    for name, body in stands_in.items():
+        (folder / name).write_text(f"#!/bin/bash\n{body}", encoding="utf-8")
+        (folder / name).chmod(0o755)
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}
+    variables |= {"PATH": f"{folder}:{os.environ['PATH']}", "SLURM_JOB_ID": "17", "SLURMD_NODENAME": "n2", "TZ": "UTC"}
+    variables |= {"BATCH_HOST": "n1", "STANDBY_EVERY": "0"} | environ
+    words = ["bash", str(DEPLOY / "slurm/standby.sh"), "sentinel", "run"]
+    done = subprocess.run(words, env=variables, check=False, timeout=60, capture_output=True, text=True)
+    return done.returncode, done.stdout, noted.read_text(encoding="utf-8").strip()
+
+
 @pytest.mark.parametrize(("code", "follows"), [(0, "scancel 17"), (75, "scontrol requeue 17"), (1, "scancel 17")])
 def test_the_standby_goes_on_when_the_controller_says_that_the_node_is_lost(tmp_path: Path, code: int, follows: str) -> None:
-    """Not when it fails, answers nothing, or cannot be understood."""
-    answers, noted = tmp_path / "answers", tmp_path / "noted"
-    answers.write_text("fails\nempty\nn[\nn1,n2\nn2\n", encoding="utf-8")
-    stands_in = {
-        "squeue": f"line=$(head -1 {answers}); sed -i 1d {answers}\n"
-        "[ $line = fails ] && exit 1\n[ $line = empty ] || echo $line\n",
-        "scontrol": f'[ "$1" = show ] || {{ echo scontrol $* >>{noted}; exit; }}\n'
-        '[ "$3" = "n[" ] && exit 1\necho $3 | tr , "\\n"\n',
-        "scancel": f"echo scancel $* >>{noted}\n",
-        "sentinel": f"wc -l <{answers}; exit {code}\n",
-    }
-    for name, body in stands_in.items():
-        (tmp_path / name).write_text(f"#!/bin/bash\n{body}", encoding="utf-8")
-        (tmp_path / name).chmod(0o755)
-    environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "17", "SLURMD_NODENAME": "n2"}
-    environ |= {"BATCH_HOST": "n1", "STANDBY_EVERY": "0"}
-    words = ["bash", str(DEPLOY / "slurm/standby.sh"), "sentinel", "run"]
-    done = subprocess.run(words, env=environ, check=False, timeout=60, capture_output=True, text=True)
-    assert done.returncode == code
-    assert done.stdout.splitlines()[1] == "0", "it was started before the last answer"
-    assert noted.read_text(encoding="utf-8").strip() == follows
+    """Not when it fails, answers nothing, cannot be understood, or speaks of the other tasks of an array, too."""
+    answers = "fails\nempty\n17 n[\n17 n1,n2\n18 n4;17 n1,n2\n18 n4\n18 n1;17 n2\n"
+    status, printed, noted = run_standby(tmp_path, answers, f"wc -l <{tmp_path}/answers; exit {code}\n")
+    assert (status, noted) == (code, follows)
+    assert printed.splitlines()[1] == "0", "it was started before the last answer"
+
+
+def test_a_standby_that_is_refused_ends_no_job(tmp_path: Path) -> None:
+    """The node is lost to the controller, and whoever supervises there still renews the lease of the run."""
+    sentinel = f"echo x >>{tmp_path}/starts; [ $(wc -l <{tmp_path}/starts) -lt 3 ] && exit 2; exit 75\n"
+    status, printed, noted = run_standby(tmp_path, "17 n2\n17 n2\n17 n1,n2\n17 n2\n", sentinel)
+    assert (status, noted) == (75, "scontrol requeue 17")
+    assert printed.count("sentinel left with 2") == 2
+
+
+@pytest.mark.parametrize(("known", "told"), [("", "1795773600"), ("1795770000", "1795770000")])
+def test_a_standby_knows_the_time_limit(tmp_path: Path, known: str, told: str) -> None:
+    """The warning goes to the batch script alone, and Slurm 22.05 has no variable for it."""
+    variables = {"SLURM_JOB_END_TIME": known} if known else {}
+    _, printed, _ = run_standby(tmp_path, "17 n2\n", "echo $SLURM_JOB_END_TIME\n", **variables)
+    assert printed.splitlines()[1] == told
 
 
 def started() -> dict[str, list[str]]:

@@ -8,14 +8,18 @@ docs/design/slurm.md has the table that this file is.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 APART_S = 1.0  # between two looks that must agree: a controller may list a step a moment after its client was promised it
 # squeue --Format: columns of so many characters.
-STEP_COLUMNS = {"stepid": 64, "stepname": 128, "stepstate": 32, "nodes": 4096}
-JOB_COLUMNS = {"state": 32, "nodelist": 4096}
+# The number stands by itself: of an array's last task it is the array's own, and squeue then lists the other tasks, too.
+STEP_COLUMNS = {"jobid": 32, "stepid": 64, "stepname": 128, "stepstate": 32, "nodes": 16384}
+JOB_COLUMNS = {"jobid": 32, "state": 32, "nodelist": 65536}
 REASON_CHARS_MAX = 300
+FORGOTTEN = "Invalid job id specified"
+CLOCKS_APART_S = 600.0  # munge refuses what is five minutes off, either way
 LIVING = frozenset(
     {"RUNNING", "PENDING", "CONFIGURING", "RESIZING", "SIGNALING", "SUSPENDED", "STOPPED", "STAGE_OUT", "COMPLETING"}
 )
@@ -24,6 +28,7 @@ OVER = frozenset(
         "CANCELLED", "COMPLETED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "BOOT_FAIL", "DEADLINE",
     }
 )  # fmt: skip
+_BOOT_TIME = re.compile(r"^BOOT_TIME\s*=\s*(\S+)", re.MULTILINE)
 _STEP_ID = re.compile(r"[\d_+\[\]-]+\.\w+")
 
 
@@ -51,7 +56,8 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class SlurmStep:
-    """A line of squeue --steps. `nodes`: as Slurm writes lists of them, `n[1-3]`."""
+    """A line of squeue --steps. `id`: JOB.STEP, also in an array, where squeue writes ARRAY_TASK.STEP and scontrol on a node does
+    not read it. `nodes`: as Slurm writes lists of them, `n[1-3]`."""
 
     id: str
     name: str
@@ -85,16 +91,17 @@ class Unclear:
 Look = Listed | Unlisted | Unclear
 
 
-def read_steps(reply: Reply) -> tuple[SlurmStep, ...] | Unclear:
-    """Every step of a job, from `squeue --steps --noheader --Format` with STEP_COLUMNS."""
+def read_steps(reply: Reply, job: str) -> tuple[SlurmStep, ...] | Unclear:
+    """Every step of this job, from `squeue --steps --noheader --Format` with STEP_COLUMNS."""
     if reply.trouble:
         return Unclear(f"squeue --steps: {reply.trouble}")
     steps = []
-    for line in reply.output.splitlines():
-        number, name, state, nodes = _columns(line, STEP_COLUMNS)
-        if _STEP_ID.fullmatch(number) is None or not name or not state:
+    for line in _lines(reply.output):
+        of, number, name, state, nodes = _columns(line, STEP_COLUMNS)
+        if not of.isdecimal() or _STEP_ID.fullmatch(number) is None or not name or not state:
             return Unclear(f"squeue --steps printed a line that cannot be read: {line.strip()[:REASON_CHARS_MAX]!r}")
-        steps.append(SlurmStep(number, name, state, nodes))
+        if of == job:
+            steps.append(SlurmStep(f"{job}.{number.rpartition('.')[2]}", name, state, nodes))
     return tuple(steps)
 
 
@@ -132,24 +139,45 @@ class JobLine:
     nodes: str
 
 
-def read_job_line(reply: Reply) -> JobLine | Unclear:
-    """From `squeue --states all --noheader --Format` with JOB_COLUMNS."""
+def read_job_line(reply: Reply, job: str) -> JobLine | Unclear:
+    """This job's, from `squeue --states all --noheader --Format` with JOB_COLUMNS."""
     if reply.trouble:
         return Unclear(f"squeue: {reply.trouble}")
-    lines = reply.output.splitlines()
+    lines = [line for line in _lines(reply.output) if _columns(line, JOB_COLUMNS)[0] == job]
     if len(lines) != 1:
-        return Unclear(f"squeue lists {len(lines)} jobs of that number")
-    state, nodes = _columns(lines[0], JOB_COLUMNS)
+        return Unclear(f"squeue lists {len(lines)} jobs of the number {job}")
+    _, state, nodes = _columns(lines[0], JOB_COLUMNS)
+    if len(nodes) >= JOB_COLUMNS["nodelist"]:
+        return Unclear(f"job {job} has more nodes than squeue shows")
     return JobLine(state, nodes) if state else Unclear(f"squeue printed a job that cannot be read: {lines[0][:80]!r}")
 
 
 def judge_other_job(look: Look, job: JobLine | Unclear) -> Look:
-    """Of a job that is not ours: one that is over lists no step any more, and its own state says so."""
+    """Of a job of which no step is listed: one that is over has none, and its own state says so. Ours, too: a supervisor may
+    outlive its job, where Slurm lost sight of it (proctrack/linuxproc)."""
     if not isinstance(look, Unclear) or look.steps:
         return look
     if isinstance(job, JobLine) and job.state in OVER:
         return Unlisted(f"its job is over ({job.state})")
     return look
+
+
+def judge_forgotten_job(look: Look, job: Reply, controller: Reply, launched_s: float) -> Look:
+    """Of a job of which the controller says that there is none. It forgets a job some time after its end
+    (MinJobAge), or with its state. One process that ran before the launch, and ever since, has forgotten nothing else: so the job
+    is over. `controller`: of `scontrol show config`. `launched_s`: Unix seconds, by the clock of the filesystem."""
+    if not isinstance(look, Unclear) or look.steps or job.status in (0, None) or FORGOTTEN not in job.errors:
+        return look
+    found = None if controller.trouble else _BOOT_TIME.search(controller.output)
+    if found is None:
+        return Unclear(f"squeue: {job.trouble}; and since when this controller runs is not known")
+    try:
+        booted_s = time.mktime(time.strptime(found[1], "%Y-%m-%dT%H:%M:%S"))
+    except (ValueError, OverflowError):
+        return Unclear(f"squeue: {job.trouble}; and since when this controller runs cannot be read: {found[1]!r}")
+    if booted_s + CLOCKS_APART_S > launched_s:
+        return Unclear(f"squeue: {job.trouble}; and this controller was started after it: it may have lost its state")
+    return Unlisted("its job is over, and forgotten by a controller that has run since before it began")
 
 
 class Absence:
@@ -181,6 +209,11 @@ class Absence:
             )
             return False
         return now_s - self._since_s >= APART_S
+
+
+def _lines(output: str) -> list[str]:
+    """Those that squeue ended. A name may hold what Python takes for the end of a line, too."""
+    return [line for line in output.split("\n") if line]
 
 
 def _columns(line: str, widths: Mapping[str, int]) -> list[str]:

@@ -100,6 +100,11 @@ def why_over(files: AttemptFiles, launched: LaunchedStep, environ: Mapping[str, 
     return ""
 
 
+def launched_s(files: AttemptFiles) -> float:
+    """When slurm.json was written, in Unix seconds. Raises OSError."""
+    return _record(files).stat().st_mtime
+
+
 def make_places(files: AttemptFiles) -> None:
     """Raises OSError."""
     files.make_folders()

@@ -16,10 +16,9 @@ from typing import IO, Protocol
 from sentinel.client.closed_files import closed
 from sentinel.launcher.slurm.answers import JOB_COLUMNS, STEP_COLUMNS, Reply, format_of
 from sentinel.launcher.slurm.nodes import MARK, PROBE
+from sentinel.launcher.slurm.variables import for_client, for_question
 
 REPLY_BYTES_MAX = 1 << 24
-# Variables by which a person has these commands hide lines, or ask back: not here.
-PERSONAL = ("SQUEUE_", "SCANCEL_")
 PROBE_NAME = "sentinel-probe"
 LEAVE_S = 2.0  # for a client that has been asked to leave
 _POLL_S = 0.02
@@ -53,6 +52,10 @@ class SlurmCalls(Protocol):
     def steps(self, job: str) -> Reply: ...
 
     def job(self, job: str) -> Reply: ...
+
+    def controller(self) -> Reply:
+        """Its configuration, with since when it runs."""
+        ...
 
     def cancel(self, step: str, signal_number: int | None = None) -> Reply:
         """End the step, or send its tasks a signal."""
@@ -96,6 +99,9 @@ class RealCalls:
     def job(self, job: str) -> Reply:
         return self._ask(["squeue", "--noheader", "--states", "all", "--jobs", job, "--Format", format_of(JOB_COLUMNS)])
 
+    def controller(self) -> Reply:
+        return self._ask(["scontrol", "show", "config"])
+
     def cancel(self, step: str, signal_number: int | None = None) -> Reply:
         return self._ask(["scancel", *([] if signal_number is None else [f"--signal={signal_number}"]), step])
 
@@ -108,7 +114,7 @@ class RealCalls:
     def probe(self, job: str, nodes: Sequence[str], steps: Sequence[str]) -> Reply:
         count = str(len(nodes))
         words = ["srun", "--jobid", job, "--overlap", "--job-name", PROBE_NAME, "--nodes", count, "--ntasks", count]
-        words += ["--ntasks-per-node", "1", "--nodelist", ",".join(nodes), "--no-kill", "--unbuffered"]
+        words += ["--ntasks-per-node", "1", "--nodelist", ",".join(nodes), "--no-kill", "--unbuffered", "--export=ALL"]
         lines = len(nodes) * (1 + len(steps))
         return self._ask([*words, "sh", "-c", PROBE, MARK, *steps], self.probe_s, lambda text: text.count(f"{MARK}|") >= lines)
 
@@ -118,7 +124,7 @@ class RealCalls:
             process = subprocess.Popen(
                 words,
                 cwd=place.cwd,
-                env=self._without_secrets(place.environment),
+                env=for_client(place.environment, self.withheld),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
@@ -129,7 +135,7 @@ class RealCalls:
 
     def _ask(self, words: Sequence[str], timeout_s: float | None = None, is_whole: Callable[[str], bool] | None = None) -> Reply:
         """`is_whole`: ends the wait before the command does, by what it has printed."""
-        environment = self._without_secrets(os.environ)
+        environment = for_question(os.environ, self.withheld)
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
             try:
                 asked = subprocess.Popen(
@@ -148,10 +154,6 @@ class RealCalls:
                 _end(asked)
             text, is_cut = _read(output)
             return Reply(status, text, _read(errors)[0], is_cut)
-
-    def _without_secrets(self, environment: Mapping[str, str]) -> dict[str, str]:
-        kept = (name for name in environment if name not in self.withheld and not name.startswith(PERSONAL))
-        return {name: environment[name] for name in kept}
 
 
 def _end(asked: subprocess.Popen[bytes]) -> None:

@@ -15,12 +15,13 @@ from sentinel.launcher.slurm.answers import Reply, Unclear
 from sentinel.run_files.attempt_files import is_same_host
 
 # One task on each node. It says who it is, and what its slurmd knows of each step that it is asked about. slurmd answers for
-# this node alone, so a controller that has lost its state cannot make a process disappear.
+# this node alone, so a controller that has lost its state cannot make a process disappear. A line is short enough that
+# srun hands it on whole (1,024 bytes).
 MARK = "sentinel-probe"
 PROBE = (
     f'echo "{MARK}|$SLURMD_NODENAME||"; '
     'for step in "$@"; do words=$(scontrol listpids "$step" "$SLURMD_NODENAME" 2>&1); code=$?; '
-    f'echo "{MARK}|$SLURMD_NODENAME|$step|$code|$(echo "$words" | tr "\\n" " ")"; done'
+    f'echo "{MARK}|$SLURMD_NODENAME|$step|$code|$(echo "$words" | tr "\\n" " " | cut -c -600)"; done'
 )
 NAMED_MAX = 8
 _NODE = re.compile(r"NodeName=(\S+) ")

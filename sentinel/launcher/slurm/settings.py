@@ -14,6 +14,14 @@ from sentinel.launcher.slurm.nodes import Wanted
 from sentinel.policy.quantities import parse_positive_duration
 from sentinel.run_files.attempt_files import AttemptFiles
 
+# Options of srun that say which step it is, and where its tasks run: those are the launcher's. One of another name, or on other
+# nodes, would not be found again.
+OWN_OPTIONS = (
+    "--job-name", "--jobid", "--nodes", "--nodelist", "--nodefile", "--exclude", "--ntasks", "--ntasks-per-node",
+    "--ntasks-per-gpu", "--het-group", "--clusters", "--no-allocate", "--test-only", "--multi-prog", "--pty",
+)  # fmt: skip
+OWN_LETTERS = "JNwFxnMZ"
+
 # In front of each task, on its node: who it is, where the ranks meet, and how it ended. It does not exec: only a shell that
 # stays can say how the training command ended when srun's word is that of the whole step.
 FRONT = (
@@ -57,9 +65,15 @@ class SlurmSettings:
             raise ValueError(f"--launcher-option least={self.least}: is more than nodes={self.nodes}; write at most that")
         check_durations({name: getattr(self, name) for name in ("every", "timeout", "probe")})
         try:
-            shlex.split(self.srun)
+            words = shlex.split(self.srun)
         except ValueError as error:
             raise ValueError(f"--launcher-option srun={self.srun}: {error}; write it as for a shell") from None
+        own = next((word for word in words if _is_own(word)), None)
+        if own is not None:
+            raise ValueError(
+                f"--launcher-option srun={self.srun}: {own} is the launcher's own word; leave it out (nodes, spares and "
+                f"ranks_per_node say how many take part)"
+            )
 
     @property
     def wanted(self) -> Wanted:
@@ -76,6 +90,14 @@ class SlurmSettings:
     @property
     def probe_s(self) -> float:
         return parse_positive_duration(self.probe)
+
+
+def _is_own(word: str) -> bool:
+    """Also one that is cut short, as getopt allows (`--job-n`). An ending that is ambiguous, srun refuses itself."""
+    if not word.startswith("--"):
+        return word[:1] == "-" and word[1:2] in tuple(OWN_LETTERS)
+    name = word.partition("=")[0]
+    return len(name) > len("--") and any(option.startswith(name) for option in OWN_OPTIONS)
 
 
 def step_command(files: AttemptFiles, launched: LaunchedStep, settings: SlurmSettings, argv: Sequence[str]) -> list[str]:

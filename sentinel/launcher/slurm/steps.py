@@ -27,6 +27,7 @@ from sentinel.launcher.exit_report import read_report, read_start_failure, write
 from sentinel.launcher.file_locks import is_locked, try_lock
 from sentinel.launcher.slurm.answers import (
     APART_S,
+    FORGOTTEN,
     Absence,
     Listed,
     Look,
@@ -34,6 +35,7 @@ from sentinel.launcher.slurm.answers import (
     Unclear,
     Unlisted,
     find_others,
+    judge_forgotten_job,
     judge_other_job,
     judge_steps,
     read_job_line,
@@ -46,6 +48,7 @@ from sentinel.launcher.slurm.attempt import (
     has_failed_task,
     has_traces,
     keep_view,
+    launched_s,
     log_size,
     make_places,
     mark_listed,
@@ -65,7 +68,7 @@ from sentinel.launcher.spec_file import launch_variables, write_spec
 from sentinel.launcher.store_port import PORTS
 from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Exited, ExitReport, NotStarted, Unseen
 from sentinel.run_files.attempt_files import LAUNCH_VARIABLE, AttemptFiles
-from sentinel.run_files.cluster_job import read_job
+from sentinel.run_files.cluster_job import is_of_another_cluster, read_job
 
 START_WAIT_S = 30.0  # from the client's start until squeue lists its step
 STOP_WAIT_S = 60.0  # from scancel until the end is proven; UnkillableStepTimeout is 60 s by default
@@ -108,7 +111,7 @@ class SlurmLauncher:
         self._prefix = run_prefix(self._run_dir)
         self._watches: dict[int, StepWatch] = {}
         self._clients: dict[int, SlurmClient] = {}  # kept so that one that has ended is reaped
-        self._walk_due_s, self._walk_pause_s = -float("inf"), WALK_FIRST_S
+        self._walks: dict[int, tuple[float, float]] = {}  # by attempt: when its nodes are asked next, and how long after that
         self._lost: dict[int, float] = {}  # by attempt, when it was first seen that a task had failed
         self._orderly: dict[int, set[int]] = {}  # by attempt, tasks that have ended as they should
         self._silence = SilentNodes()
@@ -165,7 +168,7 @@ class SlurmLauncher:
             launched = read_launched(AttemptFiles(self._run_dir, attempt))
         if launched is None:
             return 0
-        look = judge_steps(read_steps(self._calls.steps(launched.job)), launched.name)
+        look = judge_steps(self._steps(launched.job), launched.name)
         steps = look.steps if isinstance(look, Listed) else ()
         return sum(launched.tasks for step in steps if not self._calls.cancel(step.id, signal_number).trouble)
 
@@ -178,7 +181,7 @@ class SlurmLauncher:
 
     def _start(self, files: AttemptFiles, spec: AttemptSpec) -> AttemptView:
         job, name = self._environ.get("SLURM_JOB_ID", ""), f"{self._prefix}{spec.attempt}"
-        steps = read_steps(self._calls.steps(job))
+        steps = self._steps(job)
         look, launched = judge_steps(steps, name), read_launched(files)
         if isinstance(look, Unclear) or isinstance(steps, Unclear):
             reason = look.reason if isinstance(look, Unclear) else ""
@@ -235,7 +238,7 @@ class SlurmLauncher:
         deadline_s, pause_s = self._passing.now() + START_WAIT_S, 0.1
         while True:
             had_ended = not self._is_client_living(files)  # before the look: what it created by then is listed
-            look = judge_steps(read_steps(self._calls.steps(launched.job)), launched.name)
+            look = judge_steps(self._steps(launched.job), launched.name)
             if isinstance(look, Listed):
                 return self._adopt(files, launched)
             if had_ended and isinstance(look, Unlisted):
@@ -302,10 +305,12 @@ class SlurmLauncher:
 
     def _look(self, files: AttemptFiles, launched: LaunchedStep, *, walks: bool) -> Look:
         """`walks`: nodes may be asked what is left of a step that is listed."""
-        look = judge_steps(read_steps(self._calls.steps(launched.job)), launched.name)
-        is_own_job = launched.job == self._environ.get("SLURM_JOB_ID")
-        if isinstance(look, Unclear) and not look.steps and not is_own_job:
-            look = judge_other_job(look, read_job_line(self._calls.job(launched.job)))
+        if is_of_another_cluster(launched.start, self._environ):
+            return Unclear(f"its job {launched.job} is of another cluster, which cannot be asked from here")
+        look = judge_steps(self._steps(launched.job), launched.name)
+        is_own_job = self._is_own(launched)
+        if isinstance(look, Unclear) and not look.steps:
+            look = self._look_at_job(files, launched, look)
         if isinstance(look, Unlisted) and not launched.is_listed and self._is_client_living(files):
             return Unclear("its client lives: a step may still come of it")
         if walks and is_own_job and isinstance(look, (Listed, Unclear)) and look.steps and not self._is_client_living(files):
@@ -316,6 +321,18 @@ class SlurmLauncher:
             return replace(look, doubt=left) if isinstance(look, Listed) else look
         return look
 
+    def _look_at_job(self, files: AttemptFiles, launched: LaunchedStep, look: Look) -> Look:
+        reply = self._calls.job(launched.job)
+        look = judge_other_job(look, read_job_line(reply, launched.job))
+        if isinstance(look, Unclear) and FORGOTTEN in reply.errors:
+            look = judge_forgotten_job(look, reply, self._calls.controller(), launched_s(files))
+        return look
+
+    def _is_own(self, launched: LaunchedStep) -> bool:
+        """Whether its step is one of the job that this is."""
+        is_here = not is_of_another_cluster(launched.start, self._environ)
+        return is_here and launched.job == self._environ.get("SLURM_JOB_ID")
+
     def _ask(self, attempt: int, absence: Absence) -> tuple[AttemptView, float]:
         """The view now, and when to ask again."""
         files = AttemptFiles(self._run_dir, attempt)
@@ -324,10 +341,10 @@ class SlurmLauncher:
             return settled if settled is not None else NotStarted(attempt), self._settings.every_s
         over = why_over(files, launched, self._environ)
         now_s = self._passing.now()
-        walks = absence.is_pending or (not self._is_client_living(files) and now_s >= self._walk_due_s)
+        due_s, pause_s = self._walks.get(attempt, (-float("inf"), WALK_FIRST_S))
+        walks = absence.is_pending or (not self._is_client_living(files) and now_s >= due_s)
         if walks:
-            self._walk_due_s = now_s + self._walk_pause_s
-            self._walk_pause_s = min(2 * self._walk_pause_s, WALK_LAST_S)
+            self._walks[attempt] = now_s + pause_s, min(2 * pause_s, WALK_LAST_S)
         look = self._look(files, launched, walks=walks)
         if isinstance(look, Listed):
             launched = mark_listed(files, launched)
@@ -356,11 +373,10 @@ class SlurmLauncher:
         """Write exit.json, unless it is there. Only here does an attempt end."""
         with self._ending:
             report = read_report(files)
-            for kept in (self._watches, self._lost, self._orderly):
+            for kept in (self._watches, self._lost, self._orderly, self._walks):
                 kept.pop(files.attempt, None)
             if report is None:
-                is_own = launched.job == self._environ.get("SLURM_JOB_ID")
-                lost = find_lost(self._calls, launched.job, launched.nodes) if is_own else ()
+                lost = find_lost(self._calls, launched.job, launched.nodes) if self._is_own(launched) else ()
                 words = f"{reason}; the scheduler has given up {', '.join(lost)}" if lost else reason
                 report = build_end(files, launched, words, lost=lost, was_killed=was_killed)
                 write_report(files, report)
@@ -373,6 +389,9 @@ class SlurmLauncher:
                 attempt, lambda: self._ask(attempt, absence), self._passing.now, self._passing.beside
             )
         return self._watches[attempt]
+
+    def _steps(self, job: str) -> tuple[SlurmStep, ...] | Unclear:
+        return read_steps(self._calls.steps(job), job)
 
     def _has_client_ended(self, attempt: int) -> bool:
         """Just now, of one that this process started: whatever it was, it is looked at at once."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from sentinel.launcher.slurm.answers import JobLine, SlurmStep, Unclear, read_job_line
+from sentinel.launcher.slurm.answers import STEP_COLUMNS, JobLine, SlurmStep, Unclear, read_job_line
 from sentinel.launcher.slurm.calls import SlurmCalls
 from sentinel.launcher.slurm.nodes import (
     NodeWords,
@@ -53,6 +53,8 @@ def why_not_empty(calls: SlurmCalls, job: str, steps: Sequence[SlurmStep], silen
         return job_nodes.reason
     places: dict[str, tuple[str, ...]] = {}
     for step in steps:
+        if len(step.nodes) >= STEP_COLUMNS["nodes"]:
+            return f"step {step.id} has more nodes than squeue shows"
         hosts = read_hosts(calls.hosts(step.nodes))
         if isinstance(hosts, Unclear):
             return hosts.reason
@@ -87,7 +89,7 @@ def find_down(calls: SlurmCalls, nodes: Sequence[str]) -> frozenset[str]:
 
 
 def _nodes_of_job(calls: SlurmCalls, job: str) -> tuple[str, ...] | Unclear:
-    line = read_job_line(calls.job(job))
+    line = read_job_line(calls.job(job), job)
     if not isinstance(line, JobLine):
         return line
     return read_hosts(calls.hosts(line.nodes)) if line.nodes else Unclear(f"squeue names no nodes of job {job} ({line.state})")

@@ -34,6 +34,7 @@ class StepDouble:
     living: set[str] = field(default_factory=set)
     stays: bool = False
     is_slow: bool = False
+    job: str = JOB
 
 
 class ClientDouble:
@@ -59,7 +60,8 @@ class SlurmDouble:
     def __init__(self, nodes: Sequence[str] = ("n1", "n2", "n3")) -> None:
         self.now_s = 0.0
         self.job_nodes, self.down, self.silent, self.drained = list(nodes), set[str](), set[str](), set[str]()
-        self.job_state = "RUNNING"
+        self.job_state, self.booted = "RUNNING", "2026-01-01T00:00:00"
+        self.forgotten = set[str]()  # jobs that the controller does not know any more
         self.listed: list[StepDouble] = [StepDouble(f"{JOB}.batch", "batch", [nodes[0]])]
         self.created: list[str] = []
         self.cancelled: list[tuple[str, int | None]] = []
@@ -112,9 +114,15 @@ class SlurmDouble:
         return DEAF if self.is_deaf else Reply(0, "".join(map(step_line, self.listed)) if job == JOB else "")
 
     def job(self, job: str) -> Reply:
+        if job in self.forgotten:
+            return Reply(1, "", "slurm_load_jobs error: Invalid job id specified")
         widths = list(JOB_COLUMNS.values())
-        line = f"{self.job_state:{widths[0]}}{','.join(self.job_nodes):{widths[1]}}\n"
+        cells = (job, self.job_state, ",".join(self.job_nodes))
+        line = "".join(f"{cell:{width}}" for cell, width in zip(cells, widths, strict=True)) + "\n"
         return DEAF if self.is_deaf else Reply(0, line)
+
+    def controller(self) -> Reply:
+        return Reply(0, f"AuthType = auth/munge\nBOOT_TIME               = {self.booted}\n")
 
     def cancel(self, step: str, signal_number: int | None = None) -> Reply:
         self.cancelled.append((step, signal_number))
@@ -182,7 +190,7 @@ class SlurmDouble:
 
 
 def step_line(step: StepDouble) -> str:
-    cells = (step.id, step.name, step.state, ",".join(step.nodes))
+    cells = (step.job, step.id, step.name, step.state, ",".join(step.nodes))
     return "".join(f"{cell:{width}}" for cell, width in zip(cells, STEP_COLUMNS.values(), strict=True)) + "\n"
 
 

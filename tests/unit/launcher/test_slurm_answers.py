@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from sentinel.launcher.slurm.answers import (
     APART_S,
+    JOB_COLUMNS,
     LIVING,
     OVER,
     Absence,
@@ -16,6 +19,7 @@ from sentinel.launcher.slurm.answers import (
     Unclear,
     Unlisted,
     find_others,
+    judge_forgotten_job,
     judge_other_job,
     judge_steps,
     read_job_line,
@@ -42,8 +46,12 @@ def line(name: str = NAME, state: str = "RUNNING", number: str = "71.3") -> str:
     return step_line(StepDouble(number, name, ["n1", "n2"], state))
 
 
+def job_line(*cells: str) -> str:
+    return "".join(f"{cell:{width}}"[:width] for cell, width in zip(cells, JOB_COLUMNS.values(), strict=True)) + "\n"
+
+
 def look(output: str, **reply: object) -> object:
-    return judge_steps(read_steps(Reply(0, output, **reply)), NAME)  # type: ignore[arg-type]
+    return judge_steps(read_steps(Reply(0, output, **reply), "71"), NAME)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("state", sorted(LIVING))
@@ -89,10 +97,49 @@ def test_an_empty_list_is_unknown() -> None:
     ],
 )
 def test_what_is_no_answer_is_unknown(reply: Reply, why: str) -> None:
-    seen = judge_steps(read_steps(reply), NAME)
+    seen = judge_steps(read_steps(reply, "71"), NAME)
     assert isinstance(seen, Unclear)
     assert why in seen.reason
     assert not seen.steps
+
+
+def test_of_an_array_only_its_own_task_is_read() -> None:
+    """Slurm 22.05: the last task of an array has the array's number, by which squeue lists the others, too."""
+    others = [StepDouble("71_1.batch", "batch", ["n3"], job="72"), StepDouble("71_1.0", NAME, ["n3"], job="72")]
+    listed = "".join(map(step_line, [StepDouble("71_2.batch", "batch", ["n1"]), *others]))
+    assert isinstance(look(listed), Unlisted), "what is listed is of another task"
+    assert look(listed + line(number="71_2.4")) == Listed((SlurmStep("71.4", NAME, "RUNNING", "n1,n2"),)), "as scontrol reads it"
+    assert isinstance(look("".join(map(step_line, others))), Unclear), "none of its own"
+    jobs = job_line("71", "RUNNING", "n1") + job_line("72", "COMPLETED", "n3")
+    assert read_job_line(Reply(0, jobs), "71") == JobLine("RUNNING", "n1")
+    assert isinstance(read_job_line(Reply(0, jobs), "70"), Unclear)
+
+
+def test_a_list_of_nodes_that_is_cut_is_none() -> None:
+    nodes = ",".join(f"host-{number:06d}" for number in range(6000))
+    assert isinstance(read_job_line(Reply(0, job_line("71", "RUNNING", nodes)), "71"), Unclear)
+
+
+def test_a_step_may_be_named_in_any_way() -> None:
+    assert isinstance(look(BATCH + line("a\x0bb\x85\u2028é") + line()), Listed)
+
+
+def test_a_job_that_is_forgotten_is_over_where_its_controller_has_run_ever_since() -> None:
+    nothing = judge_steps(read_steps(Reply(0, ""), "71"), NAME)
+    unknown = Reply(1, "", "slurm_load_jobs error: Invalid job id specified")
+    up = Reply(0, "AuthType = x\nBOOT_TIME               = 2026-11-01T00:00:00\n")
+    later_s = time.mktime((2026, 11, 1, 0, 10, 1, 0, 0, -1))
+    assert isinstance(judge_forgotten_job(nothing, unknown, up, later_s), Unlisted)
+    for job, controller, launched_s in (
+        (unknown, up, later_s - 2.0),  # within what two clocks may differ
+        (unknown, Reply(None), later_s),
+        (unknown, Reply(0, "BOOT_TIME = (null)\n"), later_s),
+        (unknown, Reply(0, ""), later_s),
+        (Reply(1, "", "Unable to contact slurm controller"), up, later_s),
+        (Reply(None, "", "Invalid job id specified"), up, later_s),
+    ):
+        assert isinstance(judge_forgotten_job(nothing, job, controller, launched_s), Unclear)
+    assert judge_forgotten_job(HERE, unknown, up, later_s) == HERE
 
 
 def test_two_looks_apart_prove_an_end() -> None:
@@ -124,19 +171,19 @@ def test_a_heartbeat_that_changes_contradicts() -> None:
 
 def test_steps_of_other_attempts_are_found_by_exact_names() -> None:
     steps = read_steps(
-        Reply(0, BATCH + line() + line("s-big-1f0c93aa-71") + line("s-big-1f0c93aa-x") + line("s-bigger-1f0c93aa-3"))
+        Reply(0, BATCH + line() + line("s-big-1f0c93aa-71") + line("s-big-1f0c93aa-x") + line("s-bigger-1f0c93aa-3")), "71"
     )
     assert not isinstance(steps, Unclear)
     assert list(find_others(steps, "s-big-1f0c93aa-", 7)) == [71]
 
 
 def test_another_job_without_steps_is_over_by_its_own_state_alone() -> None:
-    nothing = judge_steps(read_steps(Reply(0, "")), NAME)
+    nothing = judge_steps(read_steps(Reply(0, ""), "71"), NAME)
     assert isinstance(judge_other_job(nothing, JobLine("CANCELLED", "n1")), Unlisted)
     for state in ("RUNNING", "COMPLETING", "REQUEUED"):
         assert isinstance(judge_other_job(nothing, JobLine(state, "n1")), Unclear)
-    assert isinstance(judge_other_job(nothing, read_job_line(Reply(1, "", "Invalid job id specified"))), Unclear)
-    assert isinstance(judge_other_job(nothing, read_job_line(Reply(0, ""))), Unclear)
+    assert isinstance(judge_other_job(nothing, read_job_line(Reply(1, "", "Invalid job id specified"), "71")), Unclear)
+    assert isinstance(judge_other_job(nothing, read_job_line(Reply(0, ""), "71")), Unclear)
     assert judge_other_job(HERE, JobLine("CANCELLED", "n1")) == HERE
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from sentinel.launcher.slurm import calls
 from sentinel.launcher.slurm.calls import RealCalls
+from sentinel.launcher.slurm.variables import for_client
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def test_an_answer_is_output_errors_and_status(programs: Path) -> None:
     write(programs, "squeue", 'echo "$@"; echo oh >&2; exit 3')
     reply = RealCalls(20.0, 8.0).steps("71")
     assert (reply.status, reply.errors) == (3, "oh\n")
-    assert reply.output.startswith("--steps --noheader --jobs 71 --Format stepid:64,stepname:128,stepstate:32,nodes:")
+    assert reply.output.startswith("--steps --noheader --jobs 71 --Format jobid:32,stepid:64,stepname:128,stepstate:32,nodes:")
 
 
 def test_what_does_not_end_in_time_is_ended_with_all_that_it_started(programs: Path) -> None:
@@ -58,6 +59,39 @@ def test_neither_secrets_nor_personal_habits_reach_them(programs: Path, monkeypa
     assert [name for name in ("SECRET", "SQUEUE_USERS", "SCANCEL_INTERACTIVE", "SLURM_CONF") if f"{name}=" in output] == [
         "SLURM_CONF"
     ]
+
+
+# What a person's shell, or what sbatch was told, sets: each of them made every node silent (Slurm 22.05).
+SRUN_HABITS = (
+    "SLURM_LABELIO",
+    "SLURM_STDOUTMODE",
+    "SLURM_EXPORT_ENV",
+    "SRUN_CPUS_PER_TASK",
+    "SLURM_NTASKS_PER_GPU",
+    "SLURM_GRES",
+)
+
+
+def test_a_probe_is_not_changed_by_what_the_job_was_submitted_with(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(programs, "srun", f'env | grep -E "^S(LURM|RUN)_"; echo "$@" >{programs}/words')
+    for name in (*SRUN_HABITS, "SLURM_CONF"):
+        monkeypatch.setenv(name, "x")
+    assert RealCalls(20.0, 8.0).probe("71", ["n1"], []).output == "SLURM_CONF=x\n"
+    assert "--export=ALL" in (programs / "words").read_text()
+
+
+def test_where_a_standby_stands_does_not_place_the_ranks() -> None:
+    """Slurm 22.05: they would be bound to the core of the standby, all of them."""
+    of_step = {
+        "SLURM_CPU_BIND_LIST": "0x1",
+        "SLURM_CPU_BIND": "mask_cpu:0x1",
+        "SLURM_MEM_BIND": "local",
+        "SLURM_DISTRIBUTION": "cyclic",
+    }
+    told = {"SLURM_GPUS_PER_NODE": "8", "PATH": "/bin"}
+    assert for_client(of_step | told, frozenset()) == of_step | told, "of a batch script: what sbatch was told"
+    assert for_client(of_step | told | {"SLURM_STEP_ID": "3"}, frozenset()) == told | {"SLURM_STEP_ID": "3"}
+    assert for_client(told | {"SLURM_NTASKS_PER_GPU": "1", "SECRET": "x"}, frozenset({"SECRET"})) == told
 
 
 def test_a_probe_is_over_when_every_node_has_answered(programs: Path) -> None:

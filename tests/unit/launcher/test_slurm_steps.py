@@ -387,6 +387,57 @@ def test_in_another_job_the_job_of_before_is_asked(bench: Bench) -> None:
     assert isinstance(until_seen(bench, Exited), Exited)
 
 
+def test_a_job_that_is_forgotten_ends_its_attempt_where_the_controller_has_not_been_started_since(bench: Bench) -> None:
+    """Slurm forgets a job MinJobAge (300 s by default) after its end; the next job of the run may begin much later."""
+    bench.launcher().ensure_started(bench.spec())
+    bench.environ["SLURM_JOB_ID"] = "72"
+    bench.slurm.listed.clear()
+    bench.slurm.forgotten, bench.slurm.booted = {JOB}, "2099-01-01T00:00:00"
+    assert "may have lost its state" in until_seen(bench, Unseen).reason
+    bench.slurm.booted = "2020-01-01T00:00:00"
+    assert "forgotten" in until_seen(bench, Exited).report.reason
+
+
+@pytest.mark.parametrize("number", [JOB, "72"])
+def test_a_job_of_another_cluster_cannot_be_asked_here(bench: Bench, number: str) -> None:
+    """Two clusters, one filesystem: a job of that number here is another one."""
+    bench.environ["SLURM_CLUSTER_NAME"] = "east"
+    bench.launcher().ensure_started(bench.spec())
+    bench.environ |= {"SLURM_CLUSTER_NAME": "west", "SLURM_JOB_ID": number, "SLURM_RESTART_COUNT": "1"}
+    bench.slurm.listed = [StepDouble(f"{JOB}.batch", "batch", ["n1"])] if number == JOB else []
+    bench.slurm.job_state = "COMPLETED"
+    assert "another cluster" in until_seen_by(bench.launcher(), bench, Unseen).reason
+    launcher = bench.launcher()
+    for _ in range(10):
+        bench.slurm.let_pass(5.0)
+        assert isinstance(launcher.observe(1), Unseen)
+
+
+def test_each_attempt_is_asked_about_anew(bench: Bench) -> None:
+    """However rarely the nodes of the one before were asked in the end."""
+    launcher = bench.launcher()
+    launcher.ensure_started(bench.spec())
+    bench.slurm.clients[bench.name()].end(-9)
+    for _ in range(1200):
+        bench.slurm.let_pass(1.0)
+        launcher.observe(1)
+    launcher.ensure_stopped(1)
+    launcher.ensure_started(bench.spec(2))
+    bench.slurm.step(bench.name(2)).living.clear()
+    bench.slurm.step(bench.name(2)).stays = True
+    bench.slurm.clients[bench.name(2)].end(-9)
+    assert isinstance(until_seen_by(launcher, bench, Exited, 2), Exited)
+
+
+def test_a_supervisor_that_outlives_its_job_sees_that_it_is_over(bench: Bench) -> None:
+    """Slurm lost sight of it when its batch script died of SIGTERM (22.05, proctrack/linuxproc); it held the lease for ever."""
+    bench.launcher().ensure_started(bench.spec())
+    bench.slurm.listed.clear()
+    assert isinstance(until_seen(bench, Unseen), Unseen), "a controller that has just started lists nothing, too"
+    bench.slurm.job_state = "CANCELLED"
+    assert isinstance(bench.launcher().ensure_stopped(1), Exited)
+
+
 def test_a_person_ends_the_doubt(bench: Bench) -> None:
     bench.launcher().ensure_started(bench.spec())
     bench.slurm.is_deaf = True
@@ -438,11 +489,17 @@ def test_outside_of_an_allocation_the_remedy_is_told(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("option", "value"),
     [("nodes", "0"), ("nodes", "-1"), ("spares", ""), ("spares", "x"), ("least", "0"), ("ranks_per_node", "²"), ("every", "5"),
-     ("srun", "--comment='x"), ("probe", "soon")],
+     ("srun", "--comment='x"), ("probe", "soon"), ("srun", "-N2"), ("srun", "--mpi=none -J other"), ("srun", "--job-n=other"),
+     ("srun", "--nodelist n1"), ("srun", "--exclude=n1"), ("srun", "--ntasks 4")],
 )  # fmt: skip
 def test_options_that_make_no_sense_are_refused(option: str, value: str) -> None:
     with pytest.raises(UsageError, match=f"--launcher-option {option}"):
         settings_of(find_row("slurm"), {option: value})
+
+
+def test_other_words_for_srun_are_handed_on() -> None:
+    words = "--gpus-per-node=8 --cpu-bind=none --mpi=pmix -c 8 --exclusive --ntasks-per-core=1 --no-kill --network=x"
+    assert settings_of(find_row("slurm"), {"srun": words}).srun == words  # type: ignore[attr-defined]
 
 
 class Killed(BaseException):
