@@ -65,7 +65,7 @@ accept: kernels  ## the demonstration with faults drawn from five printed seeds,
 	$(BIN)/python -m pytest -m 'slow and not drill' -s tests/accept tests/integration tests/unit tests/cuda_ext
 
 drills: $(STAMP) ## every shipped drill with its faults drawn from three hundred printed seeds, the crash points that `test` leaves out, four thousand drawn streams (about 25 minutes)
-	$(BIN)/python -m pytest -m slow -s tests/sim tests/properties
+	$(BIN)/python -m pytest -m slow -s -o timeout=1800 tests/sim tests/properties
 
 drills-real: $(STAMP) ## every shipped drill and three more done to the real trainer, two ranks on the CPU (about 10 minutes; WARM=1: the shipped ones with ranks in reserve)
 	$(BIN)/python -m pytest -m 'slow and drill' -s tests/integration

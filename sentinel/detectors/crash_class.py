@@ -10,10 +10,10 @@ holds only consequences, it may be another node's, and all counts. What it does 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from sentinel.client.late_regex import late_regex
 from sentinel.detectors.crash_labels import Labelled, Writers, read_labels, stamp_of
 from sentinel.detectors.crash_launcher_ends import EndedByLauncher, ended_by_launcher, without_its_ends
 from sentinel.detectors.crash_patterns import (
@@ -43,12 +43,12 @@ OWN_SIGNALS = (4, 6, 7, 8, 11)  # ILL ABRT BUS FPE SEGV
 _CONFIGURATION_CODES = frozenset({1, 2, 126, 127})  # Python, argparse, the shell
 _NOT_FOUND = 127  # the shell's
 _SHELL_SIGNAL_BASE, _SIGNALS = 128, 64
-_OF_A_PEER = re.compile(r"(?i)\bpeer\b|nvlink")
-_STOPS = re.compile(r"(?i)\b(?:stop|abort|exit|terminat|quit|halt)(?:s|p?ing|p?ed|ting|e|ed)?\b")
+_OF_A_PEER = late_regex(r"(?i)\bpeer\b|nvlink")
+_STOPS = late_regex(r"(?i)\b(?:stop|abort|exit|terminat|quit|halt)(?:s|p?ing|p?ed|ting|e|ed)?\b")
 OF_A_GPU = (CrashClass.LOST_GPU, CrashClass.CUDA_ERROR)
 WAITED = (CrashClass.COLLECTIVE_TIMEOUT, CrashClass.PEER_LOST)
 
-_STREAM = re.compile(r"(?:std)?(?:out|err)(?:or|put)?|\.(?:log|txt)|[-_.]")  # what the names of a node's two logs differ in
+_STREAM = late_regex(r"(?:std)?(?:out|err)(?:or|put)?|\.(?:log|txt)|[-_.]")  # what the names of a node's two logs differ in
 
 Owner = int | str | None
 Tails = Mapping[Owner, Sequence[str]]

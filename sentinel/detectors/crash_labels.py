@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from sentinel.client.late_regex import late_regex
+
 LABELS_MAX = 6
 
 
@@ -40,44 +42,44 @@ _NO_LEVEL = r"(?!(?i:trace|debug|info|warn|warning|error|critical|fatal|success|
 _KINDS: tuple[tuple[LabelKind, str, re.Pattern[str]], ...] = (
     # torch's excepthook and logger "[rank3]:", Lightning "[rank: 1]", loggers "Rank 3: ", "(rank 3)"
     # but not "[rank: -1]", which no rank has
-    (LabelKind.RANK, "[(", re.compile(r"(?i)[\[(](?:global[_ ]?)?rank(?:[ :=_]{0,2}|-)(?P<n>\d{1,7})[\])](?:: ?|[ ]|$)?")),
-    (LabelKind.RANK, "a", re.compile(r"rank[ :=_\-]?(?P<n>\d{1,7})(?:: ?| \| |> )", re.IGNORECASE)),
+    (LabelKind.RANK, "[(", late_regex(r"(?i)[\[(](?:global[_ ]?)?rank(?:[ :=_]{0,2}|-)(?P<n>\d{1,7})[\])](?:: ?|[ ]|$)?")),
+    (LabelKind.RANK, "a", late_regex(r"rank[ :=_\-]?(?P<n>\d{1,7})(?:: ?| \| |> )", re.IGNORECASE)),
     # mpirun --tag-output "[1,3]<stdout>:", horovodrun "[3]<stderr>:"
-    (LabelKind.RANK, "[", re.compile(r"\[(?:\d+,)?(?P<n>\d{1,7})\](?:\[[^\]]{1,64}\])?<std\w+>:(?: (?=\S))?")),
+    (LabelKind.RANK, "[", late_regex(r"\[(?:\d+,)?(?P<n>\d{1,7})\](?:\[[^\]]{1,64}\])?<std\w+>:(?: (?=\S))?")),
     # horovodrun and NVIDIA's launchers with hosts: "[host0]<stderr>:"
-    (LabelKind.HOST, "[", re.compile(r"\[(?P<name>[A-Za-z][\w.\-]{0,63})\]<std\w+>:(?: (?=\S))?")),
+    (LabelKind.HOST, "[", late_regex(r"\[(?P<name>[A-Za-z][\w.\-]{0,63})\]<std\w+>:(?: (?=\S))?")),
     # kubectl logs --prefix "[pod/worker-3/pytorch] ", compose and stern "worker-3 | "
-    (LabelKind.HOST, "[", re.compile(r"\[pod/(?P<name>[\w./\-]{1,128})\] ?")),
-    (LabelKind.HOST, "a", re.compile(rf"{_NO_LEVEL}(?P<name>[A-Za-z][\w./\-]{{0,126}}\d) +\| ?(?=\S|  |$)")),
-    (LabelKind.HOST, "a", re.compile(rf"{_NO_LEVEL}(?P<name>[A-Za-z][\w./\-]{{0,127}}) +\| ?(?=[A-Z\[(\s]|[\w.]*Error\b)")),
+    (LabelKind.HOST, "[", late_regex(r"\[pod/(?P<name>[\w./\-]{1,128})\] ?")),
+    (LabelKind.HOST, "a", late_regex(rf"{_NO_LEVEL}(?P<name>[A-Za-z][\w./\-]{{0,126}}\d) +\| ?(?=\S|  |$)")),
+    (LabelKind.HOST, "a", late_regex(rf"{_NO_LEVEL}(?P<name>[A-Za-z][\w./\-]{{0,127}}) +\| ?(?=[A-Z\[(\s]|[\w.]*Error\b)")),
     # Ray "(TrainWorker pid=41, ip=10.0.0.3) "
-    (LabelKind.HOST, "(", re.compile(r"\((?P<name>[\w.]{1,64} pid=\d{1,9}(?:, ip=[\w.:]{2,40})?)\) ?")),
-    (LabelKind.HOST, "[", re.compile(r"(?i)\[(?P<name>(?:host|node|pod|gpu|nid|ip)[\w.\-]{0,60}\d[\w.\-]{0,20})\]:? ?")),
+    (LabelKind.HOST, "(", late_regex(r"\((?P<name>[\w.]{1,64} pid=\d{1,9}(?:, ip=[\w.:]{2,40})?)\) ?")),
+    (LabelKind.HOST, "[", late_regex(r"(?i)\[(?P<name>(?:host|node|pod|gpu|nid|ip)[\w.\-]{0,60}\d[\w.\-]{0,20})\]:? ?")),
     # torchrun's tee: "[default3]:", or the role that a launcher names
-    (LabelKind.ROLE, "[", re.compile(r"\[[A-Za-z][A-Za-z_\-]{0,30}(?P<n>\d{1,7})\](?::(?: (?=\S))?| |$)")),
-    (LabelKind.NUMBER, "[", re.compile(r"\[(?P<n>\d{1,7})\]:? ?")),
-    (LabelKind.NUMBER, " 0", re.compile(r" {0,6}(?P<n>\d{1,7}):(?: |(?=\[)|$)")),
+    (LabelKind.ROLE, "[", late_regex(r"\[[A-Za-z][A-Za-z_\-]{0,30}(?P<n>\d{1,7})\](?::(?: (?=\S))?| |$)")),
+    (LabelKind.NUMBER, "[", late_regex(r"\[(?P<n>\d{1,7})\]:? ?")),
+    (LabelKind.NUMBER, " 0", late_regex(r" {0,6}(?P<n>\d{1,7}):(?: |(?=\[)|$)")),
     # CRI's log files, kubectl --timestamps, Python's loggers, syslog
-    (LabelKind.TIME, "[0", re.compile(rf"\[?{_STAMP}\]?:?(?: (?:stdout|stderr) [FP])?(?: |$)")),
-    (LabelKind.TIME, "[0", re.compile(r"\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]?(?: |$)")),
-    (LabelKind.HOST, "a", re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?P<name>[\w.\-]{1,64}) (?=\S{1,64}: )")),
+    (LabelKind.TIME, "[0", late_regex(rf"\[?{_STAMP}\]?:?(?: (?:stdout|stderr) [FP])?(?: |$)")),
+    (LabelKind.TIME, "[0", late_regex(r"\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]?(?: |$)")),
+    (LabelKind.HOST, "a", late_regex(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?P<name>[\w.\-]{1,64}) (?=\S{1,64}: )")),
     # pdsh, DeepSpeed's runner and clush: "node3: ", "10.0.0.3: "
-    (LabelKind.HOST, "0", re.compile(r"(?P<name>\d{1,3}(?:\.\d{1,3}){3}): ?")),
-    (LabelKind.HOST, "a", re.compile(rf"(?i){_NO_HOST}(?P<name>[A-Za-z][\w.\-]{{0,62}}\d[\w.\-]{{0,20}}):(?: |$|(?=\[))")),
+    (LabelKind.HOST, "0", late_regex(r"(?P<name>\d{1,3}(?:\.\d{1,3}){3}): ?")),
+    (LabelKind.HOST, "a", late_regex(rf"(?i){_NO_HOST}(?P<name>[A-Za-z][\w.\-]{{0,62}}\d[\w.\-]{{0,20}}):(?: |$|(?=\[))")),
 )  # fmt: skip
 # A time at the head of a line: with a date, with a date and a zone, or as glog writes it, without a year
 _TIMES = (
-    ("zoned", re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)[T ](\d\d):(\d\d):(\d\d(?:[.,]\d{1,9})?)(?:Z|([+-])(\d\d):?(\d\d))")),
-    ("dated", re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)[T ](\d\d):(\d\d):(\d\d(?:[.,]\d{1,9})?)")),
-    ("glog", re.compile(r"\b[IWEF]()(\d\d)(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d{1,9})?)")),
+    ("zoned", late_regex(r"(\d{4})[-/](\d\d)[-/](\d\d)[T ](\d\d):(\d\d):(\d\d(?:[.,]\d{1,9})?)(?:Z|([+-])(\d\d):?(\d\d))")),
+    ("dated", late_regex(r"(\d{4})[-/](\d\d)[-/](\d\d)[T ](\d\d):(\d\d):(\d\d(?:[.,]\d{1,9})?)")),
+    ("glog", late_regex(r"\b[IWEF]()(\d\d)(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d{1,9})?)")),
 )
 TIME_CHARS = 120
-_COLOUR = re.compile(r"\x1b\[[0-9;]{0,16}m")
-_GROUP = re.compile(r" +\| ")  # Python's margin of the tracebacks of an exception group
+_COLOUR = late_regex(r"\x1b\[[0-9;]{0,16}m")
+_GROUP = late_regex(r" +\| ")  # Python's margin of the tracebacks of an exception group
 _BY_FIRST = {first: tuple((kind, fits) for kind, begins, fits in _KINDS if first in begins) for first in "[( 0a"}
 # … or named in c10d's own brackets "[PG ID 0 PG GUID 0(default_pg) Rank 1]", by srun, whose tasks are the ranks, or by the
 # trainer itself: Megatron-LM's "Rank 126, node n1, device 0, iteration 1: Unexpected result nan", "Rank 3: found NaN"
-SELF_NAMED = re.compile(
+SELF_NAMED = late_regex(
     r"\[(?:PG [^\]]*)?(?:Global )?[Rr]ank[ :=]?(\d{1,7})\]|\btask (\d{1,7}): Out Of Memory|(?:^|: )[Rr]ank (\d{1,7})[,:] |"
     r"\brank=?\[?(\d{1,7})\]?\b[^.]{0,40} (?:ran out of memory|hit|raised)|MPI_ABORT was invoked on rank (\d{1,7})|"
     r"\bon rank (\d{1,7}) at iteration\b"

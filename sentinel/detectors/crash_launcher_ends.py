@@ -12,30 +12,30 @@ killed before it said anything, the SIGTERM counts as one from outside.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from sentinel.client.late_regex import late_regex
 from sentinel.detectors.crash_patterns import CrashClass, Tier
 from sentinel.detectors.crash_reading import Clue, OwnedLine, shown
 
-_SENT = re.compile(r"Sending process (\d+) closing signal SIGTERM|Terminating process (\d+) via signal SIGTERM")
-_FAILED_OF_IT = re.compile(r"failed \(exitcode: ?-15\) local_rank: \d+ \(pid: (\d+)\)|process \d+ terminated with signal SIGTERM")
-_TASK_FAILED = re.compile(r"\bsrun: error: \S+: tasks? [\d,-]+: (?!Terminated\b)")
-_TASK_TERMINATED = re.compile(r"\bsrun: error: \S+: tasks? [\d,-]+: Terminated\b")
-_SRUN_ENDS = re.compile(r"\bsrun: (?:\S+: )?Terminating (?:StepId=|job step )")
-_CAUSE_AT_LAST = re.compile(
+_SENT = late_regex(r"Sending process (\d+) closing signal SIGTERM|Terminating process (\d+) via signal SIGTERM")
+_FAILED_OF_IT = late_regex(r"failed \(exitcode: ?-15\) local_rank: \d+ \(pid: (\d+)\)|process \d+ terminated with signal SIGTERM")
+_TASK_FAILED = late_regex(r"\bsrun: error: \S+: tasks? [\d,-]+: (?!Terminated\b)")
+_TASK_TERMINATED = late_regex(r"\bsrun: error: \S+: tasks? [\d,-]+: Terminated\b")
+_SRUN_ENDS = late_regex(r"\bsrun: (?:\S+: )?Terminating (?:StepId=|job step )")
+_CAUSE_AT_LAST = late_regex(
     r"exits with return code = (?!-15\b|0\b)-?\d+|detected that one or more processes exited with non-zero status"
     r"|noticed that process rank \d+ .* exited on signal (?!15\b)\d+|^=\s+EXIT CODE: (?!15\b|0\b)\d+"
 )
 # The launcher got it, or a person or a scheduler took the job back
-_FROM_OUTSIDE = re.compile(
+_FROM_OUTSIDE = late_regex(
     r"Received (?:Signals\.)?(?:SIGTERM|15) death signal|SignalException: Process \d+ got signal: 15|Main process received SIG"
     r"|\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT"
     r"|(?i:\b(?:received|caught|got|receiving) (?:signal )?(?:Signals\.)?SIGUSR[12]\b)"
 )
-_GOT = re.compile(r"(?i)\b(?:received|caught|got|after receiving) (?:signal )?(?:Signals\.)?(?:SIGTERM|15)\b")
-_TERMINATED = re.compile(f"{_FROM_OUTSIDE.pattern}|{_GOT.pattern.replace('(?i)', '(?i:')})")
+_GOT = late_regex(r"(?i)\b(?:received|caught|got|after receiving) (?:signal )?(?:Signals\.)?(?:SIGTERM|15)\b")
+_TERMINATED = late_regex(f"{_FROM_OUTSIDE.pattern}|{_GOT.pattern.replace('(?i)', '(?i:')})")
 
 
 @dataclass(frozen=True, slots=True)

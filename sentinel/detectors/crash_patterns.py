@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from functools import cache, lru_cache
 
+from sentinel.client.late_regex import late_regex
 from sentinel.detectors.crash_words import required_words
 from sentinel.detectors.engine_words import REFUSED
 from sentinel.detectors.xids import UNKNOWN_XID, XIDS, Need
@@ -363,32 +364,32 @@ def telling_words() -> tuple[str, ...]:
 
 
 # An uncaught exception's last line; torchrun's own summary and a wanted exit say nothing of the cause.
-EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Failure|Interrupt|Failed|Timeout|Abort|Fault)\b(?=:|$)")
-SAYS_NOTHING = re.compile(
+EXCEPTION = late_regex(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Failure|Interrupt|Failed|Timeout|Abort|Fault)\b(?=:|$)")
+SAYS_NOTHING = late_regex(
     r"^(?:\w+\.)*(?:ChildFailedError|SignalException|KeyboardInterrupt|CalledProcessError|SystemExit|StopIteration|Empty|Full"
     r"|GeneratorExit|CancelledError|BdbQuit)\b"
 )
 # What only passes on that another program or another part failed; the reason stands in an earlier line.
-WRAPPER = re.compile(
+WRAPPER = late_regex(
     r"^(?:\w+\.)*(?:CheckpointException|ProcessRaisedException|ProcessExitedException|RayTaskError|RayActorError|ActorDiedError"
     r"|WorkerCrashedError|TrainingFailedError|TuneError|WorkerGroupError|RunError|JobFailedError|ExceptionGroup|ChildProcessError"
     r"|MaxRetryError|RetryError|HydraException|InstantiationException)\b"
 )
 # torch 2.0-2.8: "last enqueued NCCL work: 811", "last enqueued work: 2855". Each group of ranks counts for itself
-ENQUEUED = re.compile(
+ENQUEUED = late_regex(
     r"(?:\[PG (?:ID \d+ PG GUID (?P<group>\w+)|(?P<own>[1-9]\d*))[^\]]{0,120}\].*?)?"
     r"last enqueued (?:NCCL )?work: (?P<number>\d{1,18})"
 )
 # torch's watchdog: "[PG ID 0 PG GUID 0(default_pg) Rank 6] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=8122,
 # …". A group of an older torch is named by a number of its rank's own, unless it is the first one
-TIMED_OUT = re.compile(
+TIMED_OUT = late_regex(
     r"\[(?:PG (?:ID \d+ PG GUID (?P<group>\w+)[^\]]{0,60}|0)[ ,]+)?Rank \d+\] Watchdog caught collective operation timeout: "
     r"WorkNCCL\(SeqNum=(?P<number>\d{1,18}),"
 )
 # torch's monitored barrier names who did not come: "[Rank 0]: Ranks 3, 5 failed to pass monitoredBarrier in 600000 ms"
-ABSENT = re.compile(r"\bRanks? ([\d, ]{1,2000}) failed to pass monitoredBarrier")
+ABSENT = late_regex(r"\bRanks? ([\d, ]{1,2000}) failed to pass monitoredBarrier")
 # torchrun's agent and other launchers, as they end the workers that are left: what follows from it is nobody's own death
-FORCED_KILL = re.compile(
+FORCED_KILL = late_regex(
     r"forcefully exiting via 9|closing signal SIGKILL|Forcefully terminating all other processes|Killing subprocess"
 )
 

@@ -9,66 +9,66 @@ Of one process the last exception ended it; where several processes write withou
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from sentinel.client.late_regex import late_regex
 from sentinel.detectors.crash_patterns import EXCEPTION, SAYS_NOTHING, WRAPPER, CrashClass, Pattern, Tier, match_line, may_tell
 from sentinel.detectors.crash_progress import is_launch
 
 EVIDENCE_CHARS = 240
 
 _TRACEBACK = "Traceback (most recent call last)"
-_CHAIN = re.compile(
+_CHAIN = late_regex(
     r"^\s*(?:\| )?(?:During handling of the above exception, another exception occurred"
     r"|The above exception was the direct cause of)"
 )
-_IGNORED = re.compile(r"^Exception ignored in\b|^Error in (?:atexit|sys\.excepthook)")
-_FRAME = re.compile(r'^\s+(?:\| )?File "')
-_NAME = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:\[[^\]]*\])?(?:\([^)]{0,64}\))?(?::|$)")
+_IGNORED = late_regex(r"^Exception ignored in\b|^Error in (?:atexit|sys\.excepthook)")
+_FRAME = late_regex(r'^\s+(?:\| )?File "')
+_NAME = late_regex(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:\[[^\]]*\])?(?:\([^)]{0,64}\))?(?::|$)")
 # Frames of what runs while a process ends, whatever ended it
-_TEARDOWN = re.compile(
+_TEARDOWN = late_regex(
     r"multiprocessing/util\.py|multiprocessing/resource_tracker|_run_finalizers|_exit_function|weakref\.py"
     r"|in __del__\b|\batexit\b"
     r"|tempfile\.py\", line \d+, in (?:_?cleanup|_rmtree|_cleanup)|threading\.py\", line \d+, in _shutdown"
     r"|in destroy_process_group"
     r"|in (?:_?cleanup|_?teardown|_?finalize\w*|_shutdown\w*|on_exit|__exit__)$"
 )
-_TEMPORARY = re.compile(r"\[Errno (?:2|39|66)\].*(?:/pymp-|/torchelastic_|/tmp\w+|/\.nfs|/wandb/)|Directory not empty")
+_TEMPORARY = late_regex(r"\[Errno (?:2|39|66)\].*(?:/pymp-|/torchelastic_|/tmp\w+|/\.nfs|/wandb/)|Directory not empty")
 # Frames of the launcher itself: it reports the death of a worker. `@record` (elastic/multiprocessing/errors) is a worker's, too
-_AGENT = re.compile(
+_AGENT = late_regex(
     r"torch/distributed/(?:run|launch|launcher/api)\.py|torch/distributed/elastic/(?!multiprocessing/errors/)|accelerate/commands/|deepspeed/launcher/"
     r"|multiprocessing/spawn\.py\", line \d+, in (?:join|start_processes|spawn)$|ray/(?:train|tune)/"
 )
 # An exception that holds another's traceback in its text: torch.utils.data, torch.nn.DataParallel
-_CARRIER = re.compile(r"^\w+: Caught \w+ in (?:DataLoader worker|replica|pin memory thread)")
-_SURVIVED = re.compile(
+_CARRIER = late_regex(r"^\w+: Caught \w+ in (?:DataLoader worker|replica|pin memory thread)")
+_SURVIVED = late_regex(
     r"(?i)\b(?:retry(?:ing)?|will retry|falling back|fall(?:s)? back|continuing|carrying on|recovered|ignoring"
     r"|skipping|non-fatal|handled"
     r"|using (?:the )?default|attempt \d+ ?(?:/|of) ?\d+)\b"
 )
 # The first level that a line's head names; glog's letter before the date
-_LEVEL = re.compile(
+_LEVEL = late_regex(
     r"(?:^|[\s\[|:(-])(?:(?P<error>ERROR|CRITICAL|FATAL|SEVERE)|INFO|DEBUG|WARNING|WARN)(?=[\s\]|:)-]|$)"
     r"|^\[?(?:(?P<glog>[EF])|[IW])\d{4} \d\d:"
 )
 LEVEL_CHARS = 110
 FRAME_BEGINS = " \t|│╭╰"  # Python's own, and rich's boxes
 # Warnings that are all that is ever said of a death: NCCL's, and those of Megatron-LM's rerun state machine
-_LOUD = re.compile(r"\bNCCL (?:WARN|INFO)\b|\bUnexpected result ")
-_ENDING = re.compile(
+_LOUD = late_regex(r"\bNCCL (?:WARN|INFO)\b|\bUnexpected result ")
+_ENDING = late_regex(
     r"(?i)destroy|clean|shut|clos|exit|terminat|abort|sync|finish|upload|dump|stop|kill|signal|final|fail|error|except|wandb|flush|died"
 )
-_NATIVE = re.compile(r"^panic: |^thread '.{1,60}' panicked at|\bAssertion [`'\"].*failed|^\s*what\(\): |^Aborted\b")
+_NATIVE = late_regex(r"^panic: |^thread '.{1,60}' panicked at|\bAssertion [`'\"].*failed|^\s*what\(\): |^Aborted\b")
 # What loggers report as errors although nothing fails: plug-ins that register twice, preloads, telemetry that is not sent
-_HARMLESS = re.compile(
+_HARMLESS = late_regex(
     r"(?i)unable to register cu(?:dnn|fft|blas|da)|cannot be preloaded|could not load dynamic library"
     r"|computation_placer|failed call to cuInit"
     r"|telemetry|wandb(?:\b|:)|error_handling|error_file|errors? ?[:=] ?0\b|no errors?\b|closing signal SIG(?:TERM"
     r"|INT)|\bretcode: 0\b"
 )
 # Agents and launchers that name a worker's status: the exits say it better
-_STATUS = re.compile(
+_STATUS = late_regex(
     r"failed \(exitcode: ?-?\d+\)|exits? with (?:return )?code|exitcode +:|exited with (?:exit )?code|Exited with exit code"
 )
 

@@ -12,11 +12,12 @@ What it does not see: a scheduler other than Slurm, and trouble that nobody prin
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from sentinel.client.late_regex import late_regex
+
 LINE_CHARS = 400
-OF_THE_ENGINE = re.compile(r"(?:\[[\d:T.\-]+\] )?(?:srun|sbatch|salloc|slurmstepd(?:-[\w.\-]+)?): ")
+OF_THE_ENGINE = late_regex(r"(?:\[[\d:T.\-]+\] )?(?:srun|sbatch|salloc|slurmstepd(?:-[\w.\-]+)?): ")
 # Before the reason: nothing of this launch was started, or what was has been ended by srun itself.
 NOT_STARTED = (
     r"(?:srun|sbatch|salloc): error: (?:Unable to confirm allocation for job \S+|Unable to create (?:job )?step(?: for job \S+)?"
@@ -37,10 +38,10 @@ PASSES = (
     r"|Job credential (?:expired|revoked|replayed)|Error generating job credential)"
 )
 REFUSED = NOT_STARTED + PASSES
-_REFUSED = re.compile(REFUSED)
+_REFUSED = late_regex(REFUSED)
 # Words after which an older refusal counts no more: a later launch of the same command was refused for good, or its tasks ran.
 # Tasks that srun itself has killed say only that, and "Application launch failed" repeats what stands before it.
-_OVERTAKES = re.compile(
+_OVERTAKES = late_regex(
     rf"(?:{NOT_STARTED})(?<!Application launch failed: )(?!{PASSES})|srun: error: \S+: tasks? [\d,\- ]+: (?!Killed|Terminated)"
 )
 

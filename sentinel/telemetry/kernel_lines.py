@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from sentinel.client.late_regex import late_regex
 from sentinel.model.readings import HardwareWhat
 from sentinel.telemetry.gpu_sample import normalise_pci
 
 LINE_CHARS = 1000  # of a line that are looked at
 TEXT_CHARS = 300
-_PREFIX = re.compile(
+_PREFIX = late_regex(
     r"^(?:<\d{1,3}>)?"  # a raw priority
     r"(?:[^\[\]]{0,100}\bkernel: ?)?"  # syslog: "Nov 20 10:00:00 node7 kernel: "
     r"(?:\[ *\d+\.\d+\] ?)?"  # dmesg and journalctl -o short-monotonic: "[12345.678901] "
@@ -24,15 +25,15 @@ _PREFIX = re.compile(
 )
 _PCI = r"(?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?)"
 # The NVIDIA driver: "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python, GPU has fallen off the bus."
-_XID = re.compile(rf"NVRM: Xid \({_PCI}\): (\d{{1,4}})(?:, (.*))?")
+_XID = late_regex(rf"NVRM: Xid \({_PCI}\): (\d{{1,4}})(?:, (.*))?")
 # … without the address, as some drivers and virtual machines print it: "NVRM: Xid 79: GPU has fallen off the bus."
-_BARE_XID = re.compile(r"NVRM: Xid:? (\d{1,4})(?:[:,] ?(.*))?$")
+_BARE_XID = late_regex(r"NVRM: Xid:? (\d{1,4})(?:[:,] ?(.*))?$")
 # "NVRM: The NVIDIA GPU 0000:3b:00.0", "NVRM: (PCI ID: 10de:20b0) installed in this system has", "NVRM: fallen off the bus and …"
-_NAMES_GPU = re.compile(rf"NVRM: (?:The )?NVIDIA GPU (?:at )?{_PCI}")
+_NAMES_GPU = late_regex(rf"NVRM: (?:The )?NVIDIA GPU (?:at )?{_PCI}")
 LINES_BETWEEN = 3
-_PID = re.compile(r"\bpid='?(\d{1,9})\b")
+_PID = late_regex(r"\bpid='?(\d{1,9})\b")
 # … and from driver R565 on, as Xid 154: "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"
-_RECOVERY = re.compile(r"GPU recovery action changed from 0x[0-9a-fA-F]+ \([^)]*\) to 0x([0-9a-fA-F]{1,4}) \(([^)]{0,80})\)")
+_RECOVERY = late_regex(r"GPU recovery action changed from 0x[0-9a-fA-F]+ \([^)]*\) to 0x([0-9a-fA-F]{1,4}) \(([^)]{0,80})\)")
 RECOVERY_XID = 154
 
 
@@ -49,29 +50,29 @@ class KernelWord:
 
 # The first that fits decides. A named group `device` is the part the line speaks of.
 _PATTERNS: tuple[tuple[HardwareWhat, re.Pattern[str]], ...] = (
-    ("gpu_lost", re.compile(rf"NVRM: (?:The )?(?:NVIDIA )?GPU (?:at )?(?P<device>{_PCI}).{{0,160}}(?:fallen|fell) off the bus")),
-    ("gpu_lost", re.compile(r"NVRM: .{0,80}(?:fallen|fell) off the bus")),
+    ("gpu_lost", late_regex(rf"NVRM: (?:The )?(?:NVIDIA )?GPU (?:at )?(?P<device>{_PCI}).{{0,160}}(?:fallen|fell) off the bus")),
+    ("gpu_lost", late_regex(r"NVRM: .{0,80}(?:fallen|fell) off the bus")),
     # arch/x86/kernel/cpu/mce: a corrected error says so, or was found by polling ("events logged"); drivers/acpi/apei/ghes.c
-    ("machine_check_corrected", re.compile(r"(?:mce: )?\[Hardware Error\]: .*(?:Corrected error|Machine check events logged)")),
-    ("machine_check_corrected", re.compile(r"\[Hardware Error\]: event severity: (?:corrected|info)")),
-    ("machine_check", re.compile(r"\[Hardware Error\]: event severity: (?:fatal|recoverable)")),
-    ("machine_check", re.compile(r"(?:mce: )?\[Hardware Error\]: .*(?:Machine Check|Uncorrected|Deferred error|Fatal)")),
-    ("machine_check", re.compile(r"mce: Uncorrected hardware memory error|Memory failure: 0x[0-9a-f]+: |.*Fatal machine check")),
+    ("machine_check_corrected", late_regex(r"(?:mce: )?\[Hardware Error\]: .*(?:Corrected error|Machine check events logged)")),
+    ("machine_check_corrected", late_regex(r"\[Hardware Error\]: event severity: (?:corrected|info)")),
+    ("machine_check", late_regex(r"\[Hardware Error\]: event severity: (?:fatal|recoverable)")),
+    ("machine_check", late_regex(r"(?:mce: )?\[Hardware Error\]: .*(?:Machine Check|Uncorrected|Deferred error|Fatal)")),
+    ("machine_check", late_regex(r"mce: Uncorrected hardware memory error|Memory failure: 0x[0-9a-f]+: |.*Fatal machine check")),
     # drivers/edac: "EDAC MC0: 1 UE memory read error on CPU_SrcID#0 …"
-    ("memory_error", re.compile(r"EDAC (?P<device>\w{1,32}): \d+ UE ")),
+    ("memory_error", late_regex(r"EDAC (?P<device>\w{1,32}): \d+ UE ")),
     # drivers/pci/pcie/aer.c
-    ("pcie_error", re.compile(rf"(?:\w+ )?(?P<device>{_PCI}): (?:AER: )?PCIe Bus Error: severity=Uncorrect\w+ \(Fatal\)")),
-    ("pcie_error", re.compile(rf"pcieport .{{0,40}}AER: .{{0,40}}Uncorrect\w+ \(Fatal\) error.{{0,40}}?(?P<device>{_PCI})")),
+    ("pcie_error", late_regex(rf"(?:\w+ )?(?P<device>{_PCI}): (?:AER: )?PCIe Bus Error: severity=Uncorrect\w+ \(Fatal\)")),
+    ("pcie_error", late_regex(rf"pcieport .{{0,40}}AER: .{{0,40}}Uncorrect\w+ \(Fatal\) error.{{0,40}}?(?P<device>{_PCI})")),
     # block/blk-core.c, fs/buffer.c, drivers/nvme, and the file systems
-    ("io_error", re.compile(r"(?:blk_update_request: )?(?:critical \w{1,20} error|I/O error), dev (?P<device>[\w-]{1,32})")),
-    ("io_error", re.compile(r"Buffer I/O error on dev(?:ice)? (?P<device>[\w-]{1,32})")),
-    ("io_error", re.compile(r"nvme (?P<device>nvme\d+): (?:I/O .*timeout|controller is down|Device not ready|Removing after)")),
-    ("io_error", re.compile(r"EXT4-fs error \(device (?P<device>[\w-]{1,32})\)")),
-    ("io_error", re.compile(r"XFS \((?P<device>[\w-]{1,32})\): .{0,40}I/O error")),
+    ("io_error", late_regex(r"(?:blk_update_request: )?(?:critical \w{1,20} error|I/O error), dev (?P<device>[\w-]{1,32})")),
+    ("io_error", late_regex(r"Buffer I/O error on dev(?:ice)? (?P<device>[\w-]{1,32})")),
+    ("io_error", late_regex(r"nvme (?P<device>nvme\d+): (?:I/O .*timeout|controller is down|Device not ready|Removing after)")),
+    ("io_error", late_regex(r"EXT4-fs error \(device (?P<device>[\w-]{1,32})\)")),
+    ("io_error", late_regex(r"XFS \((?P<device>[\w-]{1,32})\): .{0,40}I/O error")),
     # mm/oom_kill.c
-    ("oom_kill", re.compile(r"(?:Memory cgroup out|Out) of memory: Kill(?:ed)? process \d+")),
+    ("oom_kill", late_regex(r"(?:Memory cgroup out|Out) of memory: Kill(?:ed)? process \d+")),
 )  # fmt: skip
-_OOM_PID = re.compile(r"Kill(?:ed)? process (\d{1,9})")
+_OOM_PID = late_regex(r"Kill(?:ed)? process (\d{1,9})")
 
 
 def read_kernel_line(line: str) -> KernelWord | None:
