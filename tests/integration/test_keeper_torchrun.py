@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -100,7 +101,10 @@ time.sleep(120)
 
 def watches(keeper: int, pid: int) -> bool:
     """Whether the keeper holds a handle (pidfd) of the process."""
-    texts = [path.read_text() for path in Path(f"/proc/{keeper}/fdinfo").iterdir() if path.exists()]
+    texts = []
+    for path in Path(f"/proc/{keeper}/fdinfo").iterdir():
+        with suppress(FileNotFoundError):  # closed since it was listed
+            texts.append(path.read_text())
     return any(f"Pid:\t{pid}\n" in text for text in texts)
 
 

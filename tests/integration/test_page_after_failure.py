@@ -28,6 +28,7 @@ def test_the_link_of_a_page_leads_to_the_run_when_its_supervisor_has_ended(
     """As the shipped units start them: `sentinel web` for all runs, and a supervisor that serves nothing."""
     root, log = tmp_path / "runs", tmp_path / "web.log"
     root.mkdir()
+    log.touch()  # whoever asks for it before the forked process has opened it
     web = ForkedSentinel(["web", str(root), "--listen", "127.0.0.1:0"], log, log)
     try:
         (url,) = wait_for("the address", lambda: re.findall(r"^page: (http://\S+/)", log.read_text(), re.MULTILINE))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -113,7 +114,10 @@ def test_what_is_installed_is_what_importlib_reads_however_it_is_written(tmp_pat
     assert not isinstance(found, str), found
     ours = [one for one in found.distributions if one[0] in ("plain", "windows-lines", "small-letters", "in-the-description")]
     assert ours == [("plain", "1.0"), ("small-letters", "3"), ("windows-lines", "2.0+local.1")]
-    installed = reversed([one for one in metadata.distributions() if one.metadata["Name"]])
+    # Of a fresh interpreter: setuptools adds folders of its own to the path of these tests.
+    asked = [sys.executable, "-c", "import json, sys; print(json.dumps(sys.path))"]
+    folders = json.loads(subprocess.run(asked, capture_output=True, check=True, cwd=tmp_path).stdout)
+    installed = reversed([one for one in metadata.distributions(path=folders) if one.metadata["Name"]])
     there = {str(one.metadata["Name"]): str(one.version) for one in installed}
     assert {name: version for name, version in found.distributions if (name, version) not in ours} == there
 

@@ -58,7 +58,7 @@ def incident(number: int, kind: str, **said: Any) -> dict[str, Any]:
         "pages": [], "page": None, "cost": None, "opened_elapsed_s": 30.5, "closed_elapsed_s": 60.0,
         "notes": [], "runbook": "", "labels": {},
     } | said  # fmt: skip
-    told = {"steps_lost_at_most": told["steps_lost"]} | told
+    told = {"steps_lost_at_most": told["steps_lost"], "stands": IncidentState(told["state"]).words} | told
     closed_s = told["closed_elapsed_s"]
     return told | {"opened_at_s": START_S + told["opened_elapsed_s"], "closed_at_s": closed_s and START_S + closed_s}
 
