@@ -22,7 +22,9 @@ while :; do
     while lives; do sleep "${STANDBY_EVERY:-10}"; done
     echo "standby on $SLURMD_NODENAME: the job has lost $batch_host, and its batch script with it"
     # The warning before the time limit goes to the batch script, which is no more: Sentinel goes by the time itself.
-    end=$(of_job endtime:32) && end=$(date --date="$end" +%s 2>/dev/null) && export SLURM_JOB_END_TIME="${SLURM_JOB_END_TIME:-$end}"
+    # An empty time is midnight to `date`, and midnight is over.
+    end=$(of_job endtime:32) && [ -n "$end" ] && end=$(date --date="$end" +%s 2>/dev/null) &&
+        export SLURM_JOB_END_TIME="${SLURM_JOB_END_TIME:-$end}"
     "$@"
     code=$?
     echo "sentinel left with $code"

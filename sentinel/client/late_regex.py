@@ -23,5 +23,5 @@ class _LateRegex:
 
 
 def late_regex(text: str, flags: int = 0) -> re.Pattern[str]:
-    """As `re.compile`. A mistake in `text` shows at the first use, so each one needs a test that uses it."""
+    """As `re.compile`. A mistake in `text` shows at the first use only; a test compiles all that there are."""
     return cast(re.Pattern[str], _LateRegex(text, flags))

@@ -109,6 +109,7 @@ class DetectorBank:
         self._effective: Mapping[str, Any] | None = None
         self._now_s = self._line_s = self._beat_step_s = float("-inf")
         self._tails: dict[Owner, tuple[str, ...]] = {}
+        self._errors_from: dict[Owner, int] = {}
         self._tails_cut = False
         self._stream_gap: str | None = None
 
@@ -141,6 +142,7 @@ class DetectorBank:
         """Launched (or adopted), nothing read yet. Everything learned is cut, the pace excepted."""
         self._attempt = attempt
         self._tails.clear()
+        self._errors_from.clear()
         self._tails_cut = False
         now_s = self._line_s = self._clock(now_s)
         run = self._run
@@ -284,6 +286,8 @@ class DetectorBank:
         """The end of a log, read just before the exit it may explain."""
         if tail.attempt == self._attempt and (tail.rank in self._tails or len(self._tails) < TAILS_KEPT):
             self._tails[tail.rank] = tail.lines
+            if tail.errors_from is not None:
+                self._errors_from[tail.rank] = tail.errors_from
             self._tails_cut = self._tails_cut or tail.is_cut
 
     def hardware(self, reading: HardwareReading, now_s: float) -> None:
@@ -350,7 +354,7 @@ class DetectorBank:
         missing = 0 if left is None else max(0, left - self._series.interval_steps)
         ending = Ending(
             self._attempt, run.newest_step, now_s, finished, stop_requested, onset, has_trained, is_cut, end_reason, missing,
-            left is not None and left <= 0,
+            left is not None and left <= 0, self._errors_from,
         )  # fmt: skip
         ended = judge_exit(report, ending, run.severity, self._tails)
         return Failed(self._explained(ended.finding, now_s)) if isinstance(ended, Failed) else ended

@@ -11,10 +11,10 @@ may be damaged, and the incident is led as one of its values.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
-from sentinel.detectors.crash_class import Death, Tails, classify, last_words
+from sentinel.detectors.crash_class import Death, Owner, Tails, classify, last_words
 from sentinel.detectors.crash_patterns import CrashClass
 from sentinel.detectors.settings import setting
 from sentinel.model.attempts import (
@@ -75,7 +75,7 @@ class Ending:
     its imports and its configuration once worked, and an error about them may pass (a stale file handle, a full disk).
     `is_cut`: the logs were searched in part only. `end_reason`: what the stream's end line says; empty without one.
     `missing_steps`: of the steps that the run was to have, by its receipt, so many were not made, for certain; 0: not known.
-    `has_every_step`: it has made them all, for certain."""
+    `has_every_step`: it has made them all, for certain. `errors_from`: by log, where standard error begins in it."""
 
     attempt: int
     newest_step: int
@@ -88,6 +88,7 @@ class Ending:
     end_reason: str = ""
     missing_steps: int = 0
     has_every_step: bool = False
+    errors_from: Mapping[Owner, int] = field(default_factory=dict)
 
     @property
     def search(self) -> str:
@@ -125,12 +126,15 @@ def judge_exit(
 
 
 def _judge_zeros(report: ExitReport, ending: Ending, severity: Callable[[Kind], Severity], tails: Tails) -> Ended:
-    """Every rank left with 0, and no end line says that the run has finished."""
-    death = last_words(report, tails)
+    """Every rank left with 0, and no end line says that the run has finished. What names a step that rows lie behind was
+    survived; one step may be a matter of counting."""
+    death = None if ending.has_every_step else last_words(report, tails, ending.errors_from)
+    if death is not None and death.step is not None and death.step + 1 < ending.newest_step:
+        death = None
     if death is not None and death.crash is CrashClass.NON_FINITE:
         return Failed(_died_of_values(death, report, ending, None, severity(Kind.NON_FINITE)))
     why = _why_not_finished(report, ending)
-    if not why and death is not None and not ending.has_every_step:
+    if not why and death is not None:
         why = describe_death(death, report, None)
     return Failed(_preempted(ending, severity, why)) if why else Finished("every rank exited 0, without an end line")
 

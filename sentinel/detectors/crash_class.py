@@ -133,17 +133,19 @@ def classify(report: ExitReport, tails: Tails, first: RankExit | None, *, is_com
     return replace(_death(best, best.crash, report, first, late, own), is_followed=is_followed)
 
 
-def last_words(report: ExitReport, tails: Tails) -> Death | None:
+def last_words(report: ExitReport, tails: Tails, errors_from: Mapping[Owner, int]) -> Death | None:
     """What the logs of ranks that all left with 0 end in, if that is no end of training: a trainer that stopped itself because
     a value was no number, or a stop from outside. None where nothing behind the last step line says so, or the trainer's own last
-    word is that it has finished. A zero shows neither: many trainers leave with it whatever happened."""
+    word is that it has finished. A zero shows neither: many trainers leave with it whatever happened. `errors_from`: by log,
+    where standard error begins in it."""
     ranks = tuple(replace(rank, code=None) for rank in report.ranks)
     silent = replace(report, command_status=None, ranks=ranks)
     lines = _by_owner(silent, tails, is_complete=True)
     if any(is_finish(next((one.text for one in reversed(log) if is_progress(one.text)), "")) for log in lines):
         return None
     late, _ = _since_progress(lines)
-    clues = [clue for clue in _clues(silent, late) if _ends_quietly(clue)]
+    placed = _placed_until(lines, errors_from)
+    clues = [clue for clue in _clues(silent, late) if _ends_quietly(clue, clue.place < placed.get(clue.owner, 0))]
     if not clues:
         return None
     best = min(clues, key=lambda clue: (clue.tier is not Tier.TAKEN_AWAY, clue.crash is not CrashClass.NON_FINITE, clue.order))
@@ -151,10 +153,25 @@ def last_words(report: ExitReport, tails: Tails) -> Death | None:
     return _death(best, best.crash, silent, None, late, None)
 
 
-def _ends_quietly(clue: Clue) -> bool:
+def _placed_until(logs: Iterable[Sequence[OwnedLine]], errors_from: Mapping[Owner, int]) -> dict[Owner, int]:
+    """By log, up to which line it is known whether a line was printed before or behind the last step line: not of standard error
+    where the step lines stand on standard output, and not where there is none."""
+    placed: dict[Owner, int] = {}
+    for lines in logs:
+        last = next((line.index for line in reversed(lines) if is_progress(line.text)), None)
+        if last is not None:
+            begins = errors_from.get(lines[0].owner, 0)
+            placed[lines[0].owner] = begins if last < begins else len(lines)
+    return placed
+
+
+def _ends_quietly(clue: Clue, is_placed: bool) -> bool:
+    """Where it is not known when a line was printed, it must say itself that it ended the run: a NaN may have been survived, and
+    SIGUSR1 is how many a trainer is asked to save."""
     if clue.crash is CrashClass.PREEMPTION:
-        return True
-    return clue.crash is CrashClass.NON_FINITE and (clue.tier is Tier.CAUSE or _STOPS.search(clue.line) is not None)
+        return is_placed or clue.tier is Tier.TAKEN_AWAY or "SIGUSR" not in clue.line.upper()
+    stops = _STOPS.search(clue.line) is not None
+    return clue.crash is CrashClass.NON_FINITE and (stops or (is_placed and clue.tier is Tier.CAUSE))
 
 
 def _of_the_same_death(best: Clue, clues: Sequence[Clue]) -> list[Clue]:

@@ -29,13 +29,14 @@ _CAUSE_AT_LAST = late_regex(
     r"|noticed that process rank \d+ .* exited on signal (?!15\b)\d+|^=\s+EXIT CODE: (?!15\b|0\b)\d+"
 )
 # The launcher got it, or a person or a scheduler took the job back
-_FROM_OUTSIDE = late_regex(
+_OUTSIDE_WORDS = (
     r"Received (?:Signals\.)?(?:SIGTERM|15) death signal|SignalException: Process \d+ got signal: 15|Main process received SIG"
     r"|\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT"
     r"|(?i:\b(?:received|caught|got|receiving) (?:signal )?(?:Signals\.)?SIGUSR[12]\b)"
 )
-_GOT = late_regex(r"(?i)\b(?:received|caught|got|after receiving) (?:signal )?(?:Signals\.)?(?:SIGTERM|15)\b")
-_TERMINATED = late_regex(f"{_FROM_OUTSIDE.pattern}|{_GOT.pattern.replace('(?i)', '(?i:')})")
+_GOT_WORDS = r"(?i:\b(?:received|caught|got|after receiving) (?:signal )?(?:Signals\.)?(?:SIGTERM|15)\b)"
+_FROM_OUTSIDE, _GOT = late_regex(_OUTSIDE_WORDS), late_regex(_GOT_WORDS)
+_TERMINATED = late_regex(f"{_OUTSIDE_WORDS}|{_GOT_WORDS}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ _SURVIVED = late_regex(
     r"(?i)\b(?:retry(?:ing)?|will retry|falling back|fall(?:s)? back|continuing|carrying on|recovered|ignoring"
     r"|skipping|non-fatal|handled"
     r"|using (?:the )?default|attempt \d+ ?(?:/|of) ?\d+)\b"
+    r"|^NaN or Inf found in input tensor\b"  # TensorBoard's writer, of a value to be drawn: it draws it
 )
 # The first level that a line's head names; glog's letter before the date
 _LEVEL = late_regex(

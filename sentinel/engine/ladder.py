@@ -211,13 +211,14 @@ def take_rung(decision: Decision, incident_id: int, index: int) -> None:
     budget = decision.policy.spec.budget
     stuck = state.without_progress if treatment.relaunch else 0
     restarts_s = state.restarts_s if treatment.relaunch else ()
+    interventions_s = () if was_preempted(incident) else state.interventions_s
     verdict = judge_budget(
         budget,
         decision.now_s,
-        interventions_s=() if was_preempted(incident) else state.interventions_s,
+        interventions_s=interventions_s,
         restarts_s=restarts_s,
         without_progress=stuck,
-        same_cause_s=_of_this_cause(decision, incident),
+        same_cause_s=_of_this_cause(decision, incident, interventions_s),
         spread=draw_spread(state.run_id, state.next_attempt),
         pauses=was_preempted(incident),
     )
@@ -280,10 +281,10 @@ def take_up_again(decision: Decision, incident: Incident) -> bool:
     return True
 
 
-def _of_this_cause(decision: Decision, incident: Incident) -> tuple[float, ...]:
+def _of_this_cause(decision: Decision, incident: Incident, interventions_s: tuple[float, ...]) -> tuple[float, ...]:
     """Of the interventions that count, those for incidents of the same kind."""
     same = {t.taken_s for i in decision.state.incidents if i.kind is incident.kind for t in i.tries}
-    return tuple(at_s for at_s in decision.state.interventions_s if at_s in same)
+    return tuple(at_s for at_s in interventions_s if at_s in same)
 
 
 def _spent(decision: Decision, reason: str) -> str:

@@ -36,7 +36,9 @@ def masked(event: Event, masking: Masking) -> Event:
         case ActionFailed() | ActionDelayed() | SourceReading():
             return replace(event, reason=masking.text(event.reason))
         case LogTail():
-            return replace(event, lines=masking.lines(event.lines))
+            begins = event.errors_from  # of a key that took several lines one is left, so each file by itself
+            output, errors = masking.lines(event.lines[:begins]), () if begins is None else masking.lines(event.lines[begins:])
+            return replace(event, lines=(*output, *errors), errors_from=None if begins is None else len(output))
         case LogMatch():
             groups = tuple((name, masking.text(value)) for name, value in event.groups)
             return replace(event, line=masking.text(event.line), groups=groups)

@@ -106,14 +106,17 @@ def describe_exit(value: int) -> str:
 
 def _first_failed(exits: Sequence[RankExit], evidence: Evidence) -> int | None:
     """torchrun's root cause wins where the keeper never saw that rank: then what it did see came after. It also wins over ranks
-    that were terminated, if it was not: on a busy machine the keeper sees both ends in one look. A rank that says that it lost
-    its peers is no cause: then it is the one rank of which nothing is known, or nobody."""
+    that were terminated where torchrun alone knows how it ended: torchrun takes the value before it terminates the others, and on
+    a busy machine the keeper sees both ends in one look. Where the keeper or the rank itself knows how it ended, their order
+    holds: torchrun looks now and then, and of two ends in one look it names the lower rank. A rank that says that it lost its
+    peers is no cause: then it is the one rank of which nothing is known, or nobody."""
     root, lost_peers = evidence.table.root, {rank.rank for rank in exits if rank.lost_peers}
     is_cause = root is not None and root not in lost_peers and evidence.table.exits[root] not in ORDERLY_EXITS
     if is_cause and root not in evidence.failed_order:
         return root
     terminated = {rank.rank for rank in exits if rank.signal == signal.SIGTERM}
-    follows = is_cause and root not in terminated
+    is_torchruns_word = any(rank.rank == root and rank.source == "launcher" for rank in exits)
+    follows = is_cause and is_torchruns_word and root not in terminated
     for rank in evidence.failed_order:
         if rank not in lost_peers and not (follows and rank in terminated):
             return rank

@@ -164,12 +164,14 @@ class LauncherReading:
 @dataclass(frozen=True, slots=True)
 class LogTail:
     """The last lines a rank printed before its attempt exited; rank None: the launcher's. Comes before the exit, bounded.
-    `is_cut`: the search for the last step line met its bound, and what stands further up is unknown."""
+    `is_cut`: the search for the last step line met its bound, and what stands further up is unknown. `errors_from`: the index of
+    the first line of standard error, where that is a file of its own: it stands behind what was printed later."""
 
     attempt: int
     rank: int | None
     lines: tuple[str, ...]
     is_cut: bool = False
+    errors_from: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

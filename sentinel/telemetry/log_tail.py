@@ -55,7 +55,8 @@ def _read(files: AttemptFiles, rank: int | None, budget: list[int]) -> LogTail:
     """Standard output first, so that the last word is that of standard error. `budget`: bytes that may still be searched."""
     name = "launcher" if rank is None else f"rank-{rank:05d}"
     output, errors = _newest(files.logs / f"{name}.out", budget), _newest(files.logs / f"{name}.err", budget)
-    return LogTail(files.attempt, rank, (*output.lines, *errors.lines), output.is_cut or errors.is_cut)
+    lines, is_cut = (*output.lines, *errors.lines), output.is_cut or errors.is_cut
+    return LogTail(files.attempt, rank, lines, is_cut, errors_from=len(output.lines))
 
 
 def _newest(path: Path, budget: list[int]) -> LogEnd:

@@ -229,7 +229,7 @@ def test_the_batch_script_puts_its_job_back_where_the_warning_ended_a_sentinel_t
 
 
 # Of squeue, one answer after the other; what is asked of it besides the nodes is the time.
-ASKED = """case $* in *endtime*) echo 17 2026-11-27T10:00:00; exit;; esac
+ASKED = """case $* in *endtime*) echo "${{ENDS-17 2026-11-27T10:00:00}}"; exit;; esac
 line=$(head -1 {answers}); sed -i 1d {answers}
 case $line in fails) exit 1;; empty) ;; *) echo "$line" | tr ';' '\\n';; esac
 """
@@ -272,10 +272,19 @@ def test_a_standby_that_is_refused_ends_no_job(tmp_path: Path) -> None:
     assert printed.count("sentinel left with 2") == 2
 
 
-@pytest.mark.parametrize(("known", "told"), [("", "1795773600"), ("1795770000", "1795770000")])
-def test_a_standby_knows_the_time_limit(tmp_path: Path, known: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({}, "1795773600"),
+        ({"SLURM_JOB_END_TIME": "1795770000"}, "1795770000"),
+        ({"ENDS": ""}, ""),
+        ({"ENDS": "17 N/A"}, ""),
+        ({"ENDS": "17"}, ""),
+    ],
+    ids=["asked", "known", "no answer", "no limit", "nothing said of it"],
+)
+def test_a_standby_knows_the_time_limit(tmp_path: Path, variables: dict[str, str], told: str) -> None:
     """The warning goes to the batch script alone, and Slurm 22.05 has no variable for it."""
-    variables = {"SLURM_JOB_END_TIME": known} if known else {}
     _, printed, _ = run_standby(tmp_path, "17 n2\n", "echo $SLURM_JOB_END_TIME\n", **variables)
     assert printed.splitlines()[1] == told
 

@@ -17,11 +17,13 @@ PREEMPTION = "slurmstepd: error: *** STEP 1.0 ON n1 CANCELLED AT 2026-11-20T10:0
 TIME_LIMIT = "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-11-20T10:00:00 DUE TO TIME LIMIT ***"
 
 
-def ended(*lines: str, owner: int | None = None, ranks: int = 2, total: int | None = None) -> Ended:
+def ended(
+    *lines: str, owner: int | None = None, ranks: int = 2, total: int | None = None, errors_from: int | None = None
+) -> Ended:
     bank = make_bank()
     bank.receipt(replace(receipt(), total_steps=total), 0.0)
     feed(bank, [row(step, loss=2.0) for step in range(1, 11)])
-    bank.log_tail(LogTail(1, owner, lines))
+    bank.log_tail(LogTail(1, owner, lines, errors_from=errors_from))
     report = ExitReport(0, tuple(RankExit(rank, 0, None, "record") for rank in range(ranks)), None)
     return bank.exit(report, finished=False, stop_requested=False, now_s=99.0, has_trained=True)
 
@@ -58,11 +60,26 @@ def test_a_notice_of_a_preemption_is_one_although_the_ranks_left_with_0(line: st
     (STEP, "WARNING: gradient is inf, reducing the loss scale"),
     (STEP, "Training complete", PREEMPTION),
     (STEP, "RuntimeError: could not plot the curve"),
+    (STEP, "NaN or Inf found in input tensor."),  # TensorBoard's writer
+    (STEP, "loss is nan at step 5"),
 ])  # fmt: skip
 def test_what_training_survived_or_came_after_its_end_says_nothing(lines: tuple[str, ...]) -> None:
     assert isinstance(ended(*lines), Finished)
 
 
+@pytest.mark.parametrize(("line", "is_end"), [
+    ("ERROR loss is nan", False), ("Received signal SIGUSR1, saving a checkpoint", False),
+    ("loss is nan, stopping", True), ("Received signal SIGTERM, saving a checkpoint", True), (PREEMPTION, True),
+])  # fmt: skip
+def test_of_standard_error_beside_step_lines_on_standard_output_nobody_knows_when_it_was_printed(line: str, is_end: bool) -> None:
+    """It is read behind standard output. Whoever says there that it ends the run is believed."""
+    assert isinstance(ended(STEP, line, errors_from=1), Failed if is_end else Finished)
+    assert isinstance(ended(line, errors_from=0), Failed if is_end else Finished), "nor where no step line stands"
+    assert isinstance(ended(STEP, STEP, line, errors_from=1), Failed), "step lines on standard error, too"
+    assert isinstance(ended(STEP, line), Failed), "one file"
+
+
 def test_a_run_with_every_step_that_it_was_to_have_has_finished() -> None:
     assert isinstance(ended(STEP, TIME_LIMIT, total=10), Finished)
+    assert isinstance(ended(STEP, "grad norm is inf", total=10), Finished)
     assert isinstance(ended(STEP, TIME_LIMIT, total=11), Failed)

@@ -40,6 +40,13 @@ def test_the_words_of_others_are_masked(event: Any) -> None:
     assert type(seen) is type(event)
 
 
+def test_a_key_that_took_several_lines_moves_where_standard_error_begins() -> None:
+    key = ("-----BEGIN PRIVATE KEY-----", "MIIEvQ0123456789", "-----END PRIVATE KEY-----")
+    seen = masked(LogTail(1, 0, ("step 1", *key, "boom"), errors_from=4), Masking([]))
+    assert isinstance(seen, LogTail)
+    assert (len(seen.lines), seen.errors_from, seen.lines[-1]) == (3, 2, "boom")
+
+
 def test_what_is_compared_stays() -> None:
     data = {"id": SECRET, "path": SECRET, "keys": [SECRET], "effective": {"name": SECRET}, "reason": "no"}
     note = TrainerNote(1, "override_refused", 1, 0.0, data)

@@ -3,14 +3,18 @@ and again. What a person asked sentinel for stays a stop."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import pytest
 
+from sentinel.engine import evolve
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import IncidentState
+from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
 from tests.builders import POLICY, Bench, build_policy
 
@@ -122,6 +126,22 @@ def test_of_evictions_beyond_the_restarts_the_next_launch_waits_until_one_is_fre
     assert 3500 < start.not_before_s - bench.now_s < 3600
     (raised,) = bench.of(f.PageRaised)
     assert "restarts: 4 per 1h are spent" in raised.text
+
+
+def test_what_an_older_journal_counted_as_interventions_holds_up_no_relaunch() -> None:
+    bench = Bench(policy(budget={"per_cause": "2 per 24h", "backoff": "1s..1m"}))
+    for number in range(1, 4):
+        bench.launched().steps(number * 10 - 9, number * 10).checkpoint(number * 10)
+        bench.entries = [
+            replace(one, fact=replace(one.fact, intervention=True)) if isinstance(one.fact, f.RungTaken) else one
+            for one in bench.entries
+        ]
+        bench.folded = reduce(lambda state, one: evolve(state, one.at_s, one.fact), bench.entries, RunState())
+        bench.die().exits(signal=15)
+    assert len(bench.state.interventions_s) == 2
+    (start,) = [action for action in bench.state.plan.actions if isinstance(action, a.StartAttempt)]
+    assert start.not_before_s - bench.now_s < 2.0
+    assert not bench.of(f.PageRaised)
 
 
 def test_evictions_use_up_nothing_that_crashes_need_and_crashes_keep_their_budget() -> None:

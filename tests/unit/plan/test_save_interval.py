@@ -46,7 +46,7 @@ def test_what_is_not_known_advises_nothing(attempts: tuple[Attempt, ...], why: s
     assert advise_interval(attempts) == why
 
 
-def test_the_interval_isdaly_ss() -> None:
+def test_the_interval_is_dalys() -> None:
     found = advised(*(attempt(n, 500, 10, 12.0) for n in (1, 2, 3)), attempt(4, 500, 10, 12.0, "stopped", stopped_by="ann"))
     mean_s = 4 * 10.5 * 500 * STEP_S / 3
     ratio = 12.0 / (2 * mean_s)

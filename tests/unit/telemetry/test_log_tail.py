@@ -29,8 +29,8 @@ def test_ranks_and_the_launcher_each_with_standard_error_last(tmp_path: Path) ->
     (logs / "rank-00003.out").write_text("step 1\n\n10%|#\r20%|##\r\n")
     (logs / "launcher.err").write_text("the launcher's word")
     assert read_log_tails(tmp_path, 1, NOTHING) == [
-        LogTail(1, 3, ("step 1", "20%|##", "Traceback", "boom")),
-        LogTail(1, None, ("the launcher's word",)),
+        LogTail(1, 3, ("step 1", "20%|##", "Traceback", "boom"), errors_from=2),
+        LogTail(1, None, ("the launcher's word",), errors_from=0),
     ]
 
 
@@ -124,6 +124,6 @@ def test_tails_come_just_before_the_exit_and_not_earlier(world, launcher) -> Non
     assert not any(isinstance(reading, LogTail) for reading in telemetry.poll(1.0))
     launcher.view = Exited(1, NOTHING)
     readings = telemetry.poll(2.0)
-    assert readings[-2:] == [LogTail(1, None, ("a word",)), LauncherReading(launcher.view)]
+    assert readings[-2:] == [LogTail(1, None, ("a word",), errors_from=0), LauncherReading(launcher.view)]
     assert telemetry.poll(3.0) == []
     telemetry.close()
