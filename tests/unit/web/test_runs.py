@@ -280,7 +280,7 @@ def test_folders_that_hang_cost_the_first_who_asks_a_second_and_the_others_nothi
     """Whoever follows links to runs that are none must not take all threads of the server."""
     goes_on = threading.Event()
     with started(tmp_path) as runs:
-        monkeypatch.setattr(runs_module, "find_runs", lambda place: [] if goes_on.wait(20.0) else [])
+        monkeypatch.setattr(runs_module, "find_runs", lambda place: goes_on.wait(20.0) and [])
         monkeypatch.setattr(runs_module, "FRESH_S", 0.05)
         runs._scanned_s = float("-inf")
         really, waited = runs._refreshed.wait_for, list[float | None]()
