@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sentinel.client.run_layout import attempt_folder, stream_path
 from sentinel.client.stream import Stream
 from sentinel.model.readings import SourceReading
 from sentinel.telemetry.follower_remarks import FollowerRemarks
@@ -24,11 +25,11 @@ MEGATRON = " iteration {:8d}/     100 | consumed samples: 160 | elapsed time per
 TALK = b"loading shard 17 of the data set, and nothing else\n"
 
 
-def unread(tmp_path: Path, trainer: str) -> tuple[Unread, Path]:
-    logs = tmp_path / "attempts" / "0001" / "logs"
+def unread(tmp_path: Path, trainer: str, attempt: int = 1) -> tuple[Unread, Path]:
+    logs = attempt_folder(tmp_path, attempt) / "logs"
     logs.mkdir(parents=True)
     spec = TrainerSpec(load_profile(trainer), ("t",), {}, str(tmp_path), tmp_path / "ck", {}, None, True)
-    return Unread(tmp_path, 1, spec, 0.0), logs / "launcher.out"
+    return Unread(tmp_path, attempt, spec, 0.0), logs / "launcher.out"
 
 
 def test_what_another_profile_reads_is_told_at_once_and_once(tmp_path: Path) -> None:
@@ -67,6 +68,14 @@ def test_a_trainer_that_ended_without_a_row_is_told_of_however_short_it_was(tmp_
     said = found.why_at_end()
     assert said.startswith("the trainer ended without a row: spec.metrics (from: output, format: text) of the profile nanogpt")
     assert "what is printed reads as that of --trainer megatron" in said
+
+
+@pytest.mark.parametrize("has_read", [True, False])
+def test_a_relaunch_without_a_row_is_no_fault_of_a_profile_that_has_read_rows(tmp_path: Path, has_read: bool) -> None:
+    if has_read:
+        Stream(stream_path(tmp_path, 2), 2).step(7, loss=2.0)
+    found, _ = unread(tmp_path, "nanogpt:root=ck", attempt=4)
+    assert bool(found.why_at_end()) is not has_read
 
 
 def test_no_sentence_counts_no_seconds(tmp_path: Path) -> None:
