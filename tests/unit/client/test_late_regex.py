@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import re
+import runpy
+from pathlib import Path
 
 import pytest
 
+import sentinel
+from sentinel.client import late_regex as module
 from sentinel.client.late_regex import late_regex
+
+SOURCES = Path(sentinel.__file__).parent
+USERS = [path for path in sorted(SOURCES.rglob("*.py")) if "import late_regex" in path.read_text(encoding="utf-8")]
 
 
 def test_it_answers_as_a_compiled_one_and_is_asked_once() -> None:
@@ -19,3 +27,15 @@ def test_it_answers_as_a_compiled_one_and_is_asked_once() -> None:
 def test_a_mistake_shows_at_the_first_use() -> None:
     with pytest.raises(re.error, match="unterminated"):
         late_regex("(").search("a")
+
+
+@pytest.mark.parametrize("path", USERS, ids=lambda path: path.stem)
+def test_each_that_is_used_can_be_compiled(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mistake must not wait for the first run that dies."""
+    assert len(USERS) >= 8
+    monkeypatch.setattr(module, "late_regex", re.compile)
+    runpy.run_path(str(path))
+
+
+def test_a_copy_answers_as_well() -> None:
+    assert copy.copy(late_regex("a")).search("a")
