@@ -14,7 +14,7 @@ from sentinel.model.readings import SourceReading
 from sentinel.telemetry.follower_remarks import FollowerRemarks
 from sentinel.telemetry.log_formats import HEAD_BYTES, PREAMBLE_BYTES, format_at_end
 from sentinel.trainers import follow
-from sentinel.trainers.adding import how_to_add_metric
+from sentinel.trainers.adding import how_to_add_metric, how_to_add_rows
 from sentinel.trainers.loading import load_profile
 from sentinel.trainers.remarks import FollowerNotes
 from sentinel.trainers.sources import RowSource, count_rows, metric_places
@@ -124,6 +124,14 @@ def test_what_is_missing_is_added_where_the_profile_reads(trainer: str, words: s
     said = how_to_add_metric(load_profile(trainer).spec.metrics, "lr")
     assert words in said
     assert ("print" in said) is trainer.startswith("megatron"), "what is printed nobody reads there"
+
+
+@pytest.mark.parametrize("metrics", ["output", "log.csv", "runs/", "wandb", "mlflow", "trainer_state"])
+def test_the_loss_is_not_told_to_be_logged_beside_itself(metrics: str) -> None:
+    reads = load_profile(f"nanogpt:root=ck,metrics={metrics}").spec.metrics
+    assert "beside" not in how_to_add_metric(reads, "loss")
+    assert "beside" not in how_to_add_rows(reads, "nanogpt")
+    assert "beside the loss" in how_to_add_metric(reads, "lr") or metrics == "trainer_state"
 
 
 def test_a_file_that_is_not_there_and_one_that_reads_as_nothing(tmp_path: Path) -> None:
