@@ -87,7 +87,7 @@ class Reporter:
                 known[name] = value
                 continue
             try:
-                if not isinstance(value, (torch.Tensor, NotWhole)):
+                if not isinstance(value, (torch.Tensor, NotGathered)):
                     known[name] = number_of(value)
                 elif (one := _scalar(value)).is_cuda:
                     later[name] = one
@@ -206,7 +206,7 @@ class Reporter:
 
 
 @dataclass(frozen=True, slots=True)
-class NotWhole:
+class NotGathered:
     """In the place of a sharded tensor that could not be put together: asked again, rank 0 would wait for the others alone."""
 
     reason: str
@@ -217,13 +217,13 @@ def whole(value: Any) -> Any:
     try:
         return value.full_tensor() if hasattr(value, "full_tensor") else value
     except Exception as error:  # noqa: BLE001 - it is said where its number is read, and ends no training
-        return NotWhole(f"cannot be put together from its ranks ({type(error).__name__}: {str(error)[:SHOWN_CHARS]})")
+        return NotGathered(f"cannot be put together from its ranks ({type(error).__name__}: {str(error)[:SHOWN_CHARS]})")
 
 
 def _scalar(value: Any) -> Any:
     """The tensor of one number, where it is. Raises NoNumber."""
     value = whole(value)
-    if isinstance(value, NotWhole):
+    if isinstance(value, NotGathered):
         raise NoNumber(value.reason)
     if value.numel() != 1:
         raise NoNumber(f"is a tensor of shape {tuple(value.shape)}; reduce it to one number")
