@@ -17,6 +17,8 @@ class _LateRegex:
         self._text, self._flags = text, flags
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # Python's own questions, of copies above all, which ask before there is a text
+            raise AttributeError(name)
         found = getattr(re.compile(self._text, self._flags), name)
         setattr(self, name, found)  # from now on without this call
         return found

@@ -6,13 +6,15 @@ and `Stream` says so once for each name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from operator import index
 from typing import Any
 
 from sentinel.client.strict_json import dumps
 
 WORDS_OF_FLOATS = ("NaN", "Infinity", "-Infinity")  # as JSON has them
 TAKEN = "is a name that a line has already; log it under another one"
+LEFT_OUT_MAX = 64  # names of which it is said that a value was left out; one that makes a name for each step must not fill a disk
 INT_MAX = 2**1023  # what is larger is no float in any reader
 SHOWN_CHARS = 60
 
@@ -51,6 +53,36 @@ def _describe(value: Any, error: Exception) -> str:
         return f"is a {kind} that gives no number"
 
 
+class LeftOut:
+    """Of which names it was said that a value is left out."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+
+    def is_new(self, name: str) -> bool:
+        """True once for each name, and never behind LEFT_OUT_MAX of them."""
+        if name in self._names or len(self._names) >= LEFT_OUT_MAX:
+            return False
+        self._names.add(name)
+        return True
+
+
+def whole_number(value: Any) -> Any:
+    """An int of numpy's and torch's whole numbers; what is none, as it is."""
+    try:
+        return index(value)
+    except TypeError:
+        return value
+
+
+def whole_ranges(samples: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Raises NoNumber for what is no list of ranges."""
+    try:
+        return [[index(place) for place in pair] for pair in samples]
+    except Exception as error:  # noqa: BLE001 - its methods are the program's own
+        raise NoNumber(f"are no ranges of whole numbers ({type(error).__name__}: {str(error)[:SHOWN_CHARS]})") from None
+
+
 def split_numbers(metrics: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """What can be written, in its order, and why each of the others cannot be, by name."""
     kept: dict[str, Any] = {}
@@ -72,6 +104,9 @@ def split_fields(fields: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, s
     kept: dict[str, Any] = {}
     left_out: dict[str, str] = {}
     for name, value in fields.items():
+        if name == "kind":
+            left_out[name] = TAKEN
+            continue
         try:
             dumps(value)
         except (TypeError, ValueError, RecursionError) as error:

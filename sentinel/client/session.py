@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.client.heartbeat_file import HeartbeatFile
+from sentinel.client.logged import whole_number
 from sentinel.client.machine import read_boot_id
 from sentinel.client.output import redirect_output
 from sentinel.client.overrides import Overrides, OverridesError
@@ -98,7 +99,7 @@ class Session:
         this rank took for its data in the newest step, unless `busy` tells more.
         """
         now_s = time.monotonic()
-        self.last_step = step
+        self.last_step = step = whole_number(step)
         self._watch_loading(step, phase, now_s)
         if self._last_beat[0] == phase and now_s - self._last_beat[1] < HEARTBEAT_GAP_S:
             return
@@ -236,7 +237,7 @@ class Session:
         record that nothing takes is told on stderr, and the exit code says the rest.
         """
         record: dict[str, Any] = {"rank": self.rank, "code": code} | describe_error(error, self.spec)
-        record |= {"step": self.last_step if step is None else step, "time_s": time.time()}
+        record |= {"step": self.last_step if step is None else whole_number(step), "time_s": time.time()}
         record |= {"pid": os.getpid(), "host": self._host}
         write_record(self.exit_path, dumps(record | more).encode(), self._spare)
 

@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.client.line_file import LineFile
-from sentinel.client.logged import TAKEN, split_fields, split_numbers
+from sentinel.client.logged import TAKEN, LeftOut, NoNumber, split_fields, split_numbers, whole_number, whole_ranges
 
 END_REASONS = ("finished", "stopped_on_request", "failed")
-LEFT_OUT_MAX = 64  # names of which it is said that a value was left out; one that makes a name for each step must not fill a disk
 
 
 class Stream:
@@ -34,7 +33,7 @@ class Stream:
         self.path = path
         self._attempt = attempt
         self._file = LineFile(path, raises)
-        self._left_out: set[str] = set()
+        self._left_out = LeftOut()
 
     @property
     def is_begun(self) -> bool:
@@ -66,10 +65,14 @@ class Stream:
 
     def step(self, step: int, *, samples: Sequence[Sequence[int]] | None = None, **metrics: Any) -> None:
         """One optimizer step is done."""
+        step = whole_number(step)
         line: dict[str, Any] = {"kind": "step", "step": step, "time_s": time.time()}
-        if samples is not None:
-            line["samples"] = [list(pair) for pair in samples]
         numbers, left_out = split_numbers(metrics)
+        if samples is not None:
+            try:
+                line["samples"] = whole_ranges(samples)
+            except NoNumber as error:
+                left_out["samples"] = str(error)
         if "kind" in metrics:
             numbers.pop("kind", None)
             left_out["kind"] = TAKEN
@@ -80,6 +83,7 @@ class Stream:
 
     def event(self, event: str, *, step: int | None = None, **fields: Any) -> None:
         """Something worth a line happened."""
+        step = whole_number(step)
         kept, left_out = split_fields(fields)
         line = {"kind": "event", "event": event, "step": step, "time_s": time.time()}
         self._file.append(line | kept, step=step, waits=True)
@@ -88,10 +92,9 @@ class Stream:
 
     def leave_out(self, step: int | None, name: str, reason: str, of: str = "the metrics") -> None:
         """Say once that a value is left out, where Sentinel's reader and a person look. `reason`: `is None`."""
-        if name in self._left_out or len(self._left_out) >= LEFT_OUT_MAX:
+        if not self._left_out.is_new(name):
             return
-        self._left_out.add(name)
-        words = f"{name} of {of} {reason}; it is left out whenever it is no number"
+        words = f"{name} of {of} {reason}; it is left out, and this is said once"
         self._file.append(
             {"kind": "event", "event": "remark", "step": step, "time_s": time.time(), "reason": words}, step=step, waits=True
         )
@@ -101,5 +104,6 @@ class Stream:
     def end(self, step: int, reason: str) -> None:
         """The last line; it is synced to disk. `reason`: one of END_REASONS."""
         assert reason in END_REASONS, f"{reason!r} is no reason to end; use one of {END_REASONS}"
+        step = whole_number(step)
         self._file.append({"kind": "end", "step": step, "time_s": time.time(), "reason": reason}, step=step, waits=True)
         self._file.sync()

@@ -14,6 +14,7 @@ from sentinel.errors import SentinelError
 from sentinel.model.actions import Stage
 from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.state import RunState
+from sentinel.plan.rollback import choose_newest
 from sentinel.policy_files.loading import shipped_policy_path
 
 RUN_FILE_BYTES_MAX = 1 << 20
@@ -50,12 +51,10 @@ def _of_run(run_dir: Path, run: str, state: RunState, incident: Incident | None)
     if state.ended == "finished":
         return []
     if state.ended or state.giving_up not in ("", "hold"):
-        is_known = any(not one.condemned for one in state.checkpoints)
-        again = f"when the cause is mended: {'go on from the newest good checkpoint' if is_known else 'start it again'}"
-        return [AnswerCommand(_start_again(run_dir, run, state), again)]
+        return [AnswerCommand(_start_again(run_dir, run, state), f"when the cause is mended: {_onward(state)}")]
     if state.held or state.giving_up == "hold":
         return [
-            AnswerCommand(f"sentinel resume {run}", "go on from the newest good checkpoint"),
+            AnswerCommand(f"sentinel resume {run}", _onward(state)),
             AnswerCommand(f"sentinel stop {run}", "end the run"),
         ]
     if state.paused:
@@ -65,6 +64,12 @@ def _of_run(run_dir: Path, run: str, state: RunState, incident: Incident | None)
     back = incident.limit_step
     found = [AnswerCommand(f"sentinel rollback --to {back - 1} {run}", "back to before the onset")] if back is not None else []
     return [*found, AnswerCommand(f"sentinel hold {run}", "stop training after a checkpoint, and wait for you")]
+
+
+def _onward(state: RunState) -> str:
+    """Where the next launch begins."""
+    newest = choose_newest(state.checkpoints, state.open_incidents).checkpoint
+    return "go on from the newest good checkpoint" if newest is not None else "start from scratch: there is no good checkpoint"
 
 
 def unwatched_answers(run_dir: Path, state: RunState, supervisor: str) -> list[AnswerCommand]:

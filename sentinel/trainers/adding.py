@@ -12,19 +12,20 @@ PRINTED_LINE = "step: 120 | loss: 2.3172 | grad_norm: 0.84 | lr: 3.0e-04"  # tel
 def how_to_add_metric(metrics: Metrics, name: str) -> str:
     """One line that would add `name` to the rows."""
     where = " or ".join(metrics.path)
+    it, beside = ("the loss", "") if name == "loss" else ("it", " beside the loss")
     match metrics.from_:
         case "output":
-            return f"print it beside the loss: {PRINTED_LINE}"
+            return f"print {it}{beside}: {PRINTED_LINE}"
         case "file":
-            return f"log it under the name {name} beside the loss, into {where}"
+            return f"log {it} under the name {name}{beside}, into {where}"
         case "tensorboard":
-            return f'add_scalar("{name}", value, step) beside the loss, into {where}'
+            return f'add_scalar("{name}", value, step){beside}, into {where}'
         case "wandb":
-            return f'wandb.log({{"{name}": value}}, step=step), together with the loss'
+            return f'wandb.log({{"{name}": value}}, step=step){beside}'
         case "mlflow":
-            return f'mlflow.log_metric("{name}", value, step=step), beside the loss'
+            return f'mlflow.log_metric("{name}", value, step=step){beside}'
         case "trainer_state":
-            return f'log it: Trainer.log({{"{name}": value}}) stands in trainer_state.json with the next checkpoint'
+            return f'log {it}: Trainer.log({{"{name}": value}}) stands in trainer_state.json with the next checkpoint'
         case "none":
             return "the profile reads no numbers: take one that does (sentinel trainers list), or call sentinel.client"
         case _:

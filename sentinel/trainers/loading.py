@@ -7,6 +7,7 @@ load_profile("my-trainer.yaml:root=/data/checkpoints")
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -137,9 +138,12 @@ def _lay(document: Any, options: Mapping[str, str]) -> Any:
 
 def _number(name: str, text: str) -> float:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
-        raise UsageError(f"--trainer …:{name}={text}: is no number; write it as the command would, such as {name}=3e-4") from None
+        number = math.nan
+    if not math.isfinite(number):  # what is computed from it would be none either
+        raise UsageError(f"--trainer …:{name}={text}: is no number; write it as the command would, such as {name}=3e-4")
+    return number
 
 
 def _metrics(value: str) -> dict[str, str]:

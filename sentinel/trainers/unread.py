@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sentinel.client.run_layout import attempt_folder
 from sentinel.model.amounts import size_words, time_words
+from sentinel.run_files.stream import read_newest_metrics
 from sentinel.telemetry.log_formats import PREAMBLE_BYTES
 from sentinel.trainers.adding import how_to_add_rows
 from sentinel.trainers.probe.recognise import printed_format, profiles_of_format
@@ -22,6 +23,7 @@ from sentinel.trainers.spec import TrainerSpec
 
 LONG_S = 600.0
 OTHER_S = 60.0
+BEFORE_MAX = 10  # attempts
 LOOK_EVERY_S = 5.0
 
 
@@ -29,6 +31,7 @@ class Unread:
     """Of one attempt, until its first row."""
 
     def __init__(self, run_dir: Path, attempt: int, spec: TrainerSpec, began_s: float) -> None:
+        self._run_dir, self._attempt = run_dir, attempt
         logs = attempt_folder(run_dir, attempt) / "logs"
         self._printed = tuple(logs / f"launcher.{end}" for end in ("out", "err"))
         self._spec, self._began_s = spec, began_s
@@ -58,11 +61,15 @@ class Unread:
 
     def why_at_end(self) -> str:
         """The trainer is gone and no row came: the same with all that it left, also of one that did not last. Empty where the
-        profile asks for none."""
-        if self._spec.profile.spec.metrics.from_ == "none":
+        profile asks for none, and where it has read rows of an attempt before: then the trainer died before its first."""
+        if self._spec.profile.spec.metrics.from_ == "none" or self._has_read_before():
             return ""
         self._others = self._profiles_of_printed()
         return self._sentence("the trainer ended without a row", sum(map(_size, self._printed)))
+
+    def _has_read_before(self) -> bool:
+        before = range(self._attempt - 1, max(0, self._attempt - 1 - BEFORE_MAX), -1)
+        return any(read_newest_metrics(self._run_dir, attempt) is not None for attempt in before)
 
     def _profiles_of_printed(self) -> tuple[str, ...]:
         """Shipped profiles that read what was printed, where this one does not."""

@@ -50,7 +50,7 @@ class Runs:
         self._refreshed = threading.Condition()
         self._is_closing = self._has_complained = self._is_scan_wanted = False
         self._scans = 0
-        self._is_late = False  # a refresh takes longer than anybody waits
+        self._is_late = False  # a refresh, or a look at the folders, takes longer than anybody waits
         self._thread = threading.Thread(target=self._work, name="sentinel-web-runs", daemon=True)
 
     def start(self) -> None:
@@ -111,12 +111,15 @@ class Runs:
             self._is_late = True
 
     def _await_scan(self) -> None:
-        """For FRESH_S at most, and not at all behind a refresh that hangs."""
+        """For FRESH_S at most, and not at all behind a disk that hangs."""
         self._is_scan_wanted, before = True, self._scans
         self._wake.set()
-        if not self._is_late:
-            with self._refreshed:
-                self._refreshed.wait_for(lambda: self._scans > before, FRESH_S)
+        if self._is_late:
+            return
+        with self._refreshed:
+            is_done = self._refreshed.wait_for(lambda: self._scans > before, FRESH_S)
+        if not is_done:
+            self._is_late = True
 
     # -- the thread ----------------------------------------------------------------------------------------------------
 
@@ -125,7 +128,7 @@ class Runs:
             now_s = self._clock.now_s()
             self._wake.clear()
             try:
-                if self._is_scan_wanted or (now_s - self._scanned_s > SCAN_S and now_s - self._listed_s < ASKED_S):
+                if self._is_scan_due(now_s):
                     self._is_scan_wanted = False
                     self._scan()
                 wait_s = self._step(now_s)
@@ -133,6 +136,11 @@ class Runs:
                 self._complain(bug)
                 wait_s = IDLE_S
             self._clock.wait(self._wake, wait_s)
+
+    def _is_scan_due(self, now_s: float) -> bool:
+        """At most one a second, from the end of one to the next: where each takes seconds, the runs have their turn between."""
+        age_s = now_s - self._scanned_s
+        return (self._is_scan_wanted and age_s >= REFRESH_S) or (age_s > SCAN_S and now_s - self._listed_s < ASKED_S)
 
     def _complain(self, bug: Exception) -> None:
         """Once, and without whatever a trainer's line may do to a terminal."""
@@ -180,7 +188,6 @@ class Runs:
 
     def _scan(self) -> None:
         """Names stay with their directories; those that are gone are no longer listed."""
-        self._scanned_s = self._clock.now_s()
         found = [self._own] if self._own is not None else []
         for place in self._places:
             found += [run_dir for run_dir in find_runs(place) if run_dir not in found]
@@ -192,8 +199,10 @@ class Runs:
             taken.add(run.name)
             runs[run.name] = run
         self._runs = runs  # replaced, never changed: others are reading it
+        self._scanned_s = self._clock.now_s()
         with self._refreshed:
             self._scans += 1
+            self._is_late = False
             self._refreshed.notify_all()
 
 

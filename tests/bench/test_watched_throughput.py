@@ -34,7 +34,7 @@ def test_steps_a_second_watched_and_alone(tmp_path: Path) -> None:
         lost.append(100 * (1 - watched / alone))
         paces.append(f"{watched:.1f} of {alone:.1f}")
     print(f"throughput  steps a second watched, of those alone: {'; '.join(paces)}")
-    print(f"throughput  watching takes {Loss.of(lost).words('%')}; bar 1 %; load {os.getloadavg()[0]:.1f}")
+    print(f"throughput  training that is watched {Loss.of(lost).words('%')}; bar 1 %; load {os.getloadavg()[0]:.1f}")
 
 
 def pace(folder: Path, way: str) -> float:

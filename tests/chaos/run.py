@@ -58,15 +58,15 @@ class ChaosRun:
 
     # -- the supervisor ------------------------------------------------------------------------------------------------
 
-    def start(self, **options: Any) -> ChaosRun:
-        """`sentinel run`, from the beginning or where it stands. `options`: of Popen."""
+    def start(self) -> ChaosRun:
+        """`sentinel run`, from the beginning or where it stands."""
         self.starts += 1
         options = ["--policy", str(POLICY), "--listen", "off", *warm.run_options()]
         words = ["run", "--run-dir", str(self.run_dir), *options, "--", *self.command()]
         with self.log_path.open("ab") as log:
             self.sentinel = subprocess.Popen(
                 [sys.executable, "-m", "sentinel", *words],
-                cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, **options,
+                cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         return self
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
 from random import Random
 
 import pytest
 
+from tests import warm
 from tests.chaos.__main__ import main
 from tests.chaos.kinds import AWAKE_STEP, FIRST_STEP, KINDS, LAST_STEP, drawn_faults, find
 from tests.chaos.outcome import Outcome, table
-from tests.chaos.run import EVERY
+from tests.chaos.run import EVERY, ChaosRun
 from tests.chaos.soak import MEAN_S, Planned, draw_plan, shrink
 from trainer.faults import parse_fault
 
@@ -26,6 +29,18 @@ def test_the_trainer_understands_its_drawn_faults(kind) -> None:
     for seed in range(20):
         for text in drawn_faults(kind, kind.draw_step(Random(seed))):
             parse_fault(text)
+
+
+def test_a_run_is_started_with_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a process: `make chaos` would come upon a mistake here only when it is run."""
+    started: list[list[str]] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda words, **options: started.append(words))
+    run = ChaosRun(tmp_path / "run", 40).start()
+    (words,) = started
+    asked, command = words[: words.index("--")], words[words.index("--") + 1 :]
+    assert asked[-1] == "--warm" if warm.IS_ASKED else "--warm" not in asked
+    assert asked[asked.index("--run-dir") + 1] == str(run.run_dir)
+    assert command == run.command()
 
 
 def test_a_fault_is_drawn_behind_a_checkpoint_and_not_on_one() -> None:

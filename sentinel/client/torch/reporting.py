@@ -13,11 +13,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from sentinel.client.logged import NoNumber, number_of
+from sentinel.client.logged import SHOWN_CHARS, LeftOut, NoNumber, number_of
 from sentinel.client.overrides import OverridesError
 from sentinel.client.session import Session
 from sentinel.client.stream import Stream
@@ -60,6 +61,7 @@ class Reporter:
         self._slots = 0
         self._sent = self._done = self.dropped = 0
         self._looked_s = 0.0
+        self._left_out = LeftOut()
         self._pid = os.getpid()
         self.change: dict[str, Any] | None = None  # found by the thread, taken by the loop
         self.is_broken = False
@@ -85,7 +87,7 @@ class Reporter:
                 known[name] = value
                 continue
             try:
-                if not isinstance(value, torch.Tensor):
+                if not isinstance(value, (torch.Tensor, NotGathered)):
                     known[name] = number_of(value)
                 elif (one := _scalar(value)).is_cuda:
                     later[name] = one
@@ -129,7 +131,9 @@ class Reporter:
         return True
 
     def leave_out(self, step: int, name: str, reason: str) -> None:
-        self.post(lambda stream: stream.leave_out(step, name, reason))
+        """Say so once. Told apart here already: behind a disk that stands still nothing may wait for each step."""
+        if self._left_out.is_new(name):
+            self.post(lambda stream: stream.leave_out(step, name, reason))
 
     def _tell_dropped(self, step: int) -> None:
         count, self.dropped = self.dropped, 0
@@ -201,17 +205,26 @@ class Reporter:
                 print(f"sentinel: a line of {self._stream.path} could not be written: {error}; training goes on", file=sys.stderr)
 
 
+@dataclass(frozen=True, slots=True)
+class NotGathered:
+    """In the place of a sharded tensor that could not be put together: asked again, rank 0 would wait for the others alone."""
+
+    reason: str
+
+
 def whole(value: Any) -> Any:
-    """A sharded tensor put together, by all its ranks; anything else as it is, and one that cannot be put together as well."""
+    """A sharded tensor put together, by all its ranks; anything else as it is."""
     try:
         return value.full_tensor() if hasattr(value, "full_tensor") else value
-    except Exception:  # noqa: BLE001 - what it raises is said where its number is read, and ends no training
-        return value
+    except Exception as error:  # noqa: BLE001 - it is said where its number is read, and ends no training
+        return NotGathered(f"cannot be put together from its ranks ({type(error).__name__}: {str(error)[:SHOWN_CHARS]})")
 
 
-def _scalar(value: torch.Tensor) -> torch.Tensor:
+def _scalar(value: Any) -> Any:
     """The tensor of one number, where it is. Raises NoNumber."""
     value = whole(value)
+    if isinstance(value, NotGathered):
+        raise NoNumber(value.reason)
     if value.numel() != 1:
         raise NoNumber(f"is a tensor of shape {tuple(value.shape)}; reduce it to one number")
     return value

@@ -40,7 +40,8 @@ def check_rows(one: Patient) -> Iterator[Check]:
 
 def _remedy_for_metric(one: Patient, name: str) -> str:
     if one.spec is None:  # the trainer writes its stream itself
-        return f"log it beside the loss: run.log({name}=…), or Session.step(step, {name}=…)"
+        beside = "" if name == "loss" else " beside the loss"
+        return f"log it{beside}: run.log({name}=…), or Session.step(step, {name}=…)"
     return how_to_add_metric(one.spec.profile.spec.metrics, name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import subprocess
@@ -43,3 +44,7 @@ def test_every_one_that_there_is_compiles_and_none_has_been_compiled_by_being_im
     for text, flags, _ in found:
         re.compile(text, flags)
     assert [text for text, _, is_compiled in found if is_compiled] == []
+
+
+def test_a_copy_answers_as_well() -> None:
+    assert copy.copy(late_regex("a")).search("a")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from decimal import Decimal
 
 import numpy
@@ -114,6 +115,64 @@ def test_a_name_that_every_line_has_is_left_out_and_told(session, tmp_path):
         assert [(row["step"], row["loss"]) for row in steps(path)] == [(1, 1.0)]
         assert all("a name that a line has already" in told for told in remarks(path))
     assert len(remarks(tmp_path / "own/metrics.jsonl")) == 2
+
+
+def test_no_field_of_an_event_makes_it_a_line_of_another_kind(session):
+    session.event("mine", step=3, kind="step")
+    assert [line["event"] for line in lines(session.metrics_path, "event")] == ["mine", "remark"]
+    assert steps(session.metrics_path) == []
+
+
+@pytest.mark.parametrize("number", [numpy.int64, numpy.uint32, torch.tensor])
+def test_steps_and_samples_may_be_whole_numbers_of_the_libraries(session, number):
+    """A loop that counts with numpy trained on until its first line, and ended there."""
+    session.heartbeat(number(7), "data")
+    session.step(number(7), loss=1.0, samples=[[number(0), number(8)]])
+    session.event("mine", step=number(7))
+    session.record_exit(1, step=number(7))
+    (row,) = steps(session.metrics_path)
+    assert (row["step"], row["samples"]) == (7, [[0, 8]])
+    assert lines(session.metrics_path, "event")[0]["step"] == 7
+    for path in (session.heartbeat_path, session.exit_path):
+        assert json.loads(path.read_text())["step"] == 7
+
+
+def test_samples_that_are_none_are_left_out(session):
+    session.step(1, loss=1.0, samples=[[0, None]])
+    (row,) = steps(session.metrics_path)
+    assert (row["loss"], "samples" in row) == (1.0, False)
+    assert "samples of the metrics are no ranges" in remarks(session.metrics_path)[0]
+
+
+def test_a_value_that_is_none_in_each_step_waits_once_behind_a_disk_that_stands_still(tmp_path):
+    goes_on = threading.Event()
+    reporter = reporting.Reporter(Stream(tmp_path / "m.jsonl", 1), None)
+    reporter.post(lambda stream: goes_on.wait(20))
+    for step in range(reporting.LINES_MAX + 100):
+        reporter.step(step, lambda: None, {"loss": 1.0, "val_loss": None})
+    waiting = reporter._queue.qsize()
+    goes_on.set()
+    assert waiting <= reporting.LINES_MAX
+    assert reporter.drain(20)
+    assert len(remarks(tmp_path / "m.jsonl")) == 1
+    reporter.close(20)
+
+
+def test_what_could_not_be_put_together_is_not_asked_again_by_one_rank_alone(tmp_path):
+    class Sharded:
+        asked = 0
+
+        def full_tensor(self):
+            self.asked += 1
+            raise RuntimeError("a rank is gone")
+
+    value = Sharded()
+    reporter = reporting.Reporter(Stream(tmp_path / "m.jsonl", 1), None)
+    reporter.step(1, lambda: None, {"loss": 1.0, "norm": reporting.whole(value)})
+    assert reporter.drain(20)
+    assert value.asked == 1
+    assert "cannot be put together from its ranks (RuntimeError: a rank is gone)" in remarks(tmp_path / "m.jsonl")[0]
+    reporter.close(20)
 
 
 def test_names_without_end_do_not_fill_a_disk(tmp_path, capfd):

@@ -222,6 +222,16 @@ def test_a_job_that_dies_at_each_launch_counts_the_launches_that_were_tried(tmp_
     assert needs_of(RunSnapshot(tmp_path, replace(state, incidents=(crash, apart))))["tried"] == "No repair was tried."
 
 
+@pytest.mark.parametrize("ends", [{"ended": "failed"}, {"ended": "", "held": True}])
+def test_nobody_is_told_to_go_on_from_a_checkpoint_that_is_not_there(tmp_path: Path, ends: dict[str, Any]) -> None:
+    state = replace(failed(), **ends)
+    for checkpoints, words in ((state.checkpoints, "go on from the newest good checkpoint"), ((), "start from scratch")):
+        needs = needs_of(RunSnapshot(tmp_path, replace(state, checkpoints=checkpoints), supervisor="alive"))
+        whats = [answer["what"] for answer in needs["answers"]]
+        assert [what for what in whats if words in what]
+        assert checkpoints or not [what for what in whats if "newest good" in what]
+
+
 def test_the_list_of_runs_names_the_cause_and_not_the_rung(tmp_path: Path) -> None:
     assert overview_document("demo", RunSnapshot(tmp_path, failed()), ())["reason"] == "spike: loss 8.6 over 2.2"
     alone = overview_document("demo", RunSnapshot(tmp_path, state_of(told(80)), supervisor="gone"), ())["reason"]

@@ -75,7 +75,8 @@ def test_a_command_of_the_trainer_itself_is_asked_as_before(tmp_path: Path) -> N
 
 
 def test_a_value_that_is_no_number_and_a_script_that_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="lr=fast: is no number"):
-        load_profile("megatron:lr=fast")
+    for written in ("fast", "nan", "inf"):
+        with pytest.raises(UsageError, match=f"lr={written}: is no number"):
+            load_profile(f"megatron:lr={written}")
     os.mkfifo(tmp_path / "pipe.sh")
     assert fit_to_command(load_profile("megatron:lr=1"), ("bash", "pipe.sh"), str(tmp_path)).remarks == ()

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from sentinel.client.run_layout import attempt_folder, stream_path
 from sentinel.client.stream import Stream
 from sentinel.model.readings import SourceReading
 from sentinel.telemetry.follower_remarks import FollowerRemarks
 from sentinel.telemetry.log_formats import HEAD_BYTES, PREAMBLE_BYTES, format_at_end
 from sentinel.trainers import follow
-from sentinel.trainers.adding import how_to_add_metric
+from sentinel.trainers.adding import how_to_add_metric, how_to_add_rows
 from sentinel.trainers.loading import load_profile
 from sentinel.trainers.remarks import FollowerNotes
 from sentinel.trainers.sources import RowSource, count_rows, metric_places
@@ -24,11 +25,11 @@ MEGATRON = " iteration {:8d}/     100 | consumed samples: 160 | elapsed time per
 TALK = b"loading shard 17 of the data set, and nothing else\n"
 
 
-def unread(tmp_path: Path, trainer: str) -> tuple[Unread, Path]:
-    logs = tmp_path / "attempts" / "0001" / "logs"
+def unread(tmp_path: Path, trainer: str, attempt: int = 1) -> tuple[Unread, Path]:
+    logs = attempt_folder(tmp_path, attempt) / "logs"
     logs.mkdir(parents=True)
     spec = TrainerSpec(load_profile(trainer), ("t",), {}, str(tmp_path), tmp_path / "ck", {}, None, True)
-    return Unread(tmp_path, 1, spec, 0.0), logs / "launcher.out"
+    return Unread(tmp_path, attempt, spec, 0.0), logs / "launcher.out"
 
 
 def test_what_another_profile_reads_is_told_at_once_and_once(tmp_path: Path) -> None:
@@ -67,6 +68,14 @@ def test_a_trainer_that_ended_without_a_row_is_told_of_however_short_it_was(tmp_
     said = found.why_at_end()
     assert said.startswith("the trainer ended without a row: spec.metrics (from: output, format: text) of the profile nanogpt")
     assert "what is printed reads as that of --trainer megatron" in said
+
+
+@pytest.mark.parametrize("has_read", [True, False])
+def test_a_relaunch_without_a_row_is_no_fault_of_a_profile_that_has_read_rows(tmp_path: Path, has_read: bool) -> None:
+    if has_read:
+        Stream(stream_path(tmp_path, 2), 2).step(7, loss=2.0)
+    found, _ = unread(tmp_path, "nanogpt:root=ck", attempt=4)
+    assert bool(found.why_at_end()) is not has_read
 
 
 def test_no_sentence_counts_no_seconds(tmp_path: Path) -> None:
@@ -115,6 +124,14 @@ def test_what_is_missing_is_added_where_the_profile_reads(trainer: str, words: s
     said = how_to_add_metric(load_profile(trainer).spec.metrics, "lr")
     assert words in said
     assert ("print" in said) is trainer.startswith("megatron"), "what is printed nobody reads there"
+
+
+@pytest.mark.parametrize("metrics", ["output", "log.csv", "runs/", "wandb", "mlflow", "trainer_state"])
+def test_the_loss_is_not_told_to_be_logged_beside_itself(metrics: str) -> None:
+    reads = load_profile(f"nanogpt:root=ck,metrics={metrics}").spec.metrics
+    assert "beside" not in how_to_add_metric(reads, "loss")
+    assert "beside" not in how_to_add_rows(reads, "nanogpt")
+    assert "beside the loss" in how_to_add_metric(reads, "lr") or metrics == "trainer_state"
 
 
 def test_a_file_that_is_not_there_and_one_that_reads_as_nothing(tmp_path: Path) -> None:

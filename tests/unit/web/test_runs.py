@@ -30,8 +30,8 @@ class Stepped:
     def __init__(self, *places: Path, own: Path | None = None) -> None:
         self.clock = ManualClock()
         self.runs = Runs(places, own, self.clock)
-        self.runs._is_late = True  # nobody is there to wait for
         self.runs._scan()
+        self.runs._is_late = True  # nobody is there to wait for
 
     def __getitem__(self, name: str) -> ServedRun:
         return self.runs._runs[name]
@@ -272,6 +272,40 @@ def test_a_disk_that_hangs_costs_the_first_who_asks_a_second_and_the_others_noth
             wait_for("its end", lambda: run.snapshot)
     finally:
         goes_on.set()
+
+
+def test_folders_that_hang_cost_the_first_who_asks_a_second_and_the_others_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever follows links to runs that are none must not take all threads of the server."""
+    goes_on = threading.Event()
+    with started(tmp_path) as runs:
+        monkeypatch.setattr(runs_module, "find_runs", lambda place: goes_on.wait(20.0) and [])
+        monkeypatch.setattr(runs_module, "FRESH_S", 0.05)
+        runs._scanned_s = float("-inf")
+        really, waited = runs._refreshed.wait_for, list[float | None]()
+        monkeypatch.setattr(runs._refreshed, "wait_for", lambda *args: waited.append(args[1]) or really(*args))
+        try:
+            for _ in range(5):
+                with pytest.raises(RefusedRequest):
+                    runs.find("nobody")
+            assert waited == [0.05]
+        finally:
+            goes_on.set()
+        assert wait_for("its end", lambda: not runs._is_late)
+
+
+def test_looks_at_the_folders_that_take_long_leave_the_runs_their_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stepped = Stepped(tmp_path)
+    stepped.clock.advance(REFRESH_S)
+    stepped.runs._is_scan_wanted = True
+    assert stepped.runs._is_scan_due(stepped.clock.now_s())
+    monkeypatch.setattr(runs_module, "find_runs", lambda place: stepped.clock.advance(3 * REFRESH_S) or [])
+    stepped.runs._scan()
+    stepped.runs._is_scan_wanted = True
+    assert not stepped.runs._is_scan_due(stepped.clock.now_s())
+    stepped.clock.advance(REFRESH_S)
+    assert stepped.runs._is_scan_due(stepped.clock.now_s())
 
 
 def test_a_bug_in_a_look_is_told_and_ends_nothing(
