@@ -116,6 +116,19 @@ def test_where_nothing_can_be_spared_it_says_so() -> None:
     assert looked(training(), 9).incident.reason.endswith("no checkpoint can be spared: make room elsewhere on that disk")
 
 
+def test_an_offer_goes_by_where_checkpoints_lie_and_not_by_the_words_of_the_reason() -> None:
+    bench = training()
+    bench.tell(DiskReading("run directory", "/home", 1 << 20, 10**12, 10**6))
+    bench.tick(1.0)
+    assert "on /home" in bench.incident.reason
+    assert "checkpoint can be spared" not in bench.incident.reason
+    odd = training()  # a mount whose name holds the words by which a disk without checkpoints is shown
+    there = tuple(SavedCheckpoint(10 * n, 10 * GIB, 9, (4 - n) * 3600.0) for n in range(1, 5))
+    odd.tell(DiskReading("checkpoints", "/ckpt (run directory)", 9 * GIB, 10**13, 10**6, there, 4))
+    odd.tick(1.0)
+    assert odd.incident.reason.endswith("no checkpoint can be spared: make room elsewhere on that disk")
+
+
 # A launch that could not save.
 
 
