@@ -182,15 +182,18 @@ class DiskFull(Detector):
     def _finding(self, disk: Disk, quantity: Quantity, outlook: Outlook, now_s: float) -> Finding:
         kind = KIND if outlook.level == "full" else FILLING
         severity: Severity = self._run.severity(kind)
+        metric = metric_of(quantity.what, disk.reading.mount)
         return Finding(
-            kind, severity, self._attempt, None, self._run.newest_step, now_s, outlook.reason, metric=metric_of(quantity.what, disk.reading.mount),
+            kind, severity, self._attempt, None, self._run.newest_step, now_s, outlook.reason, metric=metric,
             value=float(round(outlook.stock.free)), baseline=float(outlook.stock.largest), outside=True,
         )  # fmt: skip
 
     def over(self, kind: Kind, metric: str, now_s: float) -> str:
         for disk in self._disks.values():
             for quantity in disk.quantities.values():
-                if metric_of(quantity.what, disk.reading.mount) != metric or quantity.outlook is None or self._blind or now_s - disk.read_s > FRESH_S:
+                if metric_of(quantity.what, disk.reading.mount) != metric or quantity.outlook is None:
+                    continue
+                if self._blind or now_s - disk.read_s > FRESH_S:
                     continue
                 since_s = quantity.calm_since_s if kind is KIND else quantity.roomy_since_s
                 if _has_lasted(since_s, now_s):

@@ -47,7 +47,7 @@ def _offer(decision: Decision) -> str:
     if not spared:
         return "no checkpoint can be spared: make room elsewhere on that disk"
     much = decision.detectors.room_of([found.step for found in spared])
-    return f"`sentinel checkpoints prune RUN_DIR --keep {keep}` gives back {much} of {len(spared)} checkpoints that nobody needs"
+    return f"`sentinel checkpoints prune --keep {keep} RUN_DIR` gives back {much} of {len(spared)} checkpoints that nobody needs"
 
 
 def hold_back(decision: Decision, action: StartAttempt) -> bool:

@@ -108,7 +108,7 @@ def test_the_offer_names_the_command_and_what_it_gives_back() -> None:
     saves = tuple(SavedCheckpoint(200 * n, 10 * GIB, 9, (15 - n) * 3600.0) for n in range(1, 16))
     bench.tell(DiskReading("checkpoints", "/ckpt", 9 * GIB, 10**13, 10**6, saves, 15))
     bench.tick(1.0)
-    offer = "`sentinel checkpoints prune RUN_DIR --keep 3` gives back 70 GiB of 7 checkpoints that nobody needs"
+    offer = "`sentinel checkpoints prune --keep 3 RUN_DIR` gives back 70 GiB of 7 checkpoints that nobody needs"
     assert bench.incident.reason.endswith(offer)
 
 
