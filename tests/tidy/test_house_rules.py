@@ -245,6 +245,21 @@ def test_no_tuple_is_packed_to_be_unpacked_among_other_arguments() -> None:
     assert not faults, "\n".join(faults)
 
 
+def test_no_tuple_is_unpacked_among_the_arguments_of_our_functions() -> None:
+    """`judge(policy, *budget, c)`: the same, wherever the tuple comes from. A function that takes any number of arguments is none."""
+    defined = [node for path in SOURCES for node in nodes(path) if isinstance(node, ast.FunctionDef)]
+    open_ended = {one.name for one in defined if one.args.vararg is not None}
+    ours = {one.name for one in defined} - open_ended
+    faults = []
+    for path in SOURCES:
+        for call in (node for node in nodes(path) if isinstance(node, ast.Call) and len(node.args) > 1):
+            own = call.func.attr if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "self" else ""
+            name = call.func.id if isinstance(call.func, ast.Name) else own
+            if name in ours and any(isinstance(argument, ast.Starred) for argument in call.args):
+                faults.append(f"{relative(path)}:{call.lineno} {ast.unparse(call)[:80]}: name each argument")
+    assert not faults, "\n".join(faults)
+
+
 def test_one_place_knows_where_an_attempt_and_an_incident_lie() -> None:
     for path in SOURCES:
         if path.name != "run_layout.py":
