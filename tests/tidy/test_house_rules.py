@@ -246,7 +246,7 @@ def test_no_tuple_is_packed_to_be_unpacked_among_other_arguments() -> None:
 
 
 def test_no_tuple_is_unpacked_among_the_arguments_of_our_functions() -> None:
-    """`judge(policy, *budget, c)`: the same, wherever the tuple comes from. A function that takes any number of arguments is none."""
+    """`judge(policy, *budget, c)`: the same, wherever the tuple comes from. What takes any number of arguments is not meant."""
     defined = [node for path in SOURCES for node in nodes(path) if isinstance(node, ast.FunctionDef)]
     open_ended = {one.name for one in defined if one.args.vararg is not None}
     ours = {one.name for one in defined} - open_ended
