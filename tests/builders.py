@@ -211,10 +211,10 @@ class Bench:
     def wants_stop(self, by: str = "SIGTERM") -> tuple[f.Fact, ...]:
         return self.tell(StopWanted(by))
 
-    def asks(self, wish: OperatorRequest, name: str = "", by: str = "ada@desk") -> f.RequestAnswered:
-        """A person asks; the answer. `name` is the wish's id, else a new one."""
+    def asks(self, request: OperatorRequest, name: str = "", by: str = "ada@desk") -> f.RequestAnswered:
+        """A person asks; the answer. `name` is the request's id, else a new one."""
         self.asked += 1
-        self.tell(RequestReading(name or f"wish-{self.asked}", by, wish))
+        self.tell(RequestReading(name or f"wish-{self.asked}", by, request))
         return self.of(f.RequestAnswered)[-1]
 
     # What became of its actions.

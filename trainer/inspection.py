@@ -62,14 +62,16 @@ def inspect_samples(run: Run) -> int:
 def _gather_weights(run: Run, index: int) -> None:
     """One forward that every rank makes: the weights are gathered there and kept whole, so that a rank that gets fewer samples
     than another, or none, is not waited for."""
-    compute_loss(run.model, *run.loader.sample(index, run.position))
+    inputs, targets = run.loader.sample(index, run.position)
+    compute_loss(run.model, inputs, targets)
 
 
 def _measure_samples(run: Run, indices: list[int]) -> list[Row]:
     """One forward and backward for each; the device is waited for once."""
     measured = []
     for index in indices:
-        loss = compute_loss(run.model, *run.loader.sample(index, run.position)).total
+        inputs, targets = run.loader.sample(index, run.position)
+        loss = compute_loss(run.model, inputs, targets).total
         loss.backward()
         gradients = [p.grad for p in run.model.parameters() if p.grad is not None]
         norm = torch.stack(torch._foreach_norm(gradients, 2, torch.float64)).square().sum().sqrt()

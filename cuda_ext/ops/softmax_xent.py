@@ -145,14 +145,14 @@ class _Overwriting(torch.autograd.Function):  # type: ignore[misc]
         if grad is None:
             return (None,) * 5
         _refuse_twice(ctx)
-        tensors = ctx.saved_tensors  # with checkpointing this computes again, and may write over the logits again
+        (expected,) = ctx.saved_tensors  # with checkpointing this computes again, and may write over the logits again
         dlogits, ctx.dlogits = ctx.dlogits, None
         if dlogits._version != ctx.version:
             raise RuntimeError(
                 "softmax_xent: the logits were changed between the call and its backward, and with overwrite=True their gradient"
                 " lay there; call it with overwrite=False, or on memory of its own"
             )
-        return (_scaled(dlogits, grad, *tensors), *(None,) * 4)
+        return (_scaled(dlogits, grad, expected), *(None,) * 4)
 
 
 _ARGUMENTS = "Tensor targets, Tensor? weight, Tensor? expected, float z_loss, int ignore_index"

@@ -59,7 +59,8 @@ class Mail:
         except smtplib.SMTPNotSupportedError as error:
             raise GiveUp(f"{what}: {error}; is the port right, and does it speak TLS?") from None
         except smtplib.SMTPRecipientsRefused as error:
-            raise self._refusal(what, *next(iter(error.recipients.values()))) from None
+            code, answer = next(iter(error.recipients.values()))
+            raise self._refusal(what, code, answer) from None
         except smtplib.SMTPResponseException as error:
             raise self._refusal(what, error.smtp_code, error.smtp_error) from None
         except ssl.SSLCertVerificationError as error:

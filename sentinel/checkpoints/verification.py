@@ -77,7 +77,7 @@ def verify_checkpoint(
     readers = min(READERS_MAX, len(os.sched_getaffinity(0)) // 2) if readers is None else readers
     recall = recall or Recall(path.parent.parent, path.name)
     recall.begin(digest)
-    reading = _Reading(path, listed, counting, recall)
+    reading = _FilesReading(path, listed, counting, recall)
     is_single = min(readers, len(listed)) <= 1
     with closing(reading.in_turn(progressed) if is_single else reading.at_a_time(readers, progressed)) as checks:
         for file, checked in zip(listed, checks, strict=True):
@@ -98,7 +98,7 @@ def _note(recall: Recall, file: ListedFile, checked: Checked, counting: Counting
     recall.note(file.name, file.size, checked.read_bytes, checked.was, now if is_sure else None)
 
 
-class _Reading:
+class _FilesReading:
     """The files of one checkpoint as they are read. What it yields is in their order, one `Checked` for each."""
 
     def __init__(self, path: Path, listed: Sequence[ListedFile], counting: Counting | None, recall: Recall) -> None:

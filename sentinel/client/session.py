@@ -26,11 +26,11 @@ from typing import Any
 from sentinel.client.heartbeat_file import HeartbeatFile
 from sentinel.client.logged import whole_number
 from sentinel.client.machine import read_boot_id
+from sentinel.client.masked_records import describe_error, mask_event
 from sentinel.client.output import redirect_output
 from sentinel.client.overrides import Overrides, OverridesError
 from sentinel.client.regular_file import read_regular
 from sentinel.client.run_layout import LEASE_NAME, OVERRIDES_NAME, attempt_folder, rank_file, spec_path, stack_path, stream_path
-from sentinel.client.said import describe_error, mask_event
 from sentinel.client.spare_place import SparePlace, write_record
 from sentinel.client.spec import Spec, SpecError, read_spec
 from sentinel.client.stacks import is_still_offered, offer_stacks

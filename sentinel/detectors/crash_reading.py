@@ -9,7 +9,6 @@ Of one process the last exception ended it; where several processes write withou
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from sentinel.client.late_regex import late_regex
@@ -291,10 +290,3 @@ def is_frame(text: str) -> bool:
 
 def ends_traceback(text: str) -> bool:
     return bool(text.strip()) and text[0] not in FRAME_BEGINS
-
-
-def read_writer(lines: Iterable[tuple[str, Clue]], *, is_process: bool) -> list[Clue]:
-    reading = WriterLines(is_process=is_process)
-    for text, mark in lines:
-        reading.feed(text, mark)
-    return reading.clues()

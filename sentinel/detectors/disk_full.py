@@ -37,6 +37,7 @@ from sentinel.detectors.disk_memory import (
     bytes_words,
     evidence,
     lacks_room,
+    metric_of,
     taken,
 )
 from sentinel.detectors.settings import setting
@@ -181,15 +182,18 @@ class DiskFull(Detector):
     def _finding(self, disk: Disk, quantity: Quantity, outlook: Outlook, now_s: float) -> Finding:
         kind = KIND if outlook.level == "full" else FILLING
         severity: Severity = self._run.severity(kind)
+        metric = metric_of(quantity.what, disk.reading.mount)
         return Finding(
-            kind, severity, self._attempt, None, self._run.newest_step, now_s, outlook.reason, metric=_metric(disk, quantity),
+            kind, severity, self._attempt, None, self._run.newest_step, now_s, outlook.reason, metric=metric,
             value=float(round(outlook.stock.free)), baseline=float(outlook.stock.largest), outside=True,
         )  # fmt: skip
 
     def over(self, kind: Kind, metric: str, now_s: float) -> str:
         for disk in self._disks.values():
             for quantity in disk.quantities.values():
-                if _metric(disk, quantity) != metric or quantity.outlook is None or self._blind or now_s - disk.read_s > FRESH_S:
+                if metric_of(quantity.what, disk.reading.mount) != metric or quantity.outlook is None:
+                    continue
+                if self._blind or now_s - disk.read_s > FRESH_S:
                     continue
                 since_s = quantity.calm_since_s if kind is KIND else quantity.roomy_since_s
                 if _has_lasted(since_s, now_s):
@@ -244,7 +248,3 @@ def _since(since_s: float | None, holds: bool, now_s: float) -> float | None:
 
 def _has_lasted(since_s: float | None, now_s: float) -> bool:
     return since_s is not None and now_s - since_s >= CALM_S
-
-
-def _metric(disk: Disk, quantity: Quantity) -> str:
-    return f"free_{quantity.what}@{disk.reading.mount}"

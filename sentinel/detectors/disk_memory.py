@@ -15,6 +15,7 @@ AT_LAUNCH = 2  # saves that must find room
 UNITS = (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10))
 
 What = Literal["bytes", "inodes"]
+QUANTITIES: tuple[What, ...] = ("bytes", "inodes")
 Level = Literal["", "filling", "full"]
 
 
@@ -58,7 +59,7 @@ class Disk:
     counts: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT + 1))
     newest: int = -1
     is_bounded: bool = False  # old checkpoints are deleted as new ones come
-    quantities: dict[What, Quantity] = field(default_factory=lambda: {w: Quantity(w) for w in ("bytes", "inodes")})
+    quantities: dict[What, Quantity] = field(default_factory=lambda: {what: Quantity(what) for what in QUANTITIES})
 
 
 def taken(disk: Disk, what: What) -> tuple[int, float]:
@@ -66,6 +67,11 @@ def taken(disk: Disk, what: What) -> tuple[int, float]:
     recent = disk.reading.saves[-RECENT:]
     sizes = [save.bytes if what == "bytes" else save.files for save in recent]
     return (max(sizes), sum(sizes) / len(sizes)) if sizes else (0, 0.0)
+
+
+def metric_of(what: What, mount: str) -> str:
+    """The metric of a finding about this disk."""
+    return f"free_{what}@{mount}"
 
 
 def lacks_room(reading: DiskReading, asked: int = AT_LAUNCH) -> str:

@@ -44,7 +44,7 @@ class DivergenceSettings:
 
 
 @dataclass(slots=True)
-class _Look:
+class _LevelLook:
     """One length of looking. `wake`, `level`, `hold`: blocks before it judges, of the level, and for which the level must stand
     `times` the ratio above the best one. What is no longer up is not told, however high its level still is: the rows of a window
     that has healed are half of it. `is_short`: nor does it count, and what did not jump is left to the long look, for 25 rows
@@ -94,8 +94,8 @@ class _Look:
         return left + 1
 
 
-def _new_looks() -> tuple[_Look, ...]:
-    return _Look(wake=20, level=11, hold=6, times=1.0), _Look(wake=10, level=5, hold=3, times=2.0, is_short=True)
+def _new_looks() -> tuple[_LevelLook, ...]:
+    return _LevelLook(wake=20, level=11, hold=6, times=1.0), _LevelLook(wake=10, level=5, hold=3, times=2.0, is_short=True)
 
 
 def _is_still_up(blocks: Blocks, best: float, above: float) -> bool:
@@ -160,13 +160,13 @@ class Divergence(Detector):
         )  # fmt: skip
         return [found]
 
-    def _take(self, block: Block, now_s: float) -> list[_Look]:
+    def _take(self, block: Block, now_s: float) -> list[_LevelLook]:
         """The looks by which the loss stands above its best level now."""
         self._blocks.add(block)
         return [look for look in self._looks if look.take(self._blocks, self._ratio, now_s)]
 
     @property
-    def _firing(self) -> _Look | None:
+    def _firing(self) -> _LevelLook | None:
         return next((look for look in self._looks if look.firing), None)
 
     def band_before(self, metric: str) -> Level | None:

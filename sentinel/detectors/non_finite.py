@@ -108,7 +108,8 @@ class NonFinite(Detector):
             found.append(Finding(Kind.NON_FINITE, "info", self._attempt, onset, reading.step, visible_s, why, metric=name))
         stays_away = self._loss.missing(self._row, reading, now_s)
         if stays_away is not None and not self._alarms():
-            found.append(self._no_loss(reading, *stays_away))
+            onset, visible_s = stays_away
+            found.append(self._no_loss(reading, onset, visible_s))
 
     def _no_loss(self, reading: StepReading, onset: int, visible_s: float) -> Finding:
         why = (

@@ -4,13 +4,14 @@ room again, by measurement. Where nobody knows how much room there is, nothing i
 from __future__ import annotations
 
 from sentinel.detectors.disk_full import FILLING, KIND
+from sentinel.detectors.disk_memory import QUANTITIES, metric_of
 from sentinel.engine.decision import Decision
 from sentinel.engine.opening import open_incident
 from sentinel.engine.paging import page, resolve
 from sentinel.model import facts as f
 from sentinel.model.actions import StartAttempt
 from sentinel.model.changed import replace
-from sentinel.model.disks import DiskReading
+from sentinel.model.disks import RUN_PLACE, DiskReading
 from sentinel.model.findings import Finding
 from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.state import RunState
@@ -30,7 +31,10 @@ def sound_only(state: RunState, reading: DiskReading) -> DiskReading:
 
 def with_offer(decision: Decision, finding: Finding) -> Finding:
     """The finding with what would make room, where it is one about room for checkpoints."""
-    if finding.kind not in (KIND, FILLING) or "(run directory)" in finding.reason:
+    if finding.kind not in (KIND, FILLING):
+        return finding
+    with_saves = [disk.mount for disk in decision.detectors.disks(decision.now_s) if disk.place != RUN_PLACE]
+    if finding.metric not in {metric_of(what, mount) for mount in with_saves for what in QUANTITIES}:
         return finding
     return replace(finding, reason=f"{finding.reason}; {_offer(decision)}")
 
@@ -43,7 +47,7 @@ def _offer(decision: Decision) -> str:
     if not spared:
         return "no checkpoint can be spared: make room elsewhere on that disk"
     much = decision.detectors.room_of([found.step for found in spared])
-    return f"`sentinel checkpoints prune RUN_DIR --keep {keep}` gives back {much} of {len(spared)} checkpoints that nobody needs"
+    return f"`sentinel checkpoints prune --keep {keep} RUN_DIR` gives back {much} of {len(spared)} checkpoints that nobody needs"
 
 
 def hold_back(decision: Decision, action: StartAttempt) -> bool:

@@ -38,9 +38,9 @@ from importlib import metadata
 found = {{}}
 for one in metadata.distributions():
     head = (one.read_text("METADATA") or one.read_text("PKG-INFO") or "").partition("\\n\\n")[0]
-    said = [re.search("^" + key + r":[ \\t]*(\\S.*?)[ \\t]*$", head, re.M) for key in ("Name", "Version")]
-    if all(said):
-        name, version = said[0][1], said[1][1]
+    lines = [re.search("^" + key + r":[ \\t]*(\\S.*?)[ \\t]*$", head, re.M) for key in ("Name", "Version")]
+    if all(lines):
+        name, version = lines[0][1], lines[1][1]
     else:
         name, version = (one.metadata["Name"], str(one.version)) if one.metadata is not None else (None, "")
     if name and len(found) < {DISTRIBUTIONS_MAX}:

@@ -70,13 +70,13 @@ def find_damaged(store: Store, files: Files) -> set[str]:
 
 def read_stretches(store: Store, bundle: str, stretches: list[BundleStretch]) -> Iterator[tuple[BundleStretch, bool, bytes]]:
     """Each with whether it is as it was sent, and its bytes; in the order in which they lie there. Raises MirrorError."""
-    reader = _Reader(store, bundle)
+    reader = _BundleReader(store, bundle)
     for one in sorted(stretches, key=lambda part: part.offset):
         data = reader.take(one.offset, one.size)
         yield one, Digest(len(data), hashlib.sha256(data).hexdigest()) == Digest(one.size, one.sha256), data
 
 
-class _Reader:
+class _BundleReader:
     """One object, read forwards once."""
 
     def __init__(self, store: Store, name: str) -> None:

@@ -69,7 +69,7 @@ def _versions(before: Named | None, now: Named | None) -> list[str]:
     def rank(pair: tuple[str, str | None, str | None]) -> tuple[int, str]:
         return next((n for n, word in enumerate(TELLING) if pair[0].lower().startswith(word)), len(TELLING)), pair[0]
 
-    return [_change(*pair, "installed", "no longer installed") for pair in sorted(_pairs(before, now), key=rank)]
+    return [_change(pair, "installed", "no longer installed") for pair in sorted(_pairs(before, now), key=rank)]
 
 
 def _files(before: Named | None, now: Named | None, whole: bool) -> Iterator[str]:
@@ -82,10 +82,11 @@ def _files(before: Named | None, now: Named | None, whole: bool) -> Iterator[str
 
 
 def _values(before: Named | None, now: Named | None) -> list[str]:
-    return [_change(*pair, "set", "no longer set") for pair in _pairs(before, now)]
+    return [_change(pair, "set", "no longer set") for pair in _pairs(before, now)]
 
 
-def _change(name: str, old: str | None, new: str | None, came: str, went: str) -> str:
+def _change(pair: tuple[str, str | None, str | None], came: str, went: str) -> str:
+    name, old, new = pair
     if old is None:
         return f"{name} {new} {came}"
     return f"{name} {old} {went}" if new is None else f"{name} {old} → {new}"

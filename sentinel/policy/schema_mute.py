@@ -131,12 +131,12 @@ class Mute(Model):
     @property
     def begins_s(self) -> float:
         """-inf where it has no date. A time that the clocks show twice is the first of the two."""
-        return instants(self.timezone, *self.from_)[0] if self.from_ is not None else -float("inf")
+        return instants(self.timezone, self.from_[0], self.from_[1])[0] if self.from_ is not None else -float("inf")
 
     @property
     def ends_s(self) -> float:
         """The same, inf."""
-        return instants(self.timezone, *self.to)[0] if self.to is not None else float("inf")
+        return instants(self.timezone, self.to[0], self.to[1])[0] if self.to is not None else float("inf")
 
 
 def _fills_the_day(times: tuple[DaySpan, ...]) -> bool:

@@ -95,7 +95,7 @@ def read_yaml(text: str) -> YamlText:
     loader: Any = None
     try:
         loader = Loader(text)
-        read.value = _Reader(loader, read).document()
+        read.value = _ValueReader(loader, read).document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         message = f"not YAML: {error.problem or error.context}"
@@ -126,7 +126,7 @@ def _nearest(text: str, character: object) -> Place:
     return text.count("\n", 0, at) + 1, at - (text.rfind("\n", 0, at) + 1) + 1
 
 
-class _Reader:
+class _ValueReader:
     def __init__(self, loader: Any, read: YamlText) -> None:
         self._loader = loader
         self._read = read

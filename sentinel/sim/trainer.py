@@ -101,8 +101,10 @@ class SimTrainer:
         if asked is not None:
             word = self.spec.vouched
             found = self.world.store.choose_resume(asked.step, asked.digest, word.digest if word is not None else None)
-            if found is None or found.kills(found.step):
-                return self._leave_all(*((1, KILLED_BY_LOAD) if found else (4, NONE_TO_TRUST)))
+            if found is None:
+                return self._leave_all(4, NONE_TO_TRUST)
+            if found.kills(found.step):
+                return self._leave_all(1, KILLED_BY_LOAD)
             self.resumed, self._saved_step, self._skipped_in_row = found, found.step, found.skipped_in_row
             self.step, self.cursor, self.weights, self._settings.skip = found.step, found.cursor, found.weights, found.skip
             self._settings.orders = found.orders

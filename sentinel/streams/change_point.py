@@ -161,7 +161,7 @@ def find_hinge(rows: Rows) -> int | None:
     """The step at which a steady climb begins, to a row or two: two-phase regression like `find_bend`, but on the newest single
     rows, and with a descent that flattens before the bend (a line in the logarithm of the step), which is no bend itself.
     None where there are too few rows, or none bends upwards."""
-    for look in _looks(_finite(rows)):
+    for look in _growing_windows(_finite(rows)):
         _, at = look.best_hinge()
         if at >= len(look.steps) // HINGE_EDGE:
             return look.steps[at]
@@ -171,7 +171,7 @@ def find_hinge(rows: Rows) -> int | None:
 def find_jump(rows: Rows) -> int | None:
     """The first step of a higher level, to which the loss jumped and where it stays. None where there are too few rows, where
     none is higher, or where a hinge explains the rows as well."""
-    for look in _looks(_behind_descent(rows)):
+    for look in _growing_windows(_behind_descent(rows)):
         jumped, at = look.best_jump()
         if jumped <= look.best_hinge()[0]:
             return None
@@ -183,7 +183,7 @@ def find_jump(rows: Rows) -> int | None:
 def find_settling(rows: Rows, power: int) -> int | None:
     """The first step of a rise that is steep at first and settles at a higher level: a line bent to it begins long before it.
     None where a jump, or a bend of this `power`, explains the rows about as well."""
-    for look in _looks(_behind_descent(rows)):
+    for look in _growing_windows(_behind_descent(rows)):
         settled, at = look.best_settling()
         others = max(look.best_jump()[0], look.best_hinge(power)[0])
         if look.squares - settled > SETTLING_LEFT_MAX * (look.squares - others):
@@ -253,7 +253,7 @@ def _left_of_jump(values: Sequence[float]) -> float:
     return squares - max(total * total / count for count, total in enumerate(sums, start=1))
 
 
-class _Look:
+class _NewestRows:
     """The newest rows, and what is left of their values without a line in the logarithm of the step. Every `stride`-th place is
     tried for a shape that rises there."""
 
@@ -303,13 +303,13 @@ class _Look:
         return best
 
 
-def _looks(rows: Rows) -> Iterator[_Look]:
+def _growing_windows(rows: Rows) -> Iterator[_NewestRows]:
     """Longer and longer ones, while there are rows enough."""
     for count in HINGE_ROWS:
         window = rows[-count:]
         if len(window) < HINGE_ROWS_MIN:
             return
-        yield _Look(window, max(1, count // HINGE_ROWS[0]))
+        yield _NewestRows(window, max(1, count // HINGE_ROWS[0]))
 
 
 def _finite(rows: Rows) -> Rows:

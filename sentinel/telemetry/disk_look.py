@@ -46,8 +46,8 @@ class DiskLook:
             there = _existing(path)
             device = os.stat(there).st_dev
             if device not in found:
-                of_saves = (saves, count) if place != RUN_PLACE else ((), None)
-                found[device] = _room(place, there, *of_saves)
+                gets_saves = place != RUN_PLACE
+                found[device] = _room(place, there, saves if gets_saves else (), count if gets_saves else None)
         return list(found.values())
 
     def _saves(self) -> tuple[tuple[SavedCheckpoint, ...], int]:

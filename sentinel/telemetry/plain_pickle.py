@@ -23,12 +23,12 @@ _TUPLES = {0x85: 1, 0x86: 2, 0x87: 3}
 def read_plain_pickle(data: bytes) -> Any:
     """The value. ValueError for what breaks off, is no pickle, is too long or holds more than plain values."""
     try:
-        return _Reading(data).value()
+        return _PickleReading(data).value()
     except (IndexError, KeyError, TypeError, UnicodeDecodeError, struct.error):
         raise ValueError("it breaks off or is damaged") from None
 
 
-class _Reading:
+class _PickleReading:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0

@@ -31,7 +31,7 @@ DUMPS_AT_ONCE = 16  # a look may not hold up the loop: a dump of a megabyte take
 
 
 @dataclass(slots=True)
-class _Look:
+class _RankLook:
     """At one rank in one silence, which began with the heartbeat read at `since_s`. `is_blocked`: it was so at the last look,
     which may be a moment of a healthy read."""
 
@@ -49,7 +49,7 @@ class SilentRanks:
 
     run_dir: Path
     attempt: int
-    _looks: dict[int, _Look] = field(default_factory=dict)
+    _looks: dict[int, _RankLook] = field(default_factory=dict)
     _looked_s: float = float("-inf")
     _silence: Silence = field(default_factory=Silence)
     _silent_since_s: float | None = None  # by the clock of files, since when dumps are of this silence
@@ -71,7 +71,7 @@ class SilentRanks:
         marks = AttemptFiles.of(self.run_dir, self.attempt).environment
         here = sorted(rank for rank in silent if is_this_host(lives[rank].host or None))[:RANKS_MAX]
         for rank in here:
-            look = self._looks.setdefault(rank, _Look(lives[rank].changed_s))
+            look = self._looks.setdefault(rank, _RankLook(lives[rank].changed_s))
             seen = self._look_at(rank, lives[rank], look, marks, now_s)
             if seen is not None and seen != look.reported:
                 look.reported = seen
@@ -127,7 +127,7 @@ class SilentRanks:
                 dump.close()
 
     def _look_at(
-        self, rank: int, life: RankLife, look: _Look, marks: dict[str, str], now_s: float
+        self, rank: int, life: RankLife, look: _RankLook, marks: dict[str, str], now_s: float
     ) -> tuple[Doing, str] | None:
         state = read_state(life.pid, marks) if life.pid is not None else None
         if state is None or life.pid is None:
@@ -150,7 +150,7 @@ class SilentRanks:
         return look.stack if look.stack is not None else ("runs", where)
 
 
-def _take(look: _Look, now_s: float) -> tuple[Frame, ...]:
+def _take(look: _RankLook, now_s: float) -> tuple[Frame, ...]:
     stack = look.dump.read(now_s) if look.dump is not None else ()
     look.dump = look.dump if stack is None else None
     return stack or ()

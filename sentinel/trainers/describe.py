@@ -62,7 +62,7 @@ def what_it_can(profile: TrainerProfile) -> list[str]:
         kept = f"{how}: by checkpoints {places.pattern} below {where}"
     words = ", ".join(_setting(profile, key) for key in profile.settings)
     return [
-        f"watched: {_metrics(spec.metrics)}",
+        f"watched: {metrics_source(spec.metrics)}",
         kept,
         f"skips data: {'by ' + spec.skip.arguments[0] if spec.skip is not None else 'no'}",
         f"changed at a launch: {words or 'nothing'}",
@@ -89,7 +89,8 @@ def unfilled(profile: TrainerProfile) -> list[str]:
     return sorted(set(names(as_document(profile)["spec"])))
 
 
-def _metrics(metrics: Metrics) -> str:
+def metrics_source(metrics: Metrics) -> str:
+    """Where a profile's numbers come from, for people."""
     source = {
         "output": "what it prints",
         "file": f"the file {' or '.join(metrics.path)}",

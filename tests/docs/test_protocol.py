@@ -31,7 +31,7 @@ from sentinel.model.actions import Request
 from sentinel.model.attempts import AttemptSpec, ExitReport, ExitSource, RankExit, SettingsInForce
 from sentinel.model.metrics import METRICS, shown_name
 from sentinel.model.readings import Phase
-from sentinel.plan import checkpoint_validation as vetting
+from sentinel.plan.checkpoint_validation import COUNT, STATE_PREFIXES
 from sentinel.plan.sample_attribution import SAMPLES_MAX
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles
@@ -52,7 +52,7 @@ def test_the_closed_lists_are_the_codes() -> None:
     assert {words(row[0])[0]: words(row[1])[0] for row in table("in the stream")} == charts.MEGATRON
     assert f"`{charts.MARKER}`" in TEXT
     assert listed("cursor keys") == list(manifest_file._CURSOR_KEYS)
-    assert all(name == vetting.COUNT or name.startswith(vetting.STATE_PREFIXES) for name in listed("judged numbers"))
+    assert all(name == COUNT or name.startswith(STATE_PREFIXES) for name in listed("judged numbers"))
     assert listed("capabilities") == list(run_file.CAPABILITIES)
     assert f"At most {SAMPLES_MAX} samples" in TEXT
     assert listed("rank sources") == list(get_args(ExitSource))

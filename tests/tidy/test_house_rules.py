@@ -143,18 +143,18 @@ def test_files_keep_to_their_budget_and_their_name() -> None:
 
 
 def test_a_class_has_a_name_of_its_own() -> None:
-    """Two classes of one name in one package are told apart by their imports alone."""
+    """Two classes of one name in one package are distinguished by their imports alone. Private ones are searched for, too."""
     places: dict[str, list[str]] = {}
     for path in SOURCES:
         if relative(path).startswith("sentinel/"):
             for node in nodes(path):
-                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                if isinstance(node, ast.ClassDef):
                     places.setdefault(node.name, []).append(f"{relative(path)}:{node.lineno}")
     assert not {name: where for name, where in places.items() if len(where) > 1}
 
 
 def test_an_identifier_names_what_it_holds() -> None:
-    faults = []
+    faults = [f"{relative(path)}: its name" for path in SOURCES if VERBS & set(path.stem.split("_"))]
     for path in SOURCES:
         for node in nodes(path):
             names = [getattr(node, field, None) for field in ("id", "attr", "arg", "name", "asname")]
@@ -242,6 +242,21 @@ def test_no_tuple_is_packed_to_be_unpacked_among_other_arguments() -> None:
                 starred = {one.value.id for one in call.args if isinstance(one, ast.Starred) and isinstance(one.value, ast.Name)}
                 if starred & packed and not relative(path).startswith("cuda_ext/bench/"):  # operands of one operation
                     faults.append(f"{relative(path)}:{call.lineno} {ast.unparse(call)[:80]}: name each argument")
+    assert not faults, "\n".join(faults)
+
+
+def test_no_tuple_is_unpacked_among_the_arguments_of_our_functions() -> None:
+    """`judge(policy, *budget, c)`: the same, wherever the tuple comes from. What takes any number of arguments is not meant."""
+    defined = [node for path in SOURCES for node in nodes(path) if isinstance(node, ast.FunctionDef)]
+    open_ended = {one.name for one in defined if one.args.vararg is not None}
+    ours = {one.name for one in defined} - open_ended
+    faults = []
+    for path in SOURCES:
+        for call in (node for node in nodes(path) if isinstance(node, ast.Call) and len(node.args) > 1):
+            own = call.func.attr if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "self" else ""
+            name = call.func.id if isinstance(call.func, ast.Name) else own
+            if name in ours and any(isinstance(argument, ast.Starred) for argument in call.args):
+                faults.append(f"{relative(path)}:{call.lineno} {ast.unparse(call)[:80]}: name each argument")
     assert not faults, "\n".join(faults)
 
 

@@ -115,7 +115,7 @@ def _panels(
             points = [(step, metrics[name]) for step, metrics in rows[branch.attempt] if name in metrics]
             keep = None if branch.survives_to is None else branch.survives_to if branch.outcome else LIVES_ON
             lines += [AttemptLine(branch.attempt, points, keep, place)] if points else []
-        panel = draw_panel(name, lines, inside, *span, _band(incident, name))
+        panel = draw_panel(name, lines, inside, first=span[0], last=span[1], band=_band(incident, name))
         if panel is not None:
             panels.append(panel)
     return panels

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sentinel.client.settings import SETTINGS
 from sentinel.trainers.adding import PRINTED_LINE, how_to_add_metric, how_to_add_rows
-from sentinel.trainers.describe import what_it_can
+from sentinel.trainers.describe import metrics_source
 from sentinel.trainers.probe.judging import Missing, expected_grades, find_missing, profile_by_what_it_printed, resume_grade
 from sentinel.trainers.probe.seen import EndedBy, ProbedCheckpoint, Seen
 from sentinel.trainers.probe.trial import Trial
@@ -79,7 +79,7 @@ def _section(title: str, lines: list[str]) -> list[str]:
 def _watched(trial: Trial, seen: Seen) -> list[str]:
     first = seen.first
     if not first.rows:
-        return [f"no row of numbers; looked for: {what_it_can(trial.profile)[0].removeprefix('watched: ')}"]
+        return [f"no row of numbers; looked for: {metrics_source(trial.profile.spec.metrics)}"]
     steps = [row.step for row in first.rows]
     every = "" if first.every_steps is None else f", every {first.every_steps} steps" if first.every_steps > 1 else ", every step"
     seconds = "" if first.row_seconds is None else f", about {first.row_seconds:.2g} s apart"
@@ -87,7 +87,7 @@ def _watched(trial: Trial, seen: Seen) -> list[str]:
     counted = ", ".join(
         name if count == len(steps) else f"{name} ({count} of {len(steps)})" for name, count in first.metrics.items()
     )
-    source = what_it_can(trial.profile)[0].removeprefix("watched: ")
+    source = metrics_source(trial.profile.spec.metrics)
     beats = f"ranks seen as processes of this machine: {first.ranks}" if first.ranks else "no process of a rank was seen"
     return [f"from {source}: {rows}", f"metrics: {counted or 'none'}", beats]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,13 @@ def test_every_command_stands_in_a_panel_by_subject() -> None:
     looking, acting = {"Look at a run", "Read logs, rehearse disasters"}, {"Run", "Steer a run", "Answer a page"}
     assert panels == looking | acting | {"Policies", "Trainer profiles"}
     assert operator.uncordon.__doc__
+
+
+def test_the_documents_put_it_last() -> None:
+    root = Path(__file__).resolve().parents[3]
+    pages = [root / "README.md", root / "policies/README.md", *root.glob("docs/**/*.md"), *root.glob("deploy/*.md")]
+    commands = re.compile(r"`(sentinel [^`\n]*\bRUN_DIR\b(?!/)[^`\n]*)`")
+    written = [(page.name, one) for page in pages for one in commands.findall(page.read_text(encoding="utf-8"))]
+    last = re.compile(r"RUN_DIR(\\?\|(RUNS_DIR…|LOG))?$")
+    assert len(written) > 40
+    assert not [one for one in written if "--run-dir" not in one[1] and not last.search(one[1])]

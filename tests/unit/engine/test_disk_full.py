@@ -108,12 +108,25 @@ def test_the_offer_names_the_command_and_what_it_gives_back() -> None:
     saves = tuple(SavedCheckpoint(200 * n, 10 * GIB, 9, (15 - n) * 3600.0) for n in range(1, 16))
     bench.tell(DiskReading("checkpoints", "/ckpt", 9 * GIB, 10**13, 10**6, saves, 15))
     bench.tick(1.0)
-    offer = "`sentinel checkpoints prune RUN_DIR --keep 3` gives back 70 GiB of 7 checkpoints that nobody needs"
+    offer = "`sentinel checkpoints prune --keep 3 RUN_DIR` gives back 70 GiB of 7 checkpoints that nobody needs"
     assert bench.incident.reason.endswith(offer)
 
 
 def test_where_nothing_can_be_spared_it_says_so() -> None:
     assert looked(training(), 9).incident.reason.endswith("no checkpoint can be spared: make room elsewhere on that disk")
+
+
+def test_an_offer_goes_by_where_checkpoints_lie_and_not_by_the_words_of_the_reason() -> None:
+    bench = training()
+    bench.tell(DiskReading("run directory", "/home", 1 << 20, 10**12, 10**6))
+    bench.tick(1.0)
+    assert "on /home" in bench.incident.reason
+    assert "checkpoint can be spared" not in bench.incident.reason
+    odd = training()  # a mount whose name holds the words by which a disk without checkpoints is shown
+    there = tuple(SavedCheckpoint(10 * n, 10 * GIB, 9, (4 - n) * 3600.0) for n in range(1, 5))
+    odd.tell(DiskReading("checkpoints", "/ckpt (run directory)", 9 * GIB, 10**13, 10**6, there, 4))
+    odd.tick(1.0)
+    assert odd.incident.reason.endswith("no checkpoint can be spared: make room elsewhere on that disk")
 
 
 # A launch that could not save.
