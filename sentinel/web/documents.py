@@ -47,8 +47,8 @@ def run_document(
 
 
 def incidents_document(snapshot: RunSnapshot, policy: Policy | None = None) -> list[dict[str, Any]]:
-    """As `sentinel incidents --json`, with what each cost as words, what the rule's author wrote, and the times in Unix seconds and
-    on the run's clock."""
+    """As `sentinel incidents --json`, with what each cost as words, what the rule's author wrote, and the times in Unix seconds
+    and on the run's clock."""
     state = snapshot.state
     documents = incident_documents(state, snapshot.losses, snapshot.senses.gpus_in_use)
     return [
