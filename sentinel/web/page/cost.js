@@ -10,7 +10,10 @@ export function costRows(status) {
   return rows.filter(([, words]) => words);
 }
 
-/** Nothing of a run that has ended: its time says when. @param {any} forecast @param {string | undefined} due what the rest costs */
+/**
+ * Nothing of a run that has ended: its time says when.
+ * @param {any} forecast @param {string | undefined} due what the rest will cost
+ */
 function endWords(forecast, due) {
   if (forecast.unknown) return forecast.is_over ? "" : `unknown: ${forecast.unknown}`;
   const bounds = `${spanWords(forecast.low_s)} to ${spanWords(forecast.high_s)}`;

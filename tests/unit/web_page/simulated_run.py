@@ -46,6 +46,11 @@ def value_of(metric: str, step: int, attempt: int, height: float = 5.0) -> float
     return 1.0 + 0.4 * (LAYERS.index(metric) if metric in LAYERS else 0) + 0.002 * step + 0.05 * noise
 
 
+def stands(state: str) -> str:
+    """In words; a state that the page does not know stands as it is."""
+    return next((known.words for known in IncidentState if known == state), state)
+
+
 def incident(number: int, kind: str, **said: Any) -> dict[str, Any]:
     """With every key of the document of `sentinel incidents --json`, and what only the page gets."""
     told = {
@@ -58,7 +63,7 @@ def incident(number: int, kind: str, **said: Any) -> dict[str, Any]:
         "pages": [], "page": None, "cost": None, "opened_elapsed_s": 30.5, "closed_elapsed_s": 60.0,
         "notes": [], "runbook": "", "labels": {}, "cost_words": "",
     } | said  # fmt: skip
-    told = {"steps_lost_at_most": told["steps_lost"], "stands": IncidentState(told["state"]).words} | told
+    told = {"steps_lost_at_most": told["steps_lost"], "stands": stands(told["state"])} | told
     closed_s = told["closed_elapsed_s"]
     return told | {"opened_at_s": START_S + told["opened_elapsed_s"], "closed_at_s": closed_s and START_S + closed_s}
 
@@ -165,8 +170,7 @@ class SimulatedRun:
 
     def told_incidents(self) -> list[dict[str, Any]]:
         """With the words for how each stands, whatever a test has made of its state."""
-        words = {str(state): state.words for state in IncidentState}
-        return [one | {"stands": words.get(one["state"], one["state"])} for one in self.incidents]
+        return [one | {"stands": stands(one["state"])} for one in self.incidents]
 
     def status(self) -> dict[str, Any]:
         return {
