@@ -123,8 +123,14 @@ def forecast_words(forecast: Mapping[str, Any], currency: str) -> str:
         return f"unknown: {forecast['unknown']}"
     end = datetime.fromtimestamp(forecast["end_at_s"], UTC).strftime("%Y-%m-%d %H:%M UTC")
     bounds = f"{span(forecast['low_s'])} to {span(forecast['high_s'])}"
-    due = amount_words(forecast, currency)
-    return f"in {span(forecast['left_s'])} ({bounds}), {end}" + (f"; {due} more" if forecast["gpu_hours"] else "")
+    due = due_words(forecast, currency)
+    return f"in {span(forecast['left_s'])} ({bounds}), {end}" + (f"; {due}" if due else "")
+
+
+def due_words(forecast: Mapping[str, Any], currency: str) -> str:
+    """What the rest will cost: 3.10 GPU hours, 7.75 USD more. Empty where that is not known, and without a GPU."""
+    is_known = not forecast["unknown"] and forecast["gpu_hours"]
+    return f"{amount_words(forecast, currency)} more" if is_known else ""
 
 
 def amount_words(amount: Mapping[str, Any], currency: str) -> str:

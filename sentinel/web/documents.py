@@ -12,7 +12,7 @@ from sentinel.model import facts as f
 from sentinel.model.incidents import Incident
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
-from sentinel.report.cost import cost_words
+from sentinel.report.cost import cost_words, due_words, incident_words
 from sentinel.report.detectors import detector_rows
 from sentinel.report.documents import incident_documents, status_document
 from sentinel.report.events import incident_of
@@ -34,6 +34,7 @@ def run_document(
     return status | {
         "detector_rows": detector_rows(status["detectors"], is_watched=snapshot.supervisor == "alive"),
         "cost_words": cost_words(status["cost"]),
+        "due_words": due_words(status["forecast"], status["cost"]["currency"]),
         "schedule": schedule,
         "seq": snapshot.seq,
         "now_s": snapshot.now_s,
@@ -46,13 +47,19 @@ def run_document(
 
 
 def incidents_document(snapshot: RunSnapshot, policy: Policy | None = None) -> list[dict[str, Any]]:
-    """As `sentinel incidents --json`, with what the rule's author wrote, and the times in Unix seconds and on the run's clock."""
+    """As `sentinel incidents --json`, with what each cost as words, what the rule's author wrote, and the times in Unix seconds
+    and on the run's clock."""
     state = snapshot.state
     documents = incident_documents(state, snapshot.losses, snapshot.senses.gpus_in_use)
     return [
-        document | rule_document(policy, incident) | _times(incident, state)
+        document | {"cost_words": _cost_words(document["cost"])} | rule_document(policy, incident) | _times(incident, state)
         for document, incident in zip(documents, state.incidents, strict=True)
     ]
+
+
+def _cost_words(cost: Mapping[str, Any] | None) -> str:
+    """Empty where it cost nothing that is known."""
+    return incident_words(cost) if cost is not None and cost["lost_s"] else ""
 
 
 def _times(incident: Incident, state: RunState) -> dict[str, Any]:

@@ -80,6 +80,7 @@ function factWords(incident, paged) {
     `seen ${spanWords(incident.time_to_detect_s)} after it showed`,
     incident.time_to_recover_s !== null && `new ground after ${spanWords(incident.time_to_recover_s)}`,
     lostWords(incident),
+    incident.cost_words && `cost ${incident.cost_words}`,
     incident.blamed_rank !== null && `rank ${incident.blamed_rank}`,
     incident.blamed_node && `node ${incident.blamed_node}`,
     incident.page?.held,

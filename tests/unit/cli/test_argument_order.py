@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from sentinel.cli import operator
+from sentinel.cli.options import RunDirAnywhere
 from sentinel.cli.root import app
 from sentinel.model import operator_requests as w
+from sentinel.model.attempts import SampleRange
 from sentinel.operator import requests
 from sentinel.operator.answers import Answered
 from tests.unit.told_run import write_run
@@ -33,7 +38,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, w.OperatorRequest
     ("command", "word", "request_"),
     [
         ("ack", "2", w.Acknowledge(2)),
+        ("resolve", "2", w.Resolve(2)),
+        ("approve", "2", w.Approve(2)),
         ("deny", "2", w.Deny(2)),
+        ("skip", "3-4", w.LeaveOut(SampleRange(3, 4))),
         ("note", "a word", w.Remark("a word")),
         ("readmit", "node-7", w.Readmit("node-7")),
         ("uncordon", "node-7", w.Readmit("node-7")),
@@ -72,6 +80,24 @@ def test_an_optional_number_may_stand_on_either_side(tmp_path: Path) -> None:
     second = CliRunner().invoke(app, ["report", "1", str(run_dir), "--out", str(tmp_path / "b.html")])
     assert (first.exit_code, second.exit_code) == (0, 0)
     assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
+
+
+def commands(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    inner = getattr(command, "commands", None) or {}
+    yield path, command
+    for name, one in inner.items():
+        yield from commands(one, f"{path} {name}".strip())
+
+
+def test_no_command_with_a_run_directory_and_other_words_knows_one_order_only() -> None:
+    found = {path: one for path, one in commands(get_command(app)) if is_ordered(one)}
+    assert {"ack", "skip", "set", "report", "incidents show", "checkpoints verify", "policy apply"} <= found.keys()
+    assert [path for path, one in found.items() if not isinstance(one, RunDirAnywhere)] == []
+
+
+def is_ordered(command: Any) -> bool:
+    names = [one.name for one in command.params if one.param_type_name == "argument"]
+    return "run_dir" in names and len(names) > 1
 
 
 def test_every_command_stands_in_a_panel_by_subject() -> None:

@@ -12,7 +12,7 @@ from sentinel.engine.goodput import account
 from sentinel.model import facts as f
 from sentinel.model.price import Price
 from sentinel.model.state import RunState
-from sentinel.report.cost import cost_document, cost_rows, cost_words, forecast_document, forecast_words
+from sentinel.report.cost import cost_document, cost_rows, cost_words, due_words, forecast_document, forecast_words
 from sentinel.report.losses import Losses
 from tests.unit.told_run import at, entries_of, told, told_on_gpus
 
@@ -107,7 +107,11 @@ def test_the_rest_costs_what_the_forecast_says() -> None:
     assert found["end_at_s"] == pytest.approx(at(110) + found["left_s"], abs=0.11)
     assert found["gpu_hours"] == pytest.approx(2 * found["left_s"] / 3600, abs=1e-3)
     assert found["money_high"] == pytest.approx(3.6 * 2 * found["high_s"] / 3600, abs=1e-2)
-    assert "USD more" in forecast_words(found, "USD")
+    due = due_words(found, "USD")
+    assert due == f"{found['gpu_hours']:.2f} GPU hours, {found['money']:.2f} USD more"
+    assert forecast_words(found, "USD").endswith(f"; {due}")
+    assert due_words({"unknown": "no step is being made", "is_over": False}, "USD") == ""
+    assert due_words(found | {"gpu_hours": None, "money": None}, "USD") == due_words(found | {"gpu_hours": 0.0}, "USD") == ""
     assert forecast_document(state, at(110), 460, None, cost) == {
         "unknown": "the trainer does not say how many steps the run is to have", "is_over": False,
     }  # fmt: skip

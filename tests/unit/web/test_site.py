@@ -78,6 +78,7 @@ def test_a_run_is_its_status_and_what_only_a_page_asks(told_site: Served) -> Non
 def test_incidents_have_their_times_on_the_runs_own_clock(told_site: Served) -> None:
     first, second = told_site.get("/api/runs/half/incidents").json
     assert (first["id"], first["opened_elapsed_s"], first["closed_elapsed_s"]) == (1, 30.5, 60.0)
+    assert first["cost_words"] == "10.0 s", "what it threw away and stood still; GPUs are not known"
     assert (first["opened_at_s"], first["closed_at_s"]) == (START_S + 30.5, START_S + 60.0)
     assert (second["opened_at_s"], second["closed_at_s"]) == (START_S + 90.2, None)
     assert (second["kind"], second["opened_elapsed_s"], second["closed_elapsed_s"]) == ("spike", 90.2, None)

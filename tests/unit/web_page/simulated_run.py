@@ -46,8 +46,13 @@ def value_of(metric: str, step: int, attempt: int, height: float = 5.0) -> float
     return 1.0 + 0.4 * (LAYERS.index(metric) if metric in LAYERS else 0) + 0.002 * step + 0.05 * noise
 
 
+def stands(state: str) -> str:
+    """In words; a state that the page does not know stands as it is."""
+    return next((known.words for known in IncidentState if known == state), state)
+
+
 def incident(number: int, kind: str, **said: Any) -> dict[str, Any]:
-    """With every key of the document of `sentinel incidents --json`, and the page's four."""
+    """With every key of the document of `sentinel incidents --json`, and what only the page gets."""
     told = {
         "id": number, "kind": kind, "severity": "critical", "state": "recovered", "onset_step": None, "detected_step": 132,
         "break_step": 132, "time_to_detect_s": 0.5, "time_to_recover_s": 12.0, "steps_lost": 32,
@@ -56,9 +61,9 @@ def incident(number: int, kind: str, **said: Any) -> dict[str, Any]:
         "awaits_approval": None, "acknowledged_by": "", "diagnosis": None, "attribution": None, "put_back": [],
         "playbook": "numeric", "begins_anew": False, "remedies": [],
         "pages": [], "page": None, "cost": None, "opened_elapsed_s": 30.5, "closed_elapsed_s": 60.0,
-        "notes": [], "runbook": "", "labels": {},
+        "notes": [], "runbook": "", "labels": {}, "cost_words": "",
     } | said  # fmt: skip
-    told = {"steps_lost_at_most": told["steps_lost"], "stands": IncidentState(told["state"]).words} | told
+    told = {"steps_lost_at_most": told["steps_lost"], "stands": stands(told["state"])} | told
     closed_s = told["closed_elapsed_s"]
     return told | {"opened_at_s": START_S + told["opened_elapsed_s"], "closed_at_s": closed_s and START_S + closed_s}
 
@@ -165,8 +170,7 @@ class SimulatedRun:
 
     def told_incidents(self) -> list[dict[str, Any]]:
         """With the words for how each stands, whatever a test has made of its state."""
-        words = {str(state): state.words for state in IncidentState}
-        return [one | {"stands": words.get(one["state"], one["state"])} for one in self.incidents]
+        return [one | {"stands": stands(one["state"])} for one in self.incidents]
 
     def status(self) -> dict[str, Any]:
         return {
@@ -181,6 +185,7 @@ class SimulatedRun:
             "newest": {name: value_of(name, self.step, 3) for name in METRICS},
             "pages": [page_of(i) for i in self.incidents if is_paged(i)],
             "cost_words": "0.27 GPU hours, 0.67 USD, lost of it 0.04 GPU hours, 0.10 USD",
+            "due_words": "0.10 GPU hours, 0.25 USD more",
             "forecast": {
                 "unknown": "", "left_s": 90.0, "low_s": 80.0, "high_s": 135.0, "end_at_s": self.now_s + 90.0,
             },

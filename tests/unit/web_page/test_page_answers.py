@@ -187,3 +187,10 @@ def test_the_header_says_what_the_run_costs_and_when_it_ends(page: Page, server:
     page.open(server.address)
     page.wait_for_text("#numbers", "0.27 GPU hours, 0.67 USD, lost of it 0.04 GPU hours, 0.10 USD")
     page.wait_for_text("#numbers", "in 1 min 30 s (1 min 20 s to 2 min 15 s), ")
+    assert "; 0.10 GPU hours, 0.25 USD more" in page.text("#numbers"), "what the rest will cost"
+
+
+def test_an_incident_says_what_it_cost(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    run.incidents[-1]["cost_words"] = "10.0 s, 0.02 GPU hours, 0.08 USD"
+    page.open(server.address)
+    page.wait_for_text("#incident-2", "34 steps lost · cost 10.0 s, 0.02 GPU hours, 0.08 USD")
