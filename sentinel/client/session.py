@@ -36,6 +36,7 @@ from sentinel.client.stream import END_REASONS, Stream
 from sentinel.client.strict_json import dumps, loads
 
 PHASES = ("init", "compile", "data", "forward", "backward", "optimizer", "eval", "checkpoint", "idle")
+NODE_VARIABLE = "SENTINEL_NODE"  # the machine, where a container has a name of its own
 HEARTBEAT_GAP_S = 0.2  # within one phase at most five a second; a change of phase is always written
 
 
@@ -54,7 +55,7 @@ class Session:
         self._spare = SparePlace(run_dir, spec.attempt)  # named now: later the run directory may not be readable
         self.metrics_path = stream_path(run_dir, spec.attempt)
         self.stream = Stream(self.metrics_path, spec.attempt)
-        self._host, self._boot_id = socket.gethostname(), read_boot_id()
+        self._host, self._boot_id = os.environ.get(NODE_VARIABLE) or socket.gethostname(), read_boot_id()
         self.last_step = 0  # of the latest heartbeat
         self._last_beat: tuple[str, float] = ("", 0.0)
         self._stack_signal: int | None = None

@@ -1,4 +1,4 @@
-"""One question to a scheduler's own command, with a deadline, in a session of its own. What the answer means is judged elsewhere."""
+"""One question to a scheduler's own command, with a deadline, in a session of its own. The answer is judged elsewhere."""
 
 from __future__ import annotations
 
