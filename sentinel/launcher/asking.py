@@ -41,7 +41,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class AskLimits:
     """How long, in seconds. `is_whole`: ends the wait before the command does, by what it has printed. `bytes_max`: is read."""
 
     timeout_s: float
@@ -49,11 +49,11 @@ class Patience:
     bytes_max: int | None = None
 
 
-def ask(words: Sequence[str], environment: Mapping[str, str], patience: Patience, told: bytes = b"") -> Reply:
-    """Never raises, ends by its deadline. `told`: what the command reads."""
-    limit = REPLY_BYTES_MAX if patience.bytes_max is None else patience.bytes_max
+def ask(words: Sequence[str], environment: Mapping[str, str], limits: AskLimits, input_bytes: bytes = b"") -> Reply:
+    """Never raises, ends by its deadline. `input_bytes`: what the command reads."""
+    limit = REPLY_BYTES_MAX if limits.bytes_max is None else limits.bytes_max
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as given:
-        given.write(told)
+        given.write(input_bytes)
         given.seek(0)
         try:
             asked = subprocess.Popen(
@@ -61,7 +61,7 @@ def ask(words: Sequence[str], environment: Mapping[str, str], patience: Patience
             )
         except OSError as error:
             return Reply(127, "", f"{words[0]} cannot be run: {error}")
-        deadline_s, is_whole = time.monotonic() + patience.timeout_s, patience.is_whole
+        deadline_s, is_whole = time.monotonic() + limits.timeout_s, limits.is_whole
         while (status := asked.poll()) is None and time.monotonic() < deadline_s:
             if is_whole is not None and is_whole(_read(output, limit)[0]):
                 deadline_s = min(deadline_s, time.monotonic() + LEAVE_S)

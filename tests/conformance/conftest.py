@@ -39,8 +39,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def _exits_are_believed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scheduler of these tests is right when it says that a job has ended: nobody waits for heartbeats to prove it."""
     monkeypatch.setitem(command.QUIET_S, "exited", 1.0)
-    for place, name in ((answers, "APART_S"), (steps, "APART_S"), (steps, "LOSS_GRACE_S"), (jobsets, "APART_S"), (jobsets, "LOSS_GRACE_S")):
-        monkeypatch.setattr(place, name, 0.05)
+    for place in (answers, steps, jobsets):
+        monkeypatch.setattr(place, "APART_S", 0.05)
+    for place in (steps, jobsets):
+        monkeypatch.setattr(place, "LOSS_GRACE_S", 0.05)
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 ROOT = os.environ["KUBE_DOUBLE"]
 INDEX = "batch.kubernetes.io/job-completion-index"
 NODE = "gpu-1"
+GRACE_S = 1
 POD_S_MAX = 150.0  # longer than any rank of the tests lives
 
 
@@ -44,7 +45,8 @@ def get(path: str) -> int:
     url = urlsplit(path)
     resource = url.path.split("/")[-1]
     if resource == "log":
-        sys.stdout.write(open(place("logs", url.path.split("/")[-2])).read())
+        with open(place("logs", url.path.split("/")[-2])) as log:
+            sys.stdout.write(log.read())
         return 0
     query = {key: value[0] for key, value in parse_qs(url.query).items()}
     items = [item for name in sorted(os.listdir(place(resource))) if (item := read(place(resource, name))) is not None]
@@ -95,6 +97,9 @@ def controller(name: str) -> int:
         for pod in pods:
             pod.look()
         codes = [pod.code for pod in pods]
+        if any(code not in (None, 0) for code in codes):  # `backoffLimit: 0`
+            for pod in pods:
+                pod.ask()
         if all(code == 0 for code in codes):
             over = "Completed"
         else:
@@ -121,7 +126,7 @@ class Kubelet:
     """One pod. `code`: with which its container ended, None while it runs."""
 
     def __init__(self, jobset: str, template: dict, index: int) -> None:
-        self.name, self.code = f"{jobset}-node-0-{index}-x", None
+        self.name, self.code, self.asked_s = f"{jobset}-node-0-{index}-x", None, None
         container = template["spec"]["containers"][0]
         self.pod = {
             "metadata": {"name": self.name, "labels": template["metadata"]["labels"], "annotations": {INDEX: str(index)}},
@@ -154,17 +159,31 @@ class Kubelet:
             self.ended(status if status >= 0 else 128 - status, "Completed" if status == 0 else "Error")
             write(place("pods", self.name), self.pod)
 
-    def end(self) -> None:
-        """Whatever the grace is: the tests do not wait for it."""
-        if self.code is None and self.process is not None:
-            at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            self.pod["metadata"] |= {"deletionTimestamp": at, "deletionGracePeriodSeconds": 0}
+    def ask(self) -> None:
+        """By SIGTERM, and by SIGKILL when the grace is over."""
+        if self.code is not None or self.process is None:
+            return
+        if self.asked_s is None:
+            self.asked_s = time.monotonic()
+            at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + GRACE_S))
+            self.pod["metadata"] |= {"deletionTimestamp": at, "deletionGracePeriodSeconds": GRACE_S}
             write(place("pods", self.name), self.pod)
+            self.send(signal.SIGTERM)
+        elif time.monotonic() - self.asked_s > GRACE_S:
+            self.send(signal.SIGKILL)
+
+    def end(self) -> None:
+        """The tests do not wait for the grace of a stop."""
+        self.ask()
+        self.send(signal.SIGKILL)
+
+    def send(self, number: int) -> None:
+        if self.code is None and self.process is not None:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
+                os.killpg(self.process.pid, number)
 
     def forget(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError):  # what its process has left behind, in the same session
             if self.process is not None:
                 os.killpg(self.process.pid, signal.SIGKILL)
         os.unlink(place("pods", self.name))

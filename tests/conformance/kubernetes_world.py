@@ -13,7 +13,7 @@ from sentinel.launcher.kubernetes.jobsets import KubernetesLauncher
 from sentinel.launcher.registry import LaunchPlace, open_launcher
 from sentinel.model.attempts import AttemptSpec, SettingsInForce
 from tests.conformance.command_world import CommandWorld
-from tests.conformance.launcher_world import DEADLINE_S, HERE, Job, LocalWorld
+from tests.conformance.launcher_world import DEADLINE_S, HERE, Job, LocalWorld, wait_for
 
 TEMPLATE = """\
 apiVersion: jobset.x-k8s.io/v1alpha2
@@ -69,6 +69,9 @@ class KubernetesWorld(CommandWorld):
             for thread in threading.enumerate():  # a question under way has a child, which it reaps
                 if thread.name == "slurm":
                     thread.join(DEADLINE_S)
+            for name in os.listdir(self.run_dir / "kube" / "jobsets"):  # what has ended stays until somebody removes it
+                (self.run_dir / "kube" / "deletions" / name).write_text("{}")
+            wait_for(lambda: not os.listdir(self.run_dir / "kube" / "jobsets"), "no JobSet")
             super().close()
         finally:
             for name, value in self._before.items():

@@ -11,27 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from sentinel.client.strict_json import loads
 from sentinel.launcher.asking import REASON_CHARS_MAX, Reply
+from sentinel.launcher.kubernetes.pods import ATTEMPT, LAUNCH, RUN, Pod, as_number, as_words, read_pod
 from sentinel.launcher.slurm.answers import Unclear
 from sentinel.model.attempts import EXIT_FINISHED, EXIT_STOPPED
 
-RUN, ATTEMPT, LAUNCH = "sentinel/run", "sentinel/attempt", "sentinel/launch"
-INDEX = "batch.kubernetes.io/job-completion-index"
-# A pod that was asked to end and is there so long after its grace is over: its node's kubelet does not answer.
-OVERDUE_S = 30.0
-# What a container waits for that does not come by itself; kubelet's words. Others (ContainerCreating) do.
-STUCK = frozenset(
-    {
-        "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError",
-        "CreateContainerError", "RunContainerError",
-    }
-)  # fmt: skip
-NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})
-_NODE_SILENT = frozenset({"NodeLost", "NodeNotReady", "NodeStatusUnknown", "DeletionByTaintManager", "DeletionByPodGC"})
 _REFUSED = re.compile(r"Error from server \((\w+)\)")
 
 
@@ -50,40 +37,7 @@ class JobSet:
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerEnd:
-    """How the training command ended, by the node's kubelet. `at_s`: Unix time, None where it does not say."""
-
-    code: int
-    reason: str = ""
-    message: str = ""
-    at_s: float | None = None
-
-    @property
-    def has_run(self) -> bool:
-        return self.reason not in NEVER_RAN
-
-
-@dataclass(frozen=True, slots=True)
-class Pod:
-    """As the API lists one. `index`: its completion index, None of a pod that is no rank's. `was_asked`: to end, before it had.
-    `waits`: for what, before it runs. `lost`: why its node's word is missing. `evicted`: who took it away, and why."""
-
-    name: str
-    attempt: int | None
-    launch: str
-    index: int | None
-    node: str
-    has_started: bool = False
-    end: ContainerEnd | None = None
-    was_asked: bool = False
-    waits: str = ""
-    is_stuck: bool = False
-    lost: str = ""
-    evicted: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
+class SeenAttempt:
     """Everything of one attempt that the API lists."""
 
     jobset: JobSet | None
@@ -92,6 +46,22 @@ class Seen:
     @property
     def is_gone(self) -> bool:
         return self.jobset is None and not self.pods
+
+    @property
+    def has_ended(self) -> bool:
+        """By the word of every kubelet: nothing of it runs, and nobody starts a pod of it any more. Pods that have left the list
+        were let go by theirs."""
+        return self.jobset is not None and bool(self.jobset.over) and all(pod.has_ended for pod in self.pods)
+
+    @property
+    def is_ending(self) -> str:
+        """Why what is left of it is only ending; empty while it goes on."""
+        if self.jobset is None:
+            return "its JobSet was deleted" if self.pods else ""
+        if self.jobset.over or self.jobset.is_deleted:
+            return self.jobset.over or "its JobSet is being deleted"
+        failed = next(iter(self.failed), None)
+        return "" if failed is None or failed.end is None else f"pod {failed.name} ended with {failed.end.code}"
 
     @property
     def lost(self) -> tuple[Pod, ...]:
@@ -130,15 +100,15 @@ def read_pods(reply: Reply, now_s: float) -> tuple[Pod, ...] | Unclear:
     if isinstance(items, Unclear):
         return items
     try:
-        return tuple(_pod(item, now_s) for item in items)
+        return tuple(read_pod(item, now_s) for item in items)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         return Unclear(f"the API listed a pod that cannot be read: {error!r}")
 
 
-def see(jobsets: tuple[JobSet, ...], pods: tuple[Pod, ...], attempt: int) -> Seen:
+def see(jobsets: tuple[JobSet, ...], pods: tuple[Pod, ...], attempt: int) -> SeenAttempt:
     """What of these lists, which are the run's, is the attempt's."""
     found = next((one for one in jobsets if one.attempt == attempt), None)
-    return Seen(found, tuple(pod for pod in pods if pod.attempt == attempt))
+    return SeenAttempt(found, tuple(pod for pod in pods if pod.attempt == attempt))
 
 
 def find_other_attempts(jobsets: tuple[JobSet, ...], pods: tuple[Pod, ...], attempt: int) -> tuple[int, ...]:
@@ -180,93 +150,9 @@ def _jobset(item: Mapping[str, Any]) -> JobSet:
         name=str(metadata["name"]),
         uid=str(metadata["uid"]),
         run=str(labels.get(RUN, "")),
-        attempt=_number(labels.get(ATTEMPT)),
+        attempt=as_number(labels.get(ATTEMPT)),
         launch=str(labels.get(LAUNCH, "")),
-        over="" if over is None else _words(over["type"], over.get("reason"), over.get("message")),
+        over="" if over is None else as_words(over["type"], over.get("reason"), over.get("message")),
         is_deleted=bool(metadata.get("deletionTimestamp")),
         is_suspended=(item.get("spec") or {}).get("suspend") is True,
     )
-
-
-def _pod(item: Mapping[str, Any], now_s: float) -> Pod:
-    metadata, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
-    labels, conditions = metadata.get("labels") or {}, {one["type"]: one for one in status.get("conditions") or []}
-    index = (metadata.get("annotations") or {}).get(INDEX, labels.get(INDEX))
-    # The container that trains comes first (template.py); sidecars behind it are the user's.
-    name = next((one["name"] for one in spec.get("containers") or []), "")
-    state = next((one.get("state") or {} for one in status.get("containerStatuses") or [] if one["name"] == name), {})
-    waits, is_stuck = _waits(state, conditions)
-    end, asked_s = _end(state.get("terminated")), _time(metadata.get("deletionTimestamp"))
-    if asked_s is not None:
-        asked_s -= metadata.get("deletionGracePeriodSeconds") or 0
-    ended_before = end is not None and end.at_s is not None and asked_s is not None and end.at_s < asked_s
-    return Pod(
-        name=str(metadata["name"]),
-        attempt=_number(labels.get(ATTEMPT)),
-        launch=str(labels.get(LAUNCH, "")),
-        index=_number(index),
-        node=str(spec.get("nodeName") or ""),
-        has_started="running" in state,
-        end=end,
-        was_asked=asked_s is not None and not ended_before,
-        waits=waits,
-        is_stuck=is_stuck,
-        lost=_lost(metadata, status, conditions, now_s),
-        evicted=_evicted(status, conditions),
-    )
-
-
-def _waits(state: Mapping[str, Any], conditions: Mapping[str, Any]) -> tuple[str, bool]:
-    """For what it waits, and whether that comes by itself no more."""
-    waiting = state.get("waiting")
-    if isinstance(waiting, dict):
-        return _words(waiting.get("reason"), waiting.get("message")), waiting.get("reason") in STUCK
-    placed = conditions.get("PodScheduled")
-    if placed is not None and placed["status"] != "True":
-        return _words(placed.get("reason"), placed.get("message")), False
-    return "", False
-
-
-def _lost(metadata: Mapping[str, Any], status: Mapping[str, Any], conditions: Mapping[str, Any], now_s: float) -> str:
-    """Why nobody hears of it from its node; empty where its node speaks."""
-    ready = conditions.get("Ready") or {}
-    if status.get("reason") in _NODE_SILENT or status.get("phase") == "Unknown":
-        return _words("its node is not reachable", status.get("reason"), status.get("message"))
-    # The cluster's node controller takes readiness away and gives no reason; a kubelet always gives one.
-    if ready.get("status") == "False" and ready.get("reason") in (None, "", *_NODE_SILENT):
-        return _words("its node is not reachable", ready.get("reason"), ready.get("message"))
-    asked_s = _time(metadata.get("deletionTimestamp"))  # when its grace is over
-    if asked_s is not None and now_s - asked_s > OVERDUE_S:
-        return f"it was asked to end, its grace was over {now_s - asked_s:.0f} s ago, and its node does not say that it has ended"
-    return ""
-
-
-def _evicted(status: Mapping[str, Any], conditions: Mapping[str, Any]) -> str:
-    taken = conditions.get("DisruptionTarget")
-    if taken is not None and taken["status"] == "True":
-        return _words(taken.get("reason"), taken.get("message"))
-    return _words(status.get("reason"), status.get("message")) if status.get("reason") == "Evicted" else ""
-
-
-def _end(ended: Mapping[str, Any] | None) -> ContainerEnd | None:
-    if ended is None:
-        return None
-    return ContainerEnd(
-        int(ended["exitCode"]), str(ended.get("reason") or ""), str(ended.get("message") or "")[:REASON_CHARS_MAX],
-        _time(ended.get("finishedAt")),
-    )  # fmt: skip
-
-
-def _time(text: object) -> float | None:
-    try:
-        return datetime.fromisoformat(text).timestamp() if isinstance(text, str) else None
-    except ValueError:
-        return None
-
-
-def _number(text: object) -> int | None:
-    return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() else None
-
-
-def _words(*parts: object) -> str:
-    return ": ".join(str(part) for part in parts if part)[:REASON_CHARS_MAX]

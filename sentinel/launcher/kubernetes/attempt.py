@@ -19,9 +19,9 @@ from sentinel.client.atomic_file import write_atomically
 from sentinel.client.closed_files import closed
 from sentinel.client.run_layout import RUN_FILE_NAME, rank_file
 from sentinel.client.strict_json import dumps
-from sentinel.launcher.exit_report import read_object
+from sentinel.launcher.exit_report import ORDERLY_EXITS, read_object
 from sentinel.launcher.job_names import mark_of
-from sentinel.launcher.kubernetes.answers import Pod
+from sentinel.launcher.kubernetes.pods import Pod
 from sentinel.launcher.slurm.attempt import LaunchedStep, build_end, tasks_folder
 from sentinel.model.attempts import ExitReport
 from sentinel.run_files.attempt_files import AttemptFiles
@@ -100,15 +100,16 @@ def keep_jobset(files: AttemptFiles, jobset: Mapping[str, Any]) -> None:
 
 
 def keep_pods(files: AttemptFiles, pods: Iterable[Pod]) -> None:
-    """What the API tells of them now, over what it told before. A pod that was asked to end died of that: its status is no
-    failure, and not kept. Raises OSError."""
+    """What the API tells of them now, over what it told before. A pod that was asked to end, and did not leave as it should, died
+    of that: its status is no failure, and not kept. Raises OSError."""
     known = read_pods_kept(files)
     found = dict(known)
     for pod in pods:
         before = found.get(pod.name, {})
         words = {"index": pod.index, "node": pod.node, "lost": pod.lost, "evicted": pod.evicted}
         kept = {key: value for key, value in words.items() if value not in ("", None)}
-        if pod.end is not None and not pod.was_asked and "code" not in before:
+        is_own = pod.end is not None and (not pod.was_asked or pod.end.code in ORDERLY_EXITS)
+        if pod.end is not None and is_own and "code" not in before:
             kept |= {"code": pod.end.code, "reason": pod.end.reason, "message": pod.end.message}
             _keep_end(files, pod)
         found[pod.name] = {key: value for key, value in before.items() if key != "lost"} | kept
@@ -127,7 +128,7 @@ def build_pods_end(files: AttemptFiles, launched: LaunchedJobSet, reason: str, *
     kept = read_pods_kept(files)
     lost = tuple(sorted({str(one["node"]) for one in kept.values() if one.get("lost") and one.get("node")}))
     as_step = LaunchedStep(job=launched.namespace, name=launched.name, tasks=launched.pods)
-    words = "; ".join([reason, *_told(kept)])
+    words = "; ".join([reason, *_remarks(kept)])
     return build_end(files, as_step, words, lost=lost, was_killed=was_killed)
 
 
@@ -138,7 +139,7 @@ def write_pod_log(files: AttemptFiles, pod: Pod, text: str) -> None:
         file.write(text)
 
 
-def _told(kept: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _remarks(kept: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """What stands out, in words."""
     words = []
     for name, one in kept.items():

@@ -10,7 +10,7 @@ from typing import Protocol
 from urllib.parse import quote, urlencode
 
 from sentinel.client.strict_json import dumps
-from sentinel.launcher.asking import Patience, Reply, ask, without
+from sentinel.launcher.asking import AskLimits, Reply, ask, without
 from sentinel.launcher.kubernetes.template import API
 
 LIST_BYTES_MAX = 1 << 26  # a pod is 5 to 10 kB
@@ -73,10 +73,10 @@ class RealKube:
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
         return self._ask(["delete", "--raw", f"{_jobsets(namespace)}/{quote(name)}", "--filename", "-"], dumps(options))
 
-    def _ask(self, words: Sequence[str], told: str = "") -> Reply:
+    def _ask(self, words: Sequence[str], body: str = "") -> Reply:
         command = ["kubectl", *self.words, f"--request-timeout={self.timeout_s:g}s", *words]
-        patience = Patience(self.timeout_s + WORDS_S, bytes_max=LIST_BYTES_MAX)
-        return ask(command, without(os.environ, self.withheld), patience, told.encode())
+        limits = AskLimits(self.timeout_s + WORDS_S, bytes_max=LIST_BYTES_MAX)
+        return ask(command, without(os.environ, self.withheld), limits, body.encode())
 
 
 def _jobsets(namespace: str) -> str:

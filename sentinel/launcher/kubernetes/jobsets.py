@@ -24,10 +24,8 @@ from sentinel.launcher.elsewhere import GONE, read_beats
 from sentinel.launcher.exit_report import read_report, read_start_failure, write_report
 from sentinel.launcher.file_locks import try_lock
 from sentinel.launcher.kubernetes.answers import (
-    RUN,
     JobSet,
-    Pod,
-    Seen,
+    SeenAttempt,
     find_other_attempts,
     read_jobsets,
     read_pods,
@@ -47,8 +45,9 @@ from sentinel.launcher.kubernetes.attempt import (
     write_pod_log,
 )
 from sentinel.launcher.kubernetes.calls import KubeCalls, RealKube
+from sentinel.launcher.kubernetes.pods import RUN, Pod
 from sentinel.launcher.kubernetes.settings import KubernetesSettings, describe
-from sentinel.launcher.kubernetes.template import TemplateError, Wanted, build_jobset
+from sentinel.launcher.kubernetes.template import TemplateError, WantedJobSet, build_jobset
 from sentinel.launcher.slurm.answers import APART_S, Absence, Unclear, Unlisted
 from sentinel.launcher.slurm.attempt import has_traces, keep_view, read_view_kept, tasks_folder
 from sentinel.launcher.slurm.steps import Passing
@@ -87,7 +86,7 @@ class KubernetesLauncher:
         self._calls = calls if calls is not None else RealKube(settings.timeout_s, settings.words, withheld)
         self._passing = passing if passing is not None else Passing()
         self._watches: dict[int, StepWatch] = {}
-        self._failed: dict[int, float] = {}  # by attempt, when it was first seen that it is over
+        self._ending_since: dict[int, float] = {}  # by attempt, when it was first seen that it is over
         self._logged: set[int] = set()
         self._ending = threading.Lock()
 
@@ -174,7 +173,7 @@ class KubernetesLauncher:
                 port=random.SystemRandom().choice(PORTS),
             )
         environment = files.environment | launch_variables(spec)
-        wanted = Wanted(
+        wanted = WantedJobSet(
             launched.name, run, spec.attempt, launched.launch, spec.argv, environment, spec.exclude_nodes, launched.port
         )
         try:
@@ -213,7 +212,7 @@ class KubernetesLauncher:
         deadline_s, pause_s = self._passing.now() + START_WAIT_S, 0.1
         while True:
             seen = self._look(files, launched)
-            if isinstance(seen, Seen) and seen.jobset is not None:
+            if isinstance(seen, SeenAttempt) and seen.jobset is not None:
                 launched = mark_jobset_listed(files, launched, seen.jobset.uid)
                 begun = [pod for pod in seen.pods if pod.has_started or pod.end is not None]
                 never = [pod for pod in begun if pod.end is not None and not pod.end.has_run]
@@ -222,7 +221,7 @@ class KubernetesLauncher:
                 is_over = seen.jobset.over or seen.jobset.is_deleted or any(pod.end is not None for pod in begun)
                 if is_over or len(begun) >= launched.pods:
                     return self._adopt(files)
-            elif isinstance(seen, Seen) and (launched.is_listed or seen.pods):
+            elif isinstance(seen, SeenAttempt) and (launched.is_listed or seen.pods):
                 return self.observe(files.attempt)
             if self._passing.now() >= deadline_s:
                 doubt = seen.reason if isinstance(seen, Unclear) else _why_waiting(seen, launched)
@@ -264,29 +263,35 @@ class KubernetesLauncher:
             if number < attempt and kept is not None and read_report(files) is None:
                 continue
             name = jobset_name(run, number)
-            why_not = self._end(files, LaunchedJobSet(namespace, name, run, "", is_listed=True), is_own=False)
+            theirs = LaunchedJobSet(namespace, name, run, "", is_listed=True)
+            why_not = self._end(files, theirs, is_own=False, frees_name=number == same)
             if why_not:
                 raise EngineDown(f"attempt {attempt} is not started while attempt {number} may live: {why_not}", RETRY_IN_S)
 
     # --- to end
 
-    def _end(self, files: AttemptFiles, launched: LaunchedJobSet, *, is_own: bool = True) -> str:
-        """Empty where it is proven that nothing of the attempt lives; else why it is not. `is_own`: what pods tell is kept."""
+    def _end(self, files: AttemptFiles, launched: LaunchedJobSet, *, is_own: bool = True, frees_name: bool = False) -> str:
+        """Empty where it is proven that nothing of the attempt lives; else why it is not. `is_own`: what pods tell is kept.
+        `frees_name`: its JobSet must have left the list, too."""
         absence, now = Absence(), self._passing.now
         began_s, deleted_s, refused = now(), -float("inf"), ""
         while not (is_own and (files.folder / GONE).exists()):
             seen = self._look(files, launched, is_kept=is_own)
+            if isinstance(seen, SeenAttempt) and seen.has_ended and not frees_name:
+                if seen.jobset is not None and not seen.jobset.is_deleted:
+                    self._delete(files, launched, seen, is_own=is_own)
+                break
             if absence.add(_as_look(seen, self._unsettled(files, launched)), read_beats(files), now()):
                 break
-            if isinstance(seen, Seen) and seen.jobset is not None and now() - deleted_s >= DELETE_AGAIN_S:
+            if isinstance(seen, SeenAttempt) and seen.jobset is not None and now() - deleted_s >= DELETE_AGAIN_S:
                 deleted_s = now()
                 refused = self._delete(files, launched, seen, is_own=is_own)
             if now() - began_s >= STOP_WAIT_S:
                 return "; ".join(words for words in (absence.why_not, refused) if words)
-            self._passing.wait(APART_S if isinstance(seen, Seen) and seen.is_gone else APART_S / 2)
+            self._passing.wait(APART_S if isinstance(seen, SeenAttempt) and seen.is_gone else APART_S / 2)
         return ""
 
-    def _delete(self, files: AttemptFiles, launched: LaunchedJobSet, seen: Seen, *, is_own: bool = True) -> str:
+    def _delete(self, files: AttemptFiles, launched: LaunchedJobSet, seen: SeenAttempt, *, is_own: bool = True) -> str:
         """Ask for its end; why it was refused. By uid: whatever else has come to be called so is left alone."""
         assert seen.jobset is not None, "there is something to delete"
         if is_own:
@@ -317,7 +322,7 @@ class KubernetesLauncher:
         pods = read_pods(self._calls.pods(namespace, f"{RUN}={run}"), time.time())
         return pods if isinstance(pods, Unclear) else (jobsets, pods)
 
-    def _look(self, files: AttemptFiles, launched: LaunchedJobSet, *, is_kept: bool = True) -> Seen | Unclear:
+    def _look(self, files: AttemptFiles, launched: LaunchedJobSet, *, is_kept: bool = True) -> SeenAttempt | Unclear:
         lists = self._lists(launched.namespace, launched.run)
         if isinstance(lists, Unclear):
             return lists
@@ -344,36 +349,36 @@ class KubernetesLauncher:
         if (files.folder / GONE).exists():
             return self._finish(files, launched, "a person says that nothing of it is left"), APART_S
         seen, now_s = self._look(files, launched), self._passing.now()
-        if isinstance(seen, Seen) and seen.jobset is not None:
+        if isinstance(seen, SeenAttempt) and seen.jobset is not None:
             launched = mark_jobset_listed(files, launched, seen.jobset.uid)
         if absence.add(_as_look(seen, self._unsettled(files, launched)), read_beats(files), now_s):
             return self._finish(files, launched, "the API lists neither its JobSet nor a pod of it"), APART_S
-        is_over = isinstance(seen, Seen) and self._ends_what_is_over(files, launched, seen, now_s)
-        doubt = absence.why_not if isinstance(seen, Unclear) or seen.lost or absence.is_contradicted else ""
-        view = Unseen(attempt, f"attempt {attempt}: {doubt}") if doubt else Alive(attempt, 0, ())
+        if isinstance(seen, SeenAttempt) and seen.has_ended and seen.jobset is not None:
+            self._keep_logs(files, launched, seen.pods)
+            return self._finish(files, launched, seen.jobset.over), APART_S
+        view = self._view(files, seen, absence, now_s)
         keep_view(files, view)
-        is_soon = is_over or (isinstance(seen, Seen) and seen.is_gone)
-        return view, APART_S if is_soon else self._settings.every_s
+        return view, self._settings.every_s if isinstance(view, Alive) and attempt not in self._ending_since else APART_S
 
-    def _ends_what_is_over(self, files: AttemptFiles, launched: LaunchedJobSet, seen: Seen, now_s: float) -> bool:
-        """Whether the attempt is over: then its JobSet is deleted, for only then is its end proven. A pod that failed leaves the
-        others LOSS_GRACE_S for their records."""
-        jobset = seen.jobset
-        if jobset is None:
-            return bool(seen.pods)
-        if not (jobset.over or seen.failed or jobset.is_deleted):
-            return False
-        since_s = self._failed.setdefault(files.attempt, now_s)
-        if not jobset.is_deleted and (jobset.over.startswith("Completed") or now_s - since_s >= LOSS_GRACE_S):
-            self._delete(files, launched, seen)
-        return True
+    def _view(self, files: AttemptFiles, seen: SeenAttempt | Unclear, absence: Absence, now_s: float) -> AttemptView:
+        """Of an attempt whose end is not proven. What is over leaves the others LOSS_GRACE_S for their records; what is left then
+        is for the caller to stop, and its silence is no hang."""
+        attempt = files.attempt
+        if isinstance(seen, Unclear) or seen.lost or absence.is_contradicted:
+            return Unseen(attempt, f"attempt {attempt}: {absence.why_not}")
+        if not seen.is_ending:
+            return Alive(attempt, 0, ())
+        since_s = self._ending_since.setdefault(attempt, now_s)
+        if now_s - since_s < LOSS_GRACE_S:
+            return Alive(attempt, 0, ())
+        return Unseen(attempt, f"attempt {attempt}: {seen.is_ending}; {absence.why_not}", has_ended_here=True)
 
     def _finish(self, files: AttemptFiles, launched: LaunchedJobSet, reason: str, was_killed: bool = False) -> AttemptView:
         """Write exit.json, unless it is there. Only here does an attempt end."""
         with self._ending:
             report = read_report(files)
             self._watches.pop(files.attempt, None)
-            self._failed.pop(files.attempt, None)
+            self._ending_since.pop(files.attempt, None)
             if report is None:
                 report = build_pods_end(files, launched, reason, was_killed=was_killed)
                 write_report(files, report)
@@ -386,7 +391,7 @@ class KubernetesLauncher:
         return self._watches[attempt]
 
 
-def _as_look(seen: Seen | Unclear, unsettled: str) -> Unlisted | Unclear:
+def _as_look(seen: SeenAttempt | Unclear, unsettled: str) -> Unlisted | Unclear:
     """What it says of the attempt's end."""
     if isinstance(seen, Unclear):
         return seen
@@ -395,7 +400,7 @@ def _as_look(seen: Seen | Unclear, unsettled: str) -> Unlisted | Unclear:
     return Unclear(unsettled) if unsettled else Unlisted("the API lists neither its JobSet nor a pod of it")
 
 
-def _why_waiting(seen: Seen, launched: LaunchedJobSet) -> str:
+def _why_waiting(seen: SeenAttempt, launched: LaunchedJobSet) -> str:
     """Why its pods do not begin; empty where that comes by itself."""
     if seen.jobset is None:
         return "the API does not list its JobSet, which was created"

@@ -13,7 +13,7 @@ from sentinel.launcher.asking import Reply
 from sentinel.launcher.checks import check_command, check_durations
 from sentinel.launcher.kubernetes.answers import read_refusal
 from sentinel.launcher.kubernetes.calls import RealKube
-from sentinel.launcher.kubernetes.template import Template, TemplateError, Wanted, build_jobset, read_template
+from sentinel.launcher.kubernetes.template import Template, TemplateError, WantedJobSet, build_jobset, read_template
 from sentinel.policy.quantities import parse_positive_duration
 
 OWN_NAMESPACE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"  # of the pod that this is
@@ -82,7 +82,7 @@ def check_cluster(command: tuple[str, ...], cwd: str, settings: KubernetesSettin
         raise UsageError("--launcher kubernetes: kubectl is not on the PATH; install it where sentinel runs")
     try:
         template, namespace = settings.read(cwd)
-        wanted = Wanted("s-sentinel-trial-00000000-0", "trial", 0, "trial", command, {})
+        wanted = WantedJobSet("s-sentinel-trial-00000000-0", "trial", 0, "trial", command, {})
         trial = dumps(build_jobset(template, wanted))
     except TemplateError as error:
         raise UsageError(str(error)) from None

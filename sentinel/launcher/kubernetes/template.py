@@ -18,7 +18,7 @@ from typing import Any
 from sentinel.client.session import NODE_VARIABLE
 from sentinel.client.strict_json import dumps, loads
 from sentinel.errors import Problem
-from sentinel.launcher.kubernetes.answers import ATTEMPT, INDEX, LAUNCH, RUN
+from sentinel.launcher.kubernetes.pods import ATTEMPT, INDEX, LAUNCH, RUN
 
 API, KIND = "jobset.x-k8s.io/v1alpha2", "JobSet"
 HOST_CHARS_MAX = 63  # of a name in DNS, which a pod's is
@@ -44,7 +44,7 @@ class Template:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedJobSet:
     """What an attempt adds. `environment`: of the training container; those of `defaults` only where the file has none."""
 
     name: str
@@ -80,7 +80,7 @@ def read_template(text: str, source: str, container: str = "") -> Template:
         namespace=value.get("metadata", {}).get("namespace", ""),
     )
     try:
-        build_jobset(template, Wanted("s-x-00000000-1", "x", 1, "x", ("x",), {}, ("x",)))
+        build_jobset(template, WantedJobSet("s-x-00000000-1", "x", 1, "x", ("x",), {}, ("x",)))
     except (AttributeError, TypeError, KeyError) as error:
         raise TemplateError(
             f"{source}: is not shaped as a {KIND}: {error}; compare it with deploy/kubernetes/jobset.yaml"
@@ -88,7 +88,7 @@ def read_template(text: str, source: str, container: str = "") -> Template:
     return template
 
 
-def build_jobset(template: Template, wanted: Wanted) -> dict[str, Any]:
+def build_jobset(template: Template, wanted: WantedJobSet) -> dict[str, Any]:
     """What is created. Raises TemplateError where a pod's name would be too long."""
     longest = f"{wanted.name}-{template.job}-0-{template.pods - 1}"
     if len(longest) > HOST_CHARS_MAX:
@@ -119,7 +119,7 @@ def build_jobset(template: Template, wanted: Wanted) -> dict[str, Any]:
     return jobset
 
 
-def _set_environment(container: dict[str, Any], template: Template, wanted: Wanted, first: str) -> None:
+def _set_environment(container: dict[str, Any], template: Template, wanted: WantedJobSet, first: str) -> None:
     """A variable of Sentinel's own takes the place of the file's; one that the ranks meet by is the file's where it has one."""
     index = {"valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX}']"}}}
     own: dict[str, Any] = {name: {"value": value} for name, value in wanted.environment.items()}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sentinel.client.closed_files import closed
-from sentinel.launcher.asking import Patience, Reply, ask, without
+from sentinel.launcher.asking import AskLimits, Reply, ask, without
 from sentinel.launcher.slurm.answers import JOB_COLUMNS, STEP_COLUMNS, format_of
 from sentinel.launcher.slurm.nodes import MARK, PROBE
 
@@ -125,8 +125,8 @@ class RealCalls:
 
     def _ask(self, words: Sequence[str], timeout_s: float | None = None, is_whole: Callable[[str], bool] | None = None) -> Reply:
         """`is_whole`: ends the wait before the command does, by what it has printed."""
-        patience = Patience(self.timeout_s if timeout_s is None else timeout_s, is_whole)
-        return ask(words, self._without_secrets(os.environ), patience)
+        limits = AskLimits(self.timeout_s if timeout_s is None else timeout_s, is_whole)
+        return ask(words, self._without_secrets(os.environ), limits)
 
     def _without_secrets(self, environment: Mapping[str, str]) -> dict[str, str]:
         return without(environment, self.withheld, PERSONAL)

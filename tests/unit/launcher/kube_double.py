@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.launcher.asking import Reply
-from sentinel.launcher.kubernetes.answers import ATTEMPT, INDEX, LAUNCH
 from sentinel.launcher.kubernetes.attempt import jobset_name, run_label
 from sentinel.launcher.kubernetes.jobsets import KubernetesLauncher
+from sentinel.launcher.kubernetes.pods import ATTEMPT, INDEX, LAUNCH
 from sentinel.launcher.kubernetes.settings import KubernetesSettings
 from sentinel.launcher.slurm.steps import Passing
 from sentinel.model.attempts import AttemptSpec, SettingsInForce
@@ -45,7 +45,7 @@ def now_text() -> str:
 
 
 class KubeDouble:
-    """`off`: nodes whose kubelet is not heard. `is_slow`: pods take their time to end. `on_create`: what the cluster does then."""
+    """`off`: nodes whose kubelet is not heard. `is_slow`: pods take their time to end."""
 
     def __init__(self) -> None:
         self.now_s = 0.0

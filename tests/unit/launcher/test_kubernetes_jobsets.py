@@ -13,7 +13,7 @@ import pytest
 from sentinel.errors import EngineDown, GiveUp, NotYet
 from sentinel.launcher.asking import Reply
 from sentinel.launcher.kubernetes import jobsets
-from sentinel.launcher.kubernetes.answers import RUN
+from sentinel.launcher.kubernetes.pods import RUN
 from sentinel.launcher.registry import LaunchPlace, open_launcher
 from sentinel.model.attempts import Alive, AttemptView, Exited, NotStarted, Unseen
 from tests.unit.launcher.kube_double import FROZEN, KubeBench
@@ -80,7 +80,7 @@ def test_an_object_of_that_name_that_is_not_this_runs_is_left_alone(bench: KubeB
     bench.kube.jobset_items[bench.name()]["metadata"]["labels"][RUN] = "other-00000000"
     bench.kube.pod_items.clear()
     shutil.rmtree(bench.folder())
-    with pytest.raises(EngineDown, match=r"of the run other-00000000, launch launch1; it is left alone.*kubectl --namespace training"):
+    with pytest.raises(EngineDown, match=r"of the run other-00000000, launch launch1; it is left alone.*kubectl"):
         bench.launcher().ensure_started(bench.spec(launch="mine"))
     assert bench.kube.deleted == []
     assert bench.name() in bench.kube.jobset_items
@@ -139,7 +139,8 @@ def test_a_frozen_api_leads_to_no_act(bench: KubeBench, attempts: int) -> None:
 @pytest.mark.parametrize(
     "reply",
     [
-        Reply(0, ""), Reply(0, "{}"), Reply(0, '{"kind": "JobSetList", "metadata": {}, "items": []}'), Reply(0, "[]", is_cut=True),
+        Reply(0, ""), Reply(0, "{}"), Reply(0, '{"kind": "JobSetList", "metadata": {}, "items": []}'),
+        Reply(0, "[]", is_cut=True),
         Reply(0, '{"kind": "Status", "metadata": {"resourceVersion": "1"}}'), Reply(1, "", "Error from server (Forbidden): no"),
         Reply(0, '{"kind": "JobSetList", "metadata": {"resourceVersion": "1", "continue": "x"}, "items": []}'),
         Reply(0, '{"kind": "JobSetList", "metadata": {"resourceVersion": "1"}, "items": [{"metadata": {}}]}'), FROZEN,
@@ -227,7 +228,12 @@ def test_a_pod_that_fails_ends_the_attempt_and_is_blamed(bench: KubeBench) -> No
     until_seen(launcher, bench, Alive)
     bench.kube.logs[bench.kube.pods_of(bench.name())[1]["metadata"]["name"]] = "CUDA error: oh\n"
     bench.kube.end(bench.name(), 1, 137, "OOMKilled")
-    view = until_seen(launcher, bench, Exited)
+    unseen = until_seen(launcher, bench, Unseen)
+    assert unseen.has_ended_here, "what is left of it is to be ended, and its silence is no hang"
+    assert "ended with 137; the API lists pod" in unseen.reason
+    assert bench.kube.deleted == [], "to look is no act"
+    view = launcher.ensure_stopped(1)
+    assert isinstance(view, Exited)
     assert bench.kube.deleted == ["uid-1"]
     assert [(rank.rank, rank.signal, rank.source) for rank in view.report.ranks] == [(1, 9, "reaped")], "others were asked to end"
     assert view.report.first_failed_rank == 1
@@ -253,7 +259,21 @@ def test_ranks_that_finished_are_known_to_have_finished(bench: KubeBench) -> Non
     view = until_seen(launcher, bench, Exited)
     assert [(rank.code, rank.signal) for rank in view.report.ranks] == [(0, None)] * 3
     assert view.report.command_status == 0
-    assert bench.kube.jobset_items == {}
+    assert "trainer of" in (bench.folder() / "logs" / "rank-00000.err").read_text()
+    bench.launcher().ensure_started(bench.spec(2))
+    assert bench.kube.deleted == ["uid-1"], "what has ended is cleared away, and not waited for"
+
+
+def test_a_phase_without_the_containers_word_is_no_end(bench: KubeBench) -> None:
+    """Others than the kubelet set it, of a node that nobody hears."""
+    bench.launcher().ensure_started(bench.spec())
+    launcher = bench.launcher()
+    for pod in bench.kube.pods_of(bench.name()):
+        pod["status"]["phase"] = "Failed"
+    bench.kube.finish(bench.name(), "Failed")
+    for _ in range(10):
+        bench.kube.let_pass(1.0)
+        assert not isinstance(launcher.observe(1), Exited)
 
 
 def test_a_jobset_that_waits_for_room_is_trouble_of_the_cluster(bench: KubeBench) -> None:
@@ -286,7 +306,7 @@ def test_a_program_that_no_image_has_is_given_up(bench: KubeBench) -> None:
     for pod in bench.kube.pods_of(bench.name())[1:]:
         pod["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": "ContainerCreating"}}
     for _ in range(2):
-        with pytest.raises(GiveUp, match="no such program: pod .*executable file not found"):
+        with pytest.raises(GiveUp, match=r"no such program: pod .*executable file not found"):
             bench.launcher().ensure_started(bench.spec())
     assert bench.kube.pod_items == {}
 
@@ -294,7 +314,7 @@ def test_a_program_that_no_image_has_is_given_up(bench: KubeBench) -> None:
 def test_a_refused_creation_is_trouble_of_the_cluster_and_keeps_its_number(bench: KubeBench) -> None:
     bench.kube.refusal = "Forbidden"
     for _ in range(2):
-        with pytest.raises(EngineDown, match="does not take it: .*Forbidden"):
+        with pytest.raises(EngineDown, match=r"does not take it: .*Forbidden"):
             bench.launcher().ensure_started(bench.spec())
     bench.kube.refusal = ""
     assert isinstance(bench.launcher().ensure_started(bench.spec()), Alive)
