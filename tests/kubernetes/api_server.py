@@ -116,12 +116,12 @@ class ApiServer:
         return list(self.ask("GET", PODS)["items"])
 
     def audited(self) -> list[tuple[str, str, int]]:
-        """Verb, resource and status of each request of Sentinel's."""
+        """Verb, resource and status of each request of Sentinel's in its namespace that was no trial."""
         found = []
         for line in (self._scratch / "audit.log").read_text().splitlines():
             event = json.loads(line)
-            if "objectRef" not in event:  # kubectl asks for the version
-                continue
+            if event.get("objectRef", {}).get("namespace") != NAMESPACE or "dryRun=" in event["requestURI"]:
+                continue  # kubectl asks for the version
             what = event["objectRef"]
             resource = "/".join(filter(None, (what["resource"], what.get("subresource", ""))))
             found.append((event["verb"], resource, event.get("responseStatus", {}).get("code", 0)))

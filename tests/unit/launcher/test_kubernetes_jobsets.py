@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -363,3 +367,62 @@ def test_who_only_looks_never_asks_the_api(bench: KubeBench, monkeypatch: pytest
     assert isinstance(looking.observe(1), Alive)
     (bench.folder() / "seen.json").unlink()
     assert "nothing from the Kubernetes API yet" in looking.observe(1).reason  # type: ignore[union-attr]
+
+
+class Killed(BaseException):
+    """The supervisor, by SIGKILL."""
+
+
+def die_at(line: int) -> Callable[[FrameType, str, Any], Any]:
+    """Of the lines of the launcher that are executed; none of those that handle an exception."""
+    left = [line]
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        del argument
+        if "/launcher/kubernetes/" not in frame.f_code.co_filename or frame.f_code.co_filename.endswith("template.py"):
+            return None
+        if event == "line" and sys.exc_info()[0] is None:
+            left[0] -= 1
+            if left[0] < 0:
+                raise Killed
+        return trace
+
+    return trace
+
+
+def release_locks(folder: Path) -> None:
+    """As the kernel does for a process that has died."""
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{number}") == str(folder / "start.lock"):
+                os.close(int(number))
+
+
+@pytest.mark.parametrize("is_heard", [True, False])
+def test_killed_after_any_line_there_is_one_jobset_of_the_name(tmp_path: Path, is_heard: bool) -> None:
+    """Every fifth line, others where nobody hears the API's answer to the creation. A retry has the same launch."""
+    deaths, line = 0, int(not is_heard)
+    while True:
+        (tmp_path / f"run-{line}").mkdir()
+        bench = KubeBench(tmp_path / f"run-{line}")
+        bench.kube.answers_create = is_heard
+        before = sys.gettrace()
+        sys.settrace(die_at(line))
+        is_dead = False
+        try:
+            bench.launcher().ensure_started(bench.spec())
+        except Killed:
+            is_dead = True
+        except EngineDown:
+            assert not is_heard
+        finally:
+            sys.settrace(before)
+        release_locks(bench.folder())
+        bench.kube.answers_create = True
+        assert isinstance(bench.launcher().ensure_started(bench.spec()), Alive), f"killed at line {line}"
+        assert bench.kube.created == [bench.name()], f"killed at line {line}"
+        assert bench.kube.deleted == []
+        if not is_dead:
+            break
+        deaths, line = deaths + 1, line + 5
+    assert deaths > 10
