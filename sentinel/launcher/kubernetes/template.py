@@ -11,7 +11,7 @@ that says it otherwise, with the line:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,7 +144,7 @@ def _exclude(pod: dict[str, Any], nodes: Sequence[str]) -> None:
     required["nodeSelectorTerms"] = [term | {"matchFields": [*term.get("matchFields", []), *fields]} for term in terms]
 
 
-def _problems(value: Any, container: str) -> Any:
+def _problems(value: Any, container: str) -> Iterator[Problem]:
     """Every reason for which a file is no template, each found only when those before it were none."""
     if not isinstance(value, dict):
         yield Problem("document", "is not an object", f"write kind: {KIND}")
@@ -166,7 +166,7 @@ def _problems(value: Any, container: str) -> Any:
     yield from _misfit_containers(jobs[0]["template"]["spec"]["template"]["spec"]["containers"], container)
 
 
-def _refused(value: Any, job: Any) -> Any:
+def _refused(value: Any, job: Any) -> Iterator[Problem]:
     """What Sentinel sets, or what would start a pod beside it."""
     spec = job["template"]["spec"]
     if job.get("replicas", 1) != 1:
@@ -194,16 +194,15 @@ def _refused(value: Any, job: Any) -> Any:
         yield Problem(f"{_POD}.restartPolicy", "is another than Never", "write Never: Sentinel starts the next attempt")
 
 
-def _misfit_containers(containers: list[Any], container: str) -> Any:
+def _misfit_containers(containers: list[Any], container: str) -> Iterator[Problem]:
     place = f"{_POD}.containers"
-    names = [one.get("name") if isinstance(one, dict) else None for one in containers]
-    if not containers or not all(isinstance(name, str) for name in names):
+    names = [one["name"] for one in containers if isinstance(one, dict) and isinstance(one.get("name"), str)]
+    if not containers or len(names) != len(containers):
         yield Problem(place, "has a container without a name", "write a list of containers, each with name and image")
         return
     if container and container not in names:
-        yield Problem(
-            place, f"has no container {container!r}", f"name one of {', '.join(names)} with --launcher-option container"
-        )
+        listed = ", ".join(names)
+        yield Problem(place, f"has no container {container!r}", f"name one of {listed} with --launcher-option container")
         return
     if not container and len(names) > 1:
         yield Problem(place, f"has {len(names)} containers", f"say which trains: --launcher-option container={names[0]}")
@@ -218,15 +217,21 @@ def _misfit_containers(containers: list[Any], container: str) -> Any:
         yield Problem(f"{place}[{at}].env", "is not a list of variables", "write - {name: …, value: …}")
 
 
-def _misfits(value: Any, shapes: Sequence[tuple[str, type]]) -> Any:
+def _misfits(value: Any, shapes: Sequence[tuple[str, type]]) -> Iterator[Problem]:
+    """The first path at which something else stands than it should."""
     from sentinel.policy.problems import location_of
 
+    words: dict[type, str] = {dict: "an object", list: "a list", str: "text"}
     for path, shape in shapes:
         here = value
         for part in location_of(path):
-            is_there = isinstance(here, dict) if isinstance(part, str) else isinstance(here, list)
-            here = (here.get(part) if isinstance(here, dict) else here[part] if part < len(here) else None) if is_there else None
+            here = _below(here, part)
         if not isinstance(here, shape):
-            words = {dict: "an object", list: "a list", str: "text"}
             yield Problem(path, "is missing" if here is None else f"is not {words[shape]}", f"write {words[shape]} there")
             return
+
+
+def _below(value: Any, part: str | int) -> Any:
+    if isinstance(part, str):
+        return value.get(part) if isinstance(value, dict) else None
+    return value[part] if isinstance(value, list) and part < len(value) else None
