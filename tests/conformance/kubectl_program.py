@@ -189,7 +189,7 @@ class Kubelet:
         os.unlink(place("pods", self.name))
 
 
-words = [word for word in sys.argv[1:] if not word.startswith("--request-timeout")]
+words = sys.argv[1:]
 if words[0] == "controller":
     sys.exit(controller(words[1]))
 sys.exit({"get": get, "create": create, "delete": delete}[words[0]](words[2]))

@@ -72,6 +72,10 @@ class ApiServer:
         """Of Sentinel, with its rights."""
         return self._scratch / "kubeconfig.sentinel"
 
+    @property
+    def certificate(self) -> Path:
+        return self._scratch / "certs" / "apiserver.crt"
+
     def down(self) -> None:
         for process in (self._server, self._etcd):
             if process is not None:

@@ -4,7 +4,10 @@ kubernetes-test` runs it. Pods are played by a double (`controllers`)."""
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -21,7 +24,7 @@ from sentinel.model import facts as f
 from sentinel.model.attempts import Alive, AttemptSpec, Exited, SettingsInForce
 from sentinel.model.findings import Kind
 from tests.cluster.cluster_kit import LOOP, wait_for
-from tests.kubernetes.api_server import JOBSETS, ROOT, ApiServer
+from tests.kubernetes.api_server import JOBSETS, ROOT, SENTINEL_TOKEN, ApiServer
 from tests.kubernetes.controllers import Controllers
 from tests.kubernetes.kube_kit import KubeRun
 
@@ -245,6 +248,34 @@ def test_a_template_that_the_api_refuses_is_refused_before_there_is_a_run(server
         check_cluster(("python",), str(ROOT), settings)
     check_cluster(("python",), str(ROOT), KubernetesSettings(**run.options))
     assert server.jobsets() == []
+
+
+IN_A_POD = """
+mount -t tmpfs none /run && folder=/run/secrets/kubernetes.io/serviceaccount && mkdir -p $folder
+printf %s "$1" >$folder/token; printf %s "$2" >$folder/namespace; cp "$3" $folder/ca.crt
+exec "$4" -c 'from sentinel.launcher.kubernetes.calls import RealKube; print(RealKube(5.0).jobsets("training", "a=b"))'
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a mount of its own needs root (unshare)")
+def test_in_a_pod_kubectl_finds_the_api_of_its_cluster(server: ApiServer) -> None:
+    """By the files of its service account, which are put into a mount namespace of its own."""
+    environ = {"PATH": os.environ["PATH"], "HOME": "/nowhere", "PYTHONPATH": str(ROOT)}
+    environ |= {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server.port)}
+    words = [
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        IN_A_POD,
+        "pod",
+        SENTINEL_TOKEN,
+        "training",
+        str(server.certificate),
+        sys.executable,
+    ]
+    done = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    assert '"kind":"JobSetList"' in done.stdout, done.stdout + done.stderr
 
 
 def test_z_only_the_roles_rights_were_used_and_all_of_them(server: ApiServer) -> None:

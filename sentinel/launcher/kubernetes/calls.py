@@ -15,7 +15,6 @@ from sentinel.launcher.kubernetes.template import API
 
 LIST_BYTES_MAX = 1 << 26  # a pod is 5 to 10 kB
 LOG_BYTES, LOG_LINES = 1 << 18, 2000  # of one pod
-WORDS_S = 2.0  # behind kubectl's own deadline, for what it says of it
 
 
 class KubeCalls(Protocol):
@@ -74,8 +73,9 @@ class RealKube:
         return self._ask(["delete", "--raw", f"{_jobsets(namespace)}/{quote(name)}", "--filename", "-"], dumps(options))
 
     def _ask(self, words: Sequence[str], body: str = "") -> Reply:
-        command = ["kubectl", *self.words, f"--request-timeout={self.timeout_s:g}s", *words]
-        limits = AskLimits(self.timeout_s + WORDS_S, bytes_max=LIST_BYTES_MAX)
+        # Without --request-timeout: with it kubectl (1.32) no longer finds the API of the cluster in whose pod it runs.
+        command = ["kubectl", *self.words, *words]
+        limits = AskLimits(self.timeout_s, bytes_max=LIST_BYTES_MAX)
         return ask(command, without(os.environ, self.withheld), limits, body.encode())
 
 

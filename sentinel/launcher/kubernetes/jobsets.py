@@ -88,7 +88,7 @@ class KubernetesLauncher:
         self._watches: dict[int, StepWatch] = {}
         self._ending_since: dict[int, float] = {}  # by attempt, when it was first seen that it is over
         self._logged: set[int] = set()
-        self._ending = threading.Lock()
+        self._ending, self._keeping = threading.Lock(), threading.Lock()
 
     def observe(self, attempt: int, with_processes: bool = True) -> AttemptView:
         """As the contract says. The API is asked beside the caller: what comes back is the last answer there was."""
@@ -275,7 +275,7 @@ class KubernetesLauncher:
         `frees_name`: its JobSet must have left the list, too."""
         absence, now = Absence(), self._passing.now
         began_s, deleted_s, refused = now(), -float("inf"), ""
-        while not (is_own and (files.folder / GONE).exists()):
+        while frees_name or not (files.folder / GONE).exists():
             seen = self._look(files, launched, is_kept=is_own)
             if isinstance(seen, SeenAttempt) and seen.has_ended and not frees_name:
                 if seen.jobset is not None and not seen.jobset.is_deleted:
@@ -328,7 +328,8 @@ class KubernetesLauncher:
             return lists
         seen = see(*lists, files.attempt)
         if is_kept and seen.pods:
-            keep_pods(files, seen.pods)
+            with self._keeping:  # the loop's thread and the one that ends an attempt
+                keep_pods(files, seen.pods)
         return seen
 
     def _unsettled(self, files: AttemptFiles, launched: LaunchedJobSet) -> str:

@@ -21,7 +21,7 @@ from sentinel.errors import Problem
 from sentinel.launcher.kubernetes.pods import ATTEMPT, INDEX, LAUNCH, RUN
 
 API, KIND = "jobset.x-k8s.io/v1alpha2", "JobSet"
-HOST_CHARS_MAX = 63  # of a name in DNS, which a pod's is
+NAME_CHARS_MAX = 63  # in DNS, where a pod has its name; Kubernetes adds six to it
 PODS_MAX = 10_000
 _JOB = "spec.replicatedJobs[0]"
 _POD = f"{_JOB}.template.spec.template.spec"
@@ -90,10 +90,10 @@ def read_template(text: str, source: str, container: str = "") -> Template:
 
 def build_jobset(template: Template, wanted: WantedJobSet) -> dict[str, Any]:
     """What is created. Raises TemplateError where a pod's name would be too long."""
-    longest = f"{wanted.name}-{template.job}-0-{template.pods - 1}"
-    if len(longest) > HOST_CHARS_MAX:
+    longest = f"{wanted.name}-{template.job}-0-{template.pods - 1}-xxxxx"
+    if len(longest) > NAME_CHARS_MAX:
         raise TemplateError(
-            f"{_JOB}.name: a pod would be called {longest}, and {HOST_CHARS_MAX} characters are allowed; write a shorter name"
+            f"{_JOB}.name: a pod would be called {longest}, and {NAME_CHARS_MAX} characters are allowed; write a shorter name"
         )
     jobset: dict[str, Any] = loads(dumps(template.value))
     labels = {RUN: wanted.run, ATTEMPT: str(wanted.attempt), LAUNCH: wanted.launch}

@@ -360,6 +360,17 @@ def test_a_person_may_end_the_doubt(bench: KubeBench) -> None:
     assert isinstance(bench.launcher().ensure_stopped(1), Exited)
 
 
+def test_what_a_person_calls_gone_holds_up_no_other_attempt(bench: KubeBench) -> None:
+    """A node died for good, and nobody deletes it: its pod stays in the list for ever."""
+    bench.launcher().ensure_started(bench.spec())
+    bench.kube.off.add("gpu-3")
+    with pytest.raises(NotYet):
+        bench.launcher().ensure_stopped(1)
+    (bench.folder() / "gone").touch()
+    assert isinstance(bench.launcher().ensure_stopped(1), Exited)
+    assert isinstance(bench.launcher().ensure_started(bench.spec(2)), Alive)
+
+
 def test_who_only_looks_never_asks_the_api(bench: KubeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     looking = open_launcher("kubernetes", {"template": "jobset.yaml"}, LaunchPlace(bench.run_dir))
     bench.launcher().ensure_started(bench.spec())
