@@ -15,6 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from sentinel.client.atomic_file import ensure_directory
@@ -56,7 +57,7 @@ from sentinel.launcher.spare_records import bring_home
 from sentinel.launcher.spec_file import launch_variables, write_spec
 from sentinel.launcher.store_port import PORTS
 from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Exited, ExitReport, NotStarted, Unseen
-from sentinel.run_files.attempt_files import AttemptFiles
+from sentinel.run_files.attempt_files import AttemptFiles, rank_files
 
 WHO = "the Kubernetes API"
 START_WAIT_S = 30.0  # from the creation until its pods have begun
@@ -65,8 +66,17 @@ DELETE_AGAIN_S = 10.0
 # A call to create that nobody has heard of any more may still be carried out; the API server gives one up after 60 s.
 SETTLE_S = 90.0
 LOSS_GRACE_S = 2.0  # for those that lost a rank to leave their records, as the keeper has it
+PODS_A_SECOND = 64.0  # are looked at while nothing is wrong: those of 2,048 nodes, 11 MB, every 32 s
 LOGS_MAX = 16  # pods of which the log is kept
 RETRY_IN_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _PodsSeen:
+    """The last look at an attempt's pods. `due_s`: when they are looked at again."""
+
+    seen: SeenAttempt
+    due_s: float
 
 
 class KubernetesLauncher:
@@ -88,6 +98,8 @@ class KubernetesLauncher:
         self._watches: dict[int, StepWatch] = {}
         self._ending_since: dict[int, float] = {}  # by attempt, when it was first seen that it is over
         self._logged: set[int] = set()
+        self._pods_seen: dict[int, _PodsSeen] = {}
+        self._ended: dict[int, int] = {}  # by attempt, how many ranks have left a record
         self._ending, self._keeping = threading.Lock(), threading.Lock()
 
     def observe(self, attempt: int, with_processes: bool = True) -> AttemptView:
@@ -98,7 +110,9 @@ class KubernetesLauncher:
             settled = self._settled(files)
             if settled is not None:
                 return settled
-            return self._watch_of(attempt).view() if self._supervises else read_view_kept(files, WHO)
+            if not self._supervises:
+                return read_view_kept(files, WHO)
+            return self._watch_of(attempt).view(self._has_news(files))
         except (OSError, ValueError) as error:
             return Unseen(attempt, f"attempt {attempt} cannot be looked at: {error}")
 
@@ -322,6 +336,29 @@ class KubernetesLauncher:
         pods = read_pods(self._calls.pods(namespace, f"{RUN}={run}"), time.time())
         return pods if isinstance(pods, Unclear) else (jobsets, pods)
 
+    def _has_news(self, files: AttemptFiles) -> bool:
+        """Whether a rank has left a record since the last time: then its pod is about to end. Raises OSError."""
+        ended = len(rank_files(files.exits))
+        is_more = ended > self._ended.get(files.attempt, 0)
+        if is_more:
+            self._ended[files.attempt] = ended
+            self._pods_seen.pop(files.attempt, None)
+        return is_more
+
+    def _glance(self, files: AttemptFiles, launched: LaunchedJobSet) -> SeenAttempt | Unclear:
+        """A look that spares the API the pods while their JobSet goes on: thousands of them are megabytes."""
+        kept = self._pods_seen.get(files.attempt)
+        if kept is not None and self._passing.now() < kept.due_s and not kept.seen.is_ending and not kept.seen.lost:
+            jobsets = read_jobsets(self._calls.jobsets(launched.namespace, f"{RUN}={launched.run}"))
+            seen = jobsets if isinstance(jobsets, Unclear) else see(jobsets, kept.seen.pods, files.attempt)
+            if isinstance(seen, Unclear) or (seen.jobset is not None and not seen.is_ending):
+                return seen
+        seen = self._look(files, launched)
+        self._pods_seen.pop(files.attempt, None)
+        if isinstance(seen, SeenAttempt):
+            self._pods_seen[files.attempt] = _PodsSeen(seen, self._passing.now() + launched.pods / PODS_A_SECOND)
+        return seen
+
     def _look(self, files: AttemptFiles, launched: LaunchedJobSet, *, is_kept: bool = True) -> SeenAttempt | Unclear:
         lists = self._lists(launched.namespace, launched.run)
         if isinstance(lists, Unclear):
@@ -349,7 +386,7 @@ class KubernetesLauncher:
             return settled if settled is not None else NotStarted(attempt), self._settings.every_s
         if (files.folder / GONE).exists():
             return self._finish(files, launched, "a person says that nothing of it is left"), APART_S
-        seen, now_s = self._look(files, launched), self._passing.now()
+        seen, now_s = self._glance(files, launched), self._passing.now()
         if isinstance(seen, SeenAttempt) and seen.jobset is not None:
             launched = mark_jobset_listed(files, launched, seen.jobset.uid)
         if absence.add(_as_look(seen, self._unsettled(files, launched)), read_beats(files), now_s):
@@ -365,7 +402,7 @@ class KubernetesLauncher:
         """Of an attempt whose end is not proven. What is over leaves the others LOSS_GRACE_S for their records; what is left then
         is for the caller to stop, and its silence is no hang."""
         attempt = files.attempt
-        if isinstance(seen, Unclear) or seen.lost or absence.is_contradicted:
+        if isinstance(seen, Unclear) or absence.is_contradicted or (seen.lost and not seen.is_ending):
             return Unseen(attempt, f"attempt {attempt}: {absence.why_not}")
         if not seen.is_ending:
             return Alive(attempt, 0, ())
@@ -378,8 +415,8 @@ class KubernetesLauncher:
         """Write exit.json, unless it is there. Only here does an attempt end."""
         with self._ending:
             report = read_report(files)
-            self._watches.pop(files.attempt, None)
-            self._ending_since.pop(files.attempt, None)
+            for memory in (self._watches, self._ending_since, self._pods_seen, self._ended):
+                memory.pop(files.attempt, None)
             if report is None:
                 report = build_pods_end(files, launched, reason, was_killed=was_killed)
                 write_report(files, report)

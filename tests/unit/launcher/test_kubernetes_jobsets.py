@@ -371,6 +371,37 @@ def test_what_a_person_calls_gone_holds_up_no_other_attempt(bench: KubeBench) ->
     assert isinstance(bench.launcher().ensure_started(bench.spec(2)), Alive)
 
 
+def count_pod_lists(bench: KubeBench) -> list[int]:
+    counted, real = [0], bench.kube.pods
+
+    def pods(*words: str) -> Reply:
+        counted[0] += 1
+        return real(*words)
+
+    bench.kube.pods = pods  # type: ignore[method-assign]
+    return counted
+
+
+def test_pods_of_a_large_run_are_looked_at_rarely_while_nothing_is_wrong(bench: KubeBench) -> None:
+    place = bench.run_dir / "jobset.yaml"
+    place.write_text(place.read_text().replace("parallelism: 3", "parallelism: 640"))  # ten seconds' worth
+    bench.launcher().ensure_started(bench.spec())
+    launcher, lists = bench.launcher(every="1s"), count_pod_lists(bench)
+    for _ in range(30):
+        assert not isinstance(launcher.observe(1), Exited)
+        bench.kube.let_pass(1.0)
+    assert lists[0] == 3
+    bench.kube.end(bench.name(), 7, 1)
+    (bench.folder() / "exits" / "rank-00007.json").write_text('{"rank": 7, "code": 1}')
+    launcher.observe(1)
+    assert lists[0] == 4, "a rank's own record is news"
+    bench.kube.finish(bench.name(), "Failed")
+    for _ in range(5):
+        bench.kube.let_pass(1.0)
+        launcher.observe(1)
+    assert lists[0] > 6, "what is over is looked at whole"
+
+
 def test_who_only_looks_never_asks_the_api(bench: KubeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     looking = open_launcher("kubernetes", {"template": "jobset.yaml"}, LaunchPlace(bench.run_dir))
     bench.launcher().ensure_started(bench.spec())
