@@ -17,14 +17,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sentinel.client.heartbeat_file import HeartbeatFile
-from sentinel.client.machine import read_boot_id
+from sentinel.client.machine import read_boot_id, read_host
 from sentinel.client.output import redirect_output
 from sentinel.client.overrides import Overrides, OverridesError
 from sentinel.client.run_layout import LEASE_NAME, OVERRIDES_NAME, attempt_folder, rank_file, spec_path, stack_path, stream_path
@@ -36,7 +35,6 @@ from sentinel.client.stream import END_REASONS, Stream
 from sentinel.client.strict_json import dumps, loads
 
 PHASES = ("init", "compile", "data", "forward", "backward", "optimizer", "eval", "checkpoint", "idle")
-NODE_VARIABLE = "SENTINEL_NODE"  # the machine, where a container has a name of its own
 HEARTBEAT_GAP_S = 0.2  # within one phase at most five a second; a change of phase is always written
 
 
@@ -55,7 +53,7 @@ class Session:
         self._spare = SparePlace(run_dir, spec.attempt)  # named now: later the run directory may not be readable
         self.metrics_path = stream_path(run_dir, spec.attempt)
         self.stream = Stream(self.metrics_path, spec.attempt)
-        self._host, self._boot_id = os.environ.get(NODE_VARIABLE) or socket.gethostname(), read_boot_id()
+        self._host, self._boot_id = read_host(), read_boot_id()
         self.last_step = 0  # of the latest heartbeat
         self._last_beat: tuple[str, float] = ("", 0.0)
         self._stack_signal: int | None = None

@@ -36,8 +36,8 @@ POD = DEPLOYMENT["spec"]["template"]["spec"]
 
 def test_kustomize_takes_them() -> None:
     made = {one["kind"]: one for one in yaml.safe_load_all(check(["kubectl", "kustomize", str(FOLDER)]))}
-    kinds = {"ServiceAccount", "Role", "RoleBinding", "ConfigMap", "PersistentVolumeClaim", "Deployment"}
-    assert set(made) == kinds, "nothing outside the namespace, and no JobSet: Sentinel makes those"
+    kinds = {"ServiceAccount", "Role", "RoleBinding", "ConfigMap", "Deployment"}
+    assert set(made) == kinds, "nothing outside the namespace, no JobSet, and no volume: to delete these must not delete a run"
     assert {one["metadata"]["namespace"] for one in made.values()} == {"training"}
     assert made["RoleBinding"]["subjects"][0]["namespace"] == "training"
     volumes = made["Deployment"]["spec"]["template"]["spec"]["volumes"]
@@ -47,7 +47,7 @@ def test_kustomize_takes_them() -> None:
 
 def test_what_the_kustomization_names_is_there() -> None:
     listed = documents("kustomization.yaml")["Kustomization"]
-    named = {*listed["resources"], *listed["configMapGenerator"][0]["files"], "kustomization.yaml"}
+    named = {*listed["resources"], *listed["configMapGenerator"][0]["files"], "kustomization.yaml", "volume.yaml"}
     assert named == {path.name for path in FOLDER.iterdir()}
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sentinel.client.session import NODE_VARIABLE
+from sentinel.client.machine import NODE_VARIABLE
 from sentinel.client.strict_json import dumps, loads
 from sentinel.errors import Problem
 from sentinel.launcher.kubernetes.pods import ATTEMPT, INDEX, LAUNCH, RUN
