@@ -48,7 +48,7 @@ from sentinel.launcher.kubernetes.attempt import (
 from sentinel.launcher.kubernetes.calls import KubeCalls, RealKube
 from sentinel.launcher.kubernetes.pods import RUN, Pod
 from sentinel.launcher.kubernetes.settings import KubernetesSettings, describe
-from sentinel.launcher.kubernetes.template import TemplateError, WantedJobSet, build_jobset
+from sentinel.launcher.kubernetes.template import Template, TemplateError, WantedJobSet, build_jobset
 from sentinel.launcher.slurm.answers import APART_S, Absence, Unclear, Unlisted
 from sentinel.launcher.slurm.attempt import has_traces, keep_view, read_view_kept, tasks_folder
 from sentinel.launcher.slurm.steps import Passing
@@ -97,6 +97,7 @@ class KubernetesLauncher:
         self._passing = passing if passing is not None else Passing()
         self._watches: dict[int, StepWatch] = {}
         self._ending_since: dict[int, float] = {}  # by attempt, when it was first seen that it is over
+        self._over: dict[int, str] = {}  # by attempt, why it was over before it was stopped
         self._logged: set[int] = set()
         self._pods_seen: dict[int, _PodsSeen] = {}
         self._ended: dict[int, int] = {}  # by attempt, how many ranks have left a record
@@ -141,7 +142,9 @@ class KubernetesLauncher:
             why_not = self._end(files, launched)
             if why_not:
                 raise NotYet(f"attempt {attempt} is not known to have ended: {why_not}; {_remedy(files)}", RETRY_IN_S)
-            return self._finish(files, launched, "stopped by sentinel", was_killed=True)
+            over = self._over.pop(attempt, "")
+            reason = f"{over}; what was left was stopped by sentinel" if over else "stopped by sentinel"
+            return self._finish(files, launched, reason, was_killed=not over)
         except (OSError, ValueError) as error:
             raise RetryLater(f"attempt {attempt} cannot be stopped now: {error}", RETRY_IN_S) from error
 
@@ -160,13 +163,10 @@ class KubernetesLauncher:
     # --- to start
 
     def _start(self, files: AttemptFiles, spec: AttemptSpec) -> AttemptView:
-        try:
-            template, namespace = self._settings.read(spec.cwd)
-        except TemplateError as error:
-            raise EngineDown(f"attempt {spec.attempt} is not started: {error}", RETRY_IN_S) from None
-        launched = read_launched_jobset(files)
-        run = run_label(self._run_dir)
-        lists = self._lists(namespace if launched is None else launched.namespace, run)
+        launched, run = read_launched_jobset(files), run_label(self._run_dir)
+        # One that was asked for is looked for whatever has become of the template since.
+        namespace = self._read_template(spec)[1] if launched is None else launched.namespace
+        lists = self._lists(namespace, run)
         if isinstance(lists, Unclear):
             raise EngineDown(f"attempt {spec.attempt} is not started while its pods may exist: {lists.reason}", RETRY_IN_S)
         seen = see(*lists, spec.attempt)
@@ -176,6 +176,7 @@ class KubernetesLauncher:
         if launched is not None and (launched.is_listed or has_traces(files)):
             return self.observe(spec.attempt)  # it was there, so that its number is used
         self._end_others(run, namespace, lists, None if seen.is_gone else spec.attempt, spec.attempt)
+        template, _ = self._read_template(spec)
         if launched is None:
             launched = LaunchedJobSet(
                 namespace=namespace,
@@ -196,6 +197,13 @@ class KubernetesLauncher:
             raise EngineDown(f"attempt {spec.attempt} is not started: {error}", RETRY_IN_S) from None
         self._create(files, spec, launched, jobset)
         return self._await_pods(files, launched)
+
+    def _read_template(self, spec: AttemptSpec) -> tuple[Template, str]:
+        """And the namespace. A person mends it, and it is tried again. Raises EngineDown."""
+        try:
+            return self._settings.read(spec.cwd)
+        except TemplateError as error:
+            raise EngineDown(f"attempt {spec.attempt} is not started: {error}", RETRY_IN_S) from None
 
     def _create(self, files: AttemptFiles, spec: AttemptSpec, launched: LaunchedJobSet, jobset: dict[str, object]) -> None:
         """Facts first. Raises EngineDown, RetryLater."""
@@ -291,6 +299,8 @@ class KubernetesLauncher:
         began_s, deleted_s, refused = now(), -float("inf"), ""
         while frees_name or not (files.folder / GONE).exists():
             seen = self._look(files, launched, is_kept=is_own)
+            if isinstance(seen, SeenAttempt) and seen.jobset is not None and not seen.jobset.is_deleted and seen.is_ending:
+                self._over[files.attempt] = seen.is_ending
             if isinstance(seen, SeenAttempt) and seen.has_ended and not frees_name:
                 if seen.jobset is not None and not seen.jobset.is_deleted:
                     self._delete(files, launched, seen, is_own=is_own)
@@ -415,7 +425,7 @@ class KubernetesLauncher:
         """Write exit.json, unless it is there. Only here does an attempt end."""
         with self._ending:
             report = read_report(files)
-            for memory in (self._watches, self._ending_since, self._pods_seen, self._ended):
+            for memory in (self._watches, self._ending_since, self._over, self._pods_seen, self._ended):
                 memory.pop(files.attempt, None)
             if report is None:
                 report = build_pods_end(files, launched, reason, was_killed=was_killed)

@@ -241,6 +241,7 @@ def test_a_pod_that_fails_ends_the_attempt_and_is_blamed(bench: KubeBench) -> No
     assert bench.kube.deleted == ["uid-1"]
     assert [(rank.rank, rank.signal, rank.source) for rank in view.report.ranks] == [(1, 9, "reaped")], "others were asked to end"
     assert view.report.first_failed_rank == 1
+    assert "ended with 137; what was left was stopped by sentinel; " in view.report.reason
     assert "on gpu-2: OOMKilled" in view.report.reason
     assert (bench.folder() / "logs" / "rank-00001.err").read_text() == "CUDA error: oh\n"
     assert json.loads((bench.folder() / "pods.json").read_text())["pods"]
@@ -351,6 +352,12 @@ def test_a_template_that_was_spoilt_starts_nothing_and_names_the_line(bench: Kub
     with pytest.raises(EngineDown, match=r"jobset\.yaml:9:9: .*parallelism: is 'three'; write a whole number"):
         bench.launcher().ensure_started(bench.spec())
     assert bench.kube.created == []
+
+
+def test_what_runs_is_adopted_whatever_has_become_of_the_template(bench: KubeBench) -> None:
+    bench.launcher().ensure_started(bench.spec())
+    (bench.run_dir / "jobset.yaml").unlink()
+    assert isinstance(bench.launcher().ensure_started(bench.spec()), Alive)
 
 
 def test_a_person_may_end_the_doubt(bench: KubeBench) -> None:
