@@ -1,6 +1,6 @@
 #!/bin/bash
 # A kube-apiserver of Debian bookworm's source package (1.20.2, it carries vendor/), with Debian's Go, and Debian's etcd beside it.
-# Nothing is installed: packages are fetched and unpacked below $W. Once; about six minutes of the processor, 2 GB below $W.
+# Nothing is installed: packages are fetched and unpacked below $W. Once; about six minutes of the processor, 2 GB below $W while it builds.
 # usage: W=FOLDER build_apiserver.sh; then FOLDER/bin/kube-apiserver and FOLDER/bin/etcd
 set -eu
 W=${W:?a folder that lasts}

@@ -24,8 +24,8 @@ from sentinel.model import facts as f
 from sentinel.model.attempts import Alive, AttemptSpec, Exited, SettingsInForce
 from sentinel.model.findings import Kind
 from tests.cluster.cluster_kit import LOOP, wait_for
-from tests.kubernetes.api_server import JOBSETS, ROOT, SENTINEL_TOKEN, ApiServer
-from tests.kubernetes.controllers import Controllers
+from tests.kubernetes.api_server import JOBSETS, PODS, ROOT, SENTINEL_TOKEN, ApiServer
+from tests.kubernetes.controllers import INDEX, Controllers
 from tests.kubernetes.kube_kit import KubeRun
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -162,8 +162,21 @@ def test_a_pod_on_a_node_without_power_is_waited_for(server: ApiServer, controll
     run.until_step(2, 30, 120)
     tell("node given up", until_launched=run.time_of(f.AttemptLaunched) - given_up_s)
     assert "gpu-3" not in run.hosts(2)
-    assert next(fact.incident.blamed_node for fact in run.of(f.IncidentOpened)) in ("gpu-3", None)
+    assert [fact.incident.blamed_node for fact in run.of(f.IncidentOpened)] == ["gpu-3"]
     assert len(run.of(f.RungTaken)) == 1
+    assert not attempts_overlap(run)
+
+
+def test_a_pod_that_is_drained_has_its_grace_to_save(server: ApiServer, start: Start) -> None:
+    """An eviction asks by SIGTERM; the ranks leave with 6 behind a checkpoint, and the run goes on elsewhere."""
+    run = start(2000)
+    run.until_step(1, 30)
+    (pod,) = [one for one in server.pods() if one["metadata"]["annotations"][INDEX] == "0"]
+    server.ask("DELETE", f"{PODS}/{pod['metadata']['name']}")
+    run.until_step(2, 60, 120)
+    ended = run.of(f.AttemptEnded)[0]
+    assert ended.outcome == "preempted", ended
+    assert run.of(f.FirstStep)[-1].step == ended.last_step + 1, "no step is lost"
     assert not attempts_overlap(run)
 
 
