@@ -141,8 +141,11 @@ def test_a_rank_killed_behind_a_frozen_api_is_one_incident(server: ApiServer, co
     server.thaw()
     run.until_step(2, 30, 120)
     tell("frozen for 20 s with a rank killed", until_launched_after_it=run.time_of(f.AttemptLaunched) - frozen_s - 20.0)
-    incidents = [fact.incident for fact in run.of(f.IncidentOpened)]
-    assert [(incident.blamed_rank, incident.blamed_node) for incident in incidents] == [(1, "gpu-2")]
+    (incident,) = [fact.incident for fact in run.of(f.IncidentOpened)]
+    # Its heartbeats alone are seen meanwhile: they may have stopped at the step of all others, and then nobody is blamed.
+    assert (incident.blamed_rank, incident.blamed_node) in ((1, "gpu-2"), (None, ""))
+    (ended,) = run.of(f.AttemptEnded)
+    assert [(rank.rank, rank.signal) for rank in ended.ranks if not rank.lost_peers] == [(1, 9)], "its pod tells, in the end"
     assert len(run.of(f.RungTaken)) == 1
     assert not attempts_overlap(run)
 
