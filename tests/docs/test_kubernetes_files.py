@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -132,8 +133,11 @@ def test_a_pod_that_is_asked_to_end_never_asks_sentinel_to_stop_the_training(run
     pid = int(done.stdout.readline())
     done.send_signal(signal.SIGTERM)
     assert done.wait(30) == 0
+    deadline = time.monotonic() + 30
+    while re.search(r"State:\s+[RSD]", read_status(pid)):
+        assert time.monotonic() < deadline, "it was to be killed"
+        time.sleep(0.01)
     assert not noted.exists()
-    assert not re.search(r"State:\s+[RSD]", read_status(pid)), "it was killed"
 
 
 def read_status(pid: int) -> str:
