@@ -7,12 +7,10 @@
 #
 # A Deployment starts again whatever ends. A run that has finished, has failed or was stopped is over: this waits until a person
 # has looked (kubectl rollout restart deploy/sentinel goes on with it).
-sentinel=''
-trap 'if [ -n "$sentinel" ]; then kill -KILL "$sentinel"; fi; exit 0' TERM INT
+trap 'if [ -n "$!" ]; then kill -KILL "$!"; fi; exit 0' TERM INT
 
 "$@" &
-sentinel=$!
-wait "$sentinel"
+wait "$!"
 code=$?
 echo "sentinel left with $code"
 case $code in
