@@ -7,7 +7,7 @@ BENCH := $(BIN)/python -m pytest -m bench -s -o timeout=1800 # a busy machine ta
 # The tests start sentinel and the trainer hundreds of times. Without bytecode each start compiles every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install install-locked lock sbom demo test lint types contracts kernels unit accept drills drills-real cluster-test chaos soak trainers-test bench bench-client bench-detect bench-logs bench-policy bench-replay bench-recovery bench-long-life bench-telemetry bench-sealing bench-verify bench-watching bench-throughput bench-launch bench-relaunch bench-saving bench-scrape compare bench-web bench-page bench-kernels gpu leave-one-out pictures clean
+.PHONY: help install install-locked lock sbom demo test lint types contracts kernels unit accept drills drills-real cluster-test kubernetes-test chaos soak trainers-test bench bench-client bench-detect bench-logs bench-policy bench-replay bench-recovery bench-long-life bench-telemetry bench-sealing bench-verify bench-watching bench-throughput bench-launch bench-relaunch bench-saving bench-scrape compare bench-web bench-page bench-kernels gpu leave-one-out pictures clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 14
 
@@ -74,6 +74,12 @@ drills-real: $(STAMP) ## every shipped drill and three more done to the real tra
 cluster-test: $(STAMP) ## the launcher slurm on a real Slurm of three isolated nodes (root; Debian's slurm-wlm and munge; 13 minutes)
 	@command -v slurmctld >/dev/null || [ -x /usr/sbin/slurmctld ] || apt-get install -y --no-install-recommends slurm-wlm munge || true
 	$(BIN)/python -m pytest -m slow -s tests/cluster
+
+# The server is built once, below KUBERNETES_DIR: six minutes of the processor, with Debian bookworm's own sources and Go; nothing is installed.
+export KUBERNETES_DIR ?= $(CURDIR)/.kubernetes
+kubernetes-test: $(STAMP) ## the launcher kubernetes on a real API server, which it builds once (Debian, kubectl; five minutes)
+	W=$(KUBERNETES_DIR) tests/kubernetes/build_apiserver.sh || true # the tests say what they lack
+	$(BIN)/python -m pytest -m slow -s tests/kubernetes
 
 chaos: $(STAMP)  ## fifty kinds of real faults done to the real trainer, each end compared bit for bit with an unhurt run's (about 30 minutes; KINDS="kill-rank hang" SEED=7 for some, TABLE=FILE for a table, WARM=1 with ranks in reserve)
 	$(BIN)/python -m tests.chaos $(KINDS) $(if $(SEED),--seed $(SEED)) $(if $(TABLE),--table $(TABLE))
@@ -160,5 +166,5 @@ pictures: $(STAMP) ## every picture of README and docs, made anew from two real 
 	$(BIN)/python -m tests.pictures $(if $(FROM),--from $(FROM)) $(if $(KEEP),--keep $(KEEP))
 
 clean:           ## remove build products (not runs/)
-	rm -rf .venv .venv-locked build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-locked .kubernetes build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,7 +24,7 @@ from typing import Any
 
 from sentinel.client.heartbeat_file import HeartbeatFile
 from sentinel.client.logged import whole_number
-from sentinel.client.machine import read_boot_id
+from sentinel.client.machine import read_boot_id, read_host
 from sentinel.client.masked_records import describe_error, mask_event
 from sentinel.client.output import redirect_output
 from sentinel.client.overrides import Overrides, OverridesError
@@ -56,7 +55,7 @@ class Session:
         self._spare = SparePlace(run_dir, spec.attempt)  # named now: later the run directory may not be readable
         self.metrics_path = stream_path(run_dir, spec.attempt)
         self.stream = Stream(self.metrics_path, spec.attempt)
-        self._host, self._boot_id = socket.gethostname(), read_boot_id()
+        self._host, self._boot_id = read_host(), read_boot_id()
         self.last_step = 0  # of the latest heartbeat
         self._last_beat: tuple[str, float] = ("", 0.0)
         self._stack_signal: int | None = None

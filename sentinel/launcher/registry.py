@@ -18,6 +18,8 @@ from sentinel.errors import UsageError
 from sentinel.launcher.checks import check_local
 from sentinel.launcher.command import CommandLauncher, CommandSettings, check_training_command
 from sentinel.launcher.contract import Launcher
+from sentinel.launcher.kubernetes.jobsets import KubernetesLauncher
+from sentinel.launcher.kubernetes.settings import KubernetesSettings, check_cluster
 from sentinel.launcher.local import LocalLauncher, LocalSettings
 from sentinel.launcher.reserve import NoReserve, Reserve
 from sentinel.launcher.reserve_start import StartThread
@@ -82,6 +84,14 @@ LAUNCHERS = (
         settings=SlurmSettings,
         build=lambda place, settings: SlurmLauncher(place.run_dir, settings, place.withheld, place.supervises),
         check=check_allocation,
+        capabilities=("exclude",),
+    ),
+    LauncherRow(
+        kind="kubernetes",
+        summary="JobSets of a Kubernetes cluster, found by their names",
+        settings=KubernetesSettings,
+        build=lambda place, settings: KubernetesLauncher(place.run_dir, settings, place.withheld, place.supervises),
+        check=check_cluster,
         capabilities=("exclude",),
     ),
 )

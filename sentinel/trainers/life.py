@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentinel.client.heartbeat_file import HeartbeatFile
+from sentinel.client.machine import read_host
 from sentinel.client.run_layout import attempt_folder, rank_file
 from sentinel.launcher.process_tree import Process, find_descendants, read_environment, read_processes
 
@@ -39,7 +40,7 @@ def first_beat(run_dir: Path, attempt: int) -> None:
 
 
 def _beat_of(step: int, phase: str, pid: int) -> dict[str, object]:
-    return {"step": step, "phase": phase, "time_s": time.time(), "pid": pid, "host": os.uname().nodename}
+    return {"step": step, "phase": phase, "time_s": time.time(), "pid": pid, "host": read_host()}
 
 
 @dataclass

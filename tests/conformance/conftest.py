@@ -11,16 +11,19 @@ from pathlib import Path
 import pytest
 
 from sentinel.launcher import command
+from sentinel.launcher.kubernetes import jobsets
 from sentinel.launcher.slurm import answers, steps
 from tests.conformance.command_world import CommandWorld
+from tests.conformance.kubernetes_world import KubernetesWorld
 from tests.conformance.launcher_world import LocalWorld, World
 from tests.conformance.sim_world import SimWorld
 from tests.conformance.slurm_world import SlurmWorld
 
 WORLDS: dict[str, Callable[[Path], World]] = {
-    "local": LocalWorld, "command": CommandWorld, "slurm": SlurmWorld, "sim": SimWorld
+    "local": LocalWorld, "command": CommandWorld, "slurm": SlurmWorld, "kubernetes": KubernetesWorld,
+    "sim": SimWorld,
 }  # fmt: skip
-UNKEPT = ("command", "slurm")
+UNKEPT = ("command", "slurm", "kubernetes")
 RANKED: dict[str, Callable[[Path], World]] = {**WORLDS, "torchrun": lambda run_dir: LocalWorld(run_dir, real_torchrun=True)}
 
 
@@ -36,8 +39,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def _exits_are_believed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scheduler of these tests is right when it says that a job has ended: nobody waits for heartbeats to prove it."""
     monkeypatch.setitem(command.QUIET_S, "exited", 1.0)
-    for place, name in ((answers, "APART_S"), (steps, "APART_S"), (steps, "LOSS_GRACE_S")):
-        monkeypatch.setattr(place, name, 0.05)
+    for place in (answers, steps, jobsets):
+        monkeypatch.setattr(place, "APART_S", 0.05)
+    for place in (steps, jobsets):
+        monkeypatch.setattr(place, "LOSS_GRACE_S", 0.05)
 
 
 @pytest.fixture

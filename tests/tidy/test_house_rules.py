@@ -34,6 +34,7 @@ LONG = {
     "sentinel/launcher/rank_watch.py": "which process is which rank and how it ended, by every source that tells of it",
     "sentinel/launcher/local.py": "one launcher: its settings, how an attempt is started, stopped, and found again",
     "sentinel/launcher/command.py": "one launcher: its settings, its three commands, and what their answers prove",
+    "sentinel/launcher/kubernetes/jobsets.py": "one launcher: how a JobSet is looked for, created, awaited, ended and judged",
     "sentinel/launcher/slurm/steps.py": "one launcher: how a step is looked for, started, awaited, ended and judged",
     "sentinel/policy_files/explain.py": "one verb, in the order in which it prints",
     "sentinel/model/actions.py": "one list of everything that is done to the world, each with what it declares",

@@ -29,6 +29,8 @@ ALLOWED = {
     ("tests/accept/test_hangs_blamed.py", "time.sleep(length_s)"): "and so is how long it stays stopped",
     ("tests/cluster/ranked_loop.py", "pause.wait(step_s)"): "a stand-in for a rank: its steps take time",
     ("tests/cluster/cluster_kit.py", "self._is_over.wait(self._every_s)"): "a witness beside the test, ten times a second",
+    ("tests/kubernetes/controllers.py", "self._is_over.wait(TURN_S)"): "a stand-in for a cluster's controllers: their turns",
+    ("tests/kubernetes/test_kubernetes_api.py", "time.sleep(after_s)"): "how long after a file's birth the supervisor dies",
     ("tests/integration/double_trainer.py", "tick.wait(options.step_s)"): "the double's step takes its time, as training does",
     ("tests/integration/double_trainer.py", "tick.wait(slow_s)"): "a rank that is slow on purpose",
     ("tests/integration/double_trainer.py", "threading.Event().wait(takes_s)"): "a save that takes its time",

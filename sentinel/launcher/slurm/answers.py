@@ -12,12 +12,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sentinel.launcher.asking import REASON_CHARS_MAX
+from sentinel.launcher.asking import Reply as Reply
+
 APART_S = 1.0  # between two looks that must agree: a controller may list a step a moment after its client was promised it
 # squeue --Format: columns of so many characters.
 # The number stands by itself: of an array's last task it is the array's own, and squeue then lists the other tasks, too.
 STEP_COLUMNS = {"jobid": 32, "stepid": 64, "stepname": 128, "stepstate": 32, "nodes": 16384}
 JOB_COLUMNS = {"jobid": 32, "state": 32, "nodelist": 65536}
-REASON_CHARS_MAX = 300
 FORGOTTEN = "Invalid job id specified"
 CLOCKS_APART_S = 600.0  # munge refuses what is five minutes off, either way
 LIVING = frozenset(
@@ -30,28 +32,6 @@ OVER = frozenset(
 )  # fmt: skip
 _BOOT_TIME = re.compile(r"^BOOT_TIME\s*=\s*(\S+)", re.MULTILINE)
 _STEP_ID = re.compile(r"[\d_+\[\]-]+\.\w+")
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What one command answered. `status` None: it did not end in time. `is_cut`: it said more than was read."""
-
-    status: int | None
-    output: str = ""
-    errors: str = ""
-    is_cut: bool = False
-
-    @property
-    def trouble(self) -> str:
-        """Why it is no answer; empty where it is one."""
-        words = " ".join(self.errors.split())[:REASON_CHARS_MAX] or "no output"
-        if self.status is None:
-            return f"it did not end in time: {words}"
-        if self.status != 0:
-            return f"it ended with {self.status}: {words}"
-        if "error:" in self.errors:  # squeue leaves with 0 where it could not do all that it was asked
-            return f"it ended with 0, and with an error: {words}"
-        return "it said more than was read" if self.is_cut else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,15 +156,15 @@ def keep_view(files: AttemptFiles, view: AttemptView) -> None:
     write_atomically(files.folder / "seen.json", dumps(value).encode() + b"\n", durable=False)
 
 
-def read_view_kept(files: AttemptFiles) -> AttemptView:
-    """What the supervisor saw last. Raises OSError."""
+def read_view_kept(files: AttemptFiles, who: str = "Slurm") -> AttemptView:
+    """What the supervisor saw last. `who`: was asked, for people. Raises OSError."""
     path = files.folder / "seen.json"
     kept = read_object(path)
     if kept is None:
-        return Unseen(files.attempt, "its supervisor has heard nothing from Slurm yet")
+        return Unseen(files.attempt, f"its supervisor has heard nothing from {who} yet")
     age_s = time.time() - path.stat().st_mtime
     if age_s > SEEN_OLD_S:
-        return Unseen(files.attempt, f"its supervisor last heard from Slurm {age_s:.0f} s ago")
+        return Unseen(files.attempt, f"its supervisor last heard from {who} {age_s:.0f} s ago")
     return Alive(files.attempt, 0, ()) if kept.get("lives") is True else Unseen(files.attempt, str(kept.get("reason", "")))
 
 

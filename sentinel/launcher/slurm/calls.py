@@ -5,23 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import Protocol
 
 from sentinel.client.closed_files import closed
-from sentinel.launcher.slurm.answers import JOB_COLUMNS, STEP_COLUMNS, Reply, format_of
+from sentinel.launcher.asking import AskLimits, Reply, ask
+from sentinel.launcher.slurm.answers import JOB_COLUMNS, STEP_COLUMNS, format_of
 from sentinel.launcher.slurm.nodes import MARK, PROBE
 from sentinel.launcher.slurm.variables import for_client, for_question
 
-REPLY_BYTES_MAX = 1 << 24
 PROBE_NAME = "sentinel-probe"
-LEAVE_S = 2.0  # for a client that has been asked to leave
-_POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,37 +131,5 @@ class RealCalls:
 
     def _ask(self, words: Sequence[str], timeout_s: float | None = None, is_whole: Callable[[str], bool] | None = None) -> Reply:
         """`is_whole`: ends the wait before the command does, by what it has printed."""
-        environment = for_question(os.environ, self.withheld)
-        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-            try:
-                asked = subprocess.Popen(
-                    words, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, start_new_session=True
-                )
-            except OSError as error:
-                return Reply(127, "", f"{words[0]} cannot be run: {error}")
-            deadline_s = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
-            while (status := asked.poll()) is None and time.monotonic() < deadline_s:
-                if is_whole is not None and is_whole(_read(output)[0]):
-                    deadline_s = min(deadline_s, time.monotonic() + LEAVE_S)
-                    is_whole = None
-                with suppress(subprocess.TimeoutExpired):
-                    asked.wait(_POLL_S)
-            if status is None:
-                _end(asked)
-            text, is_cut = _read(output)
-            return Reply(status, text, _read(errors)[0], is_cut)
-
-
-def _end(asked: subprocess.Popen[bytes]) -> None:
-    """By SIGTERM, upon which srun ends its step; by SIGKILL where that is not enough."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
-            os.killpg(asked.pid, number)
-        with suppress(subprocess.TimeoutExpired):
-            asked.wait(LEAVE_S)
-            return
-
-
-def _read(file: IO[bytes]) -> tuple[str, bool]:
-    data = os.pread(file.fileno(), REPLY_BYTES_MAX + 1, 0)
-    return data[:REPLY_BYTES_MAX].decode("utf-8", "replace"), len(data) > REPLY_BYTES_MAX
+        limits = AskLimits(self.timeout_s if timeout_s is None else timeout_s, is_whole)
+        return ask(words, for_question(os.environ, self.withheld), limits)

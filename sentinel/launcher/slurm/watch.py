@@ -20,11 +20,17 @@ class StepWatch:
     """`ask` gives a view, and how long to wait before it is asked again, in seconds. `now`: of a clock that never runs back."""
 
     def __init__(
-        self, attempt: int, ask: Callable[[], tuple[AttemptView, float]], now: Callable[[], float], beside: Beside = in_a_thread
+        self,
+        attempt: int,
+        ask: Callable[[], tuple[AttemptView, float]],
+        now: Callable[[], float],
+        beside: Beside = in_a_thread,
+        who: str = "Slurm",
     ) -> None:
+        """`who`: is asked, for people."""
         self.attempt = attempt
         self._ask, self._now, self._beside = ask, now, beside
-        self._view: AttemptView = Unseen(attempt, f"attempt {attempt}: Slurm has not been asked yet")
+        self._view: AttemptView = Unseen(attempt, f"attempt {attempt}: {who} has not been asked yet")
         self._due_s = -float("inf")
         self._asking = threading.Lock()  # held while a question is under way, from one thread to the other
 

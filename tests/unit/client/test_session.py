@@ -149,6 +149,14 @@ def test_heartbeats_follow_every_phase_and_are_rare_within_one(session, monkeypa
     assert set(record) == {"step", "phase", "time_s", "pid", "host", "boot_id", "stack_signal"}
 
 
+def test_a_rank_in_a_container_names_the_node(tmp_path, monkeypatch):
+    """A pod's own name says nothing about the machine that may be sick."""
+    monkeypatch.setenv("SENTINEL_NODE", "gpu-17")
+    session = Session(tmp_path, Spec(attempt=3))
+    session.heartbeat(0, "init")
+    assert json.loads(session.heartbeat_path.read_text())["host"] == "gpu-17"
+
+
 def test_a_trainer_that_takes_the_stack_signal_for_itself_is_not_sent_it(tmp_path):
     """In a process of its own: what faulthandler registers stays. The trainer's handler may end it."""
     code = (

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sentinel.launcher.slurm import calls
+from sentinel.launcher import asking
 from sentinel.launcher.slurm.calls import RealCalls
 from sentinel.launcher.slurm.variables import for_client
 
@@ -15,7 +15,7 @@ from sentinel.launcher.slurm.variables import for_client
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(calls, "LEAVE_S", 0.2)
+    monkeypatch.setattr(asking, "LEAVE_S", 0.2)
     return tmp_path
 
 
@@ -109,7 +109,7 @@ def test_of_a_probe_whose_time_is_up_what_came_counts(programs: Path) -> None:
 
 
 def test_an_answer_that_is_longer_than_is_read_is_none(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "REPLY_BYTES_MAX", 10)
+    monkeypatch.setattr(asking, "REPLY_BYTES_MAX", 10)
     write(programs, "squeue", "echo 0123456789")
     reply = RealCalls(20.0, 8.0).steps("71")
     assert reply.is_cut

@@ -1,0 +1,94 @@
+"""One question to a scheduler's own command, with a deadline, in a session of its own. The answer is judged elsewhere."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO
+
+REPLY_BYTES_MAX = 1 << 24
+REASON_CHARS_MAX = 300
+LEAVE_S = 2.0  # for a command that has been asked to leave
+_POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What one command answered. `status` None: it did not end in time. `is_cut`: it said more than was read."""
+
+    status: int | None
+    output: str = ""
+    errors: str = ""
+    is_cut: bool = False
+
+    @property
+    def trouble(self) -> str:
+        """Why it is no answer; empty where it is one."""
+        words = " ".join(self.errors.split())[:REASON_CHARS_MAX] or "no output"
+        if self.status is None:
+            return f"it did not end in time: {words}"
+        if self.status != 0:
+            return f"it ended with {self.status}: {words}"
+        if "error:" in self.errors:  # squeue leaves with 0 where it could not do all that it was asked
+            return f"it ended with 0, and with an error: {words}"
+        return "it said more than was read" if self.is_cut else ""
+
+
+@dataclass(frozen=True, slots=True)
+class AskLimits:
+    """How long, in seconds. `is_whole`: ends the wait before the command does, by what it has printed. `bytes_max`: is read."""
+
+    timeout_s: float
+    is_whole: Callable[[str], bool] | None = None
+    bytes_max: int | None = None
+
+
+def ask(words: Sequence[str], environment: Mapping[str, str], limits: AskLimits, input_bytes: bytes = b"") -> Reply:
+    """Never raises, ends by its deadline. `input_bytes`: what the command reads."""
+    limit = REPLY_BYTES_MAX if limits.bytes_max is None else limits.bytes_max
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as given:
+        given.write(input_bytes)
+        given.seek(0)
+        try:
+            asked = subprocess.Popen(
+                words, env=dict(environment), stdin=given, stdout=output, stderr=errors, start_new_session=True
+            )
+        except OSError as error:
+            return Reply(127, "", f"{words[0]} cannot be run: {error}")
+        deadline_s, is_whole = time.monotonic() + limits.timeout_s, limits.is_whole
+        while (status := asked.poll()) is None and time.monotonic() < deadline_s:
+            if is_whole is not None and is_whole(_read(output, limit)[0]):
+                deadline_s = min(deadline_s, time.monotonic() + LEAVE_S)
+                is_whole = None
+            with suppress(subprocess.TimeoutExpired):
+                asked.wait(_POLL_S)
+        if status is None:
+            _end(asked)
+        text, is_cut = _read(output, limit)
+        return Reply(status, text, _read(errors, limit)[0], is_cut)
+
+
+def without(environment: Mapping[str, str], withheld: frozenset[str], prefixes: tuple[str, ...] = ()) -> dict[str, str]:
+    """The environment, less those variables, and less all that begin so."""
+    return {name: value for name, value in environment.items() if name not in withheld and not name.startswith(prefixes or "\0")}
+
+
+def _end(asked: subprocess.Popen[bytes]) -> None:
+    """By SIGTERM, upon which srun ends its step; by SIGKILL where that is not enough."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(asked.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            asked.wait(LEAVE_S)
+            return
+
+
+def _read(file: IO[bytes], limit: int) -> tuple[str, bool]:
+    data = os.pread(file.fileno(), limit + 1, 0)
+    return data[:limit].decode("utf-8", "replace"), len(data) > limit
