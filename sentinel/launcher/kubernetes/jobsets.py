@@ -169,7 +169,8 @@ class KubernetesLauncher:
         lists = self._lists(namespace, run)
         if isinstance(lists, Unclear):
             raise EngineDown(f"attempt {spec.attempt} is not started while its pods may exist: {lists.reason}", RETRY_IN_S)
-        seen = see(*lists, spec.attempt)
+        jobsets, pods = lists
+        seen = see(jobsets, pods, spec.attempt)
         own = None if launched is None else launched.launch
         if launched is not None and seen.jobset is not None and seen.jobset.launch == own:
             return self._await_pods(files, mark_jobset_listed(files, launched, seen.jobset.uid))
@@ -278,7 +279,8 @@ class KubernetesLauncher:
     ) -> None:
         """Whatever the journal says of the run's other attempts: one that is listed lives. One of before, whose end is not on
         record, is the caller's, who knows of it. `same`: of this number, another launch's. Raises EngineDown."""
-        others = find_other_attempts(*lists, attempt)
+        jobsets, pods = lists
+        others = find_other_attempts(jobsets, pods, attempt)
         for number in (*others, same) if same is not None else others:
             files = AttemptFiles(self._run_dir, number)
             kept = read_launched_jobset(files)
@@ -373,7 +375,8 @@ class KubernetesLauncher:
         lists = self._lists(launched.namespace, launched.run)
         if isinstance(lists, Unclear):
             return lists
-        seen = see(*lists, files.attempt)
+        jobsets, pods = lists
+        seen = see(jobsets, pods, files.attempt)
         if is_kept and seen.pods:
             with self._keeping:  # the loop's thread and the one that ends an attempt
                 keep_pods(files, seen.pods)

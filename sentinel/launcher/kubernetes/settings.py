@@ -7,6 +7,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from sentinel.client.regular_file import read_regular
 from sentinel.client.strict_json import dumps
 from sentinel.errors import UsageError
 from sentinel.launcher.asking import Reply
@@ -65,7 +66,7 @@ class KubernetesSettings:
         """The template, and the namespace of what is made of it. `cwd`: the run's. Raises TemplateError."""
         path = Path(cwd, self.template)
         try:
-            template = read_template(path.read_text(encoding="utf-8"), str(path), self.container)
+            template = read_template(read_regular(path).decode(), str(path), self.container)
         except (OSError, UnicodeDecodeError) as error:
             raise TemplateError(f"--launcher-option template={self.template}: cannot be read: {error}") from None
         namespace = self.namespace or template.namespace or _own_namespace()
@@ -98,6 +99,6 @@ def describe(reply: Reply) -> str:
 
 def _own_namespace() -> str:
     try:
-        return Path(OWN_NAMESPACE).read_text(encoding="utf-8").strip()
-    except OSError:
+        return read_regular(OWN_NAMESPACE).decode().strip()
+    except (OSError, UnicodeDecodeError):
         return ""
