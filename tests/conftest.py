@@ -1,8 +1,10 @@
 """For every test: a property is about values. How long an example takes on a machine that is busy is no finding."""
 
 import gc
+import itertools
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,12 +16,31 @@ else:
     settings.register_profile("suite", deadline=None, print_blob=True, max_examples=50)
     settings.load_profile("suite")
 
+TESTS = Path(__file__).parent
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Started in the background by a shell without job control: all that the tests start, and interrupt, would ignore it, too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 gc.disable()  # until all is collected: nothing of it is thrown away (a third of the time, 6.1 s to 4.3 s, 2026-11-26)
+
+
+WAITING = ("conformance", "integration", "recorded")  # their tests start processes, and wait for them
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Modules that wait are dealt evenly among those that compute, so that each worker has some of both at any time. In the order
+    of their names they would come all at once, and a third of the processors would stand idle meanwhile."""
+    modules: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        modules.setdefault(item.path, []).append(item)
+    waiting = [path for path in modules if path.relative_to(TESTS).parts[0] in WAITING]
+    others = [path for path in modules if path not in waiting]
+    tests_before = itertools.accumulate((len(modules[path]) for path in others), initial=0)
+    places = [(number / len(waiting), path) for number, path in enumerate(waiting)]
+    places += [(before / len(items), path) for before, path in zip(tests_before, others, strict=False)]
+    items[:] = [item for _, path in sorted(places) for item in modules[path]]
 
 
 def pytest_collection_finish() -> None:

@@ -18,13 +18,11 @@ from sentinel.errors import UsageError
 from sentinel.launcher.checks import check_local
 from sentinel.launcher.command import CommandLauncher, CommandSettings, check_training_command
 from sentinel.launcher.contract import Launcher
-from sentinel.launcher.kubernetes.jobsets import KubernetesLauncher
-from sentinel.launcher.kubernetes.settings import KubernetesSettings, check_cluster
+from sentinel.launcher.kubernetes.settings import KubernetesSettings
 from sentinel.launcher.local import LocalLauncher, LocalSettings
 from sentinel.launcher.reserve import NoReserve, Reserve
 from sentinel.launcher.reserve_start import StartThread
 from sentinel.launcher.slurm.settings import SlurmSettings, check_allocation
-from sentinel.launcher.slurm.steps import SlurmLauncher
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +59,25 @@ def _reserve(place: LaunchPlace, settings: LocalSettings) -> Reserve | None:
     return Reserve(Path(os.path.realpath(place.run_dir)), place.withheld) if is_kept else None
 
 
+# A run on one machine need not import what speaks with a scheduler: 25 ms of each start.
+def _slurm(place: LaunchPlace, settings: SlurmSettings) -> Launcher:
+    from sentinel.launcher.slurm.steps import SlurmLauncher
+
+    return SlurmLauncher(place.run_dir, settings, place.withheld, place.supervises)
+
+
+def _kubernetes(place: LaunchPlace, settings: KubernetesSettings) -> Launcher:
+    from sentinel.launcher.kubernetes.jobsets import KubernetesLauncher
+
+    return KubernetesLauncher(place.run_dir, settings, place.withheld, place.supervises)
+
+
+def _check_cluster(command: tuple[str, ...], cwd: str, settings: KubernetesSettings) -> None:
+    from sentinel.launcher.kubernetes.cluster_check import check_cluster
+
+    check_cluster(command, cwd, settings)
+
+
 LAUNCHERS = (
     LauncherRow(
         kind="local",
@@ -82,7 +99,7 @@ LAUNCHERS = (
         kind="slurm",
         summary="steps of the Slurm job that sentinel runs in, found by their names",
         settings=SlurmSettings,
-        build=lambda place, settings: SlurmLauncher(place.run_dir, settings, place.withheld, place.supervises),
+        build=_slurm,
         check=check_allocation,
         capabilities=("exclude",),
     ),
@@ -90,8 +107,8 @@ LAUNCHERS = (
         kind="kubernetes",
         summary="JobSets of a Kubernetes cluster, found by their names",
         settings=KubernetesSettings,
-        build=lambda place, settings: KubernetesLauncher(place.run_dir, settings, place.withheld, place.supervises),
-        check=check_cluster,
+        build=_kubernetes,
+        check=_check_cluster,
         capabilities=("exclude",),
     ),
 )

@@ -18,8 +18,9 @@ import pytest
 import yaml
 
 from sentinel.errors import UsageError
+from sentinel.launcher.kubernetes.cluster_check import check_cluster
 from sentinel.launcher.kubernetes.jobsets import KubernetesLauncher
-from sentinel.launcher.kubernetes.settings import KubernetesSettings, check_cluster
+from sentinel.launcher.kubernetes.settings import KubernetesSettings
 from sentinel.model import facts as f
 from sentinel.model.attempts import Alive, AttemptSpec, Exited, SettingsInForce
 from sentinel.model.findings import Kind

@@ -46,8 +46,9 @@ from sentinel.launcher.kubernetes.attempt import (
     write_pod_log,
 )
 from sentinel.launcher.kubernetes.calls import KubeCalls, RealKube
+from sentinel.launcher.kubernetes.cluster_check import describe, read_settings
 from sentinel.launcher.kubernetes.pods import RUN, Pod
-from sentinel.launcher.kubernetes.settings import KubernetesSettings, describe
+from sentinel.launcher.kubernetes.settings import KubernetesSettings
 from sentinel.launcher.kubernetes.template import Template, TemplateError, WantedJobSet, build_jobset
 from sentinel.launcher.slurm.answers import APART_S, Absence, Unclear, Unlisted
 from sentinel.launcher.slurm.attempt import has_traces, keep_view, read_view_kept, tasks_folder
@@ -202,7 +203,7 @@ class KubernetesLauncher:
     def _read_template(self, spec: AttemptSpec) -> tuple[Template, str]:
         """And the namespace. A person mends it, and it is tried again. Raises EngineDown."""
         try:
-            return self._settings.read(spec.cwd)
+            return read_settings(self._settings, spec.cwd)
         except TemplateError as error:
             raise EngineDown(f"attempt {spec.attempt} is not started: {error}", RETRY_IN_S) from None
 

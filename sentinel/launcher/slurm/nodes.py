@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from sentinel.launcher.slurm.answers import Reply, Unclear
+from sentinel.launcher.slurm.settings import Wanted
 from sentinel.run_files.attempt_files import is_same_host
 
 # One task on each node. It says who it is, and what its slurmd knows of each step that it is asked about. slurmd answers for
@@ -101,16 +102,6 @@ def read_node_states(reply: Reply) -> dict[str, frozenset[str]] | Unclear:
             return Unclear(f"scontrol show node printed a line that cannot be read: {line[:200]!r}")
         states[name[1]] = frozenset(re.sub(r"[^A-Z_+]", "", state[1]).split("+"))
     return states
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """How many nodes an attempt is to have. `nodes` None: all of the job's but `spares`. `least`: to how few it may shrink; None:
-    not at all."""
-
-    nodes: int | None = None
-    spares: int = 0
-    least: int | None = None
 
 
 def choose_nodes(

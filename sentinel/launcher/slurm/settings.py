@@ -1,18 +1,14 @@
-"""The options of the launcher `slurm`, and the command of a step."""
+"""The options of the launcher `slurm`. Light: whoever asks which launchers there are imports it."""
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sentinel.errors import UsageError
 from sentinel.launcher.checks import check_command, check_durations
-from sentinel.launcher.slurm.attempt import LaunchedStep, began_path, tasks_folder
-from sentinel.launcher.slurm.nodes import Wanted
 from sentinel.policy.quantities import parse_positive_duration
-from sentinel.run_files.attempt_files import AttemptFiles
 
 # Options of srun that say which step it is, and where its tasks run: those are the launcher's. One of another name, or on other
 # nodes, would not be found again.
@@ -22,18 +18,15 @@ OWN_OPTIONS = (
 )  # fmt: skip
 OWN_LETTERS = "JNwFxnMZ"
 
-# In front of each task, on its node: who it is, where the ranks meet, and how it ended. It does not exec: only a shell that
-# stays can say how the training command ended when srun's word is that of the whole step.
-FRONT = (
-    "export RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_STEP_NUM_TASKS LOCAL_RANK=$SLURM_LOCALID; "
-    "trap : TERM INT HUP QUIT USR1 USR2; "
-    'folder=$1; export LOCAL_WORLD_SIZE=$2 MASTER_ADDR=$3 MASTER_PORT=$4; shift 4; "$@"; code=$?; umask 077; '
-    'place=$folder/$(printf "rank-%05d.json" "$RANK"); '
-    'printf \'{"code": %d}\\n\' "$code" >"$place.new" && mv "$place.new" "$place"; '
-    'exit "$code"'
-)
-# In front of srun: that it began. It hands on the lock, which srun holds for as long as it lives.
-CLIENT = ': >"$1"; shift; exec "$@"'
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How many nodes an attempt is to have. `nodes` None: all of the job's but `spares`. `least`: to how few it may shrink; None:
+    not at all."""
+
+    nodes: int | None = None
+    spares: int = 0
+    least: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,20 +91,6 @@ def _is_own(word: str) -> bool:
         return word[:1] == "-" and word[1:2] in tuple(OWN_LETTERS)
     name = word.partition("=")[0]
     return len(name) > len("--") and any(option.startswith(name) for option in OWN_OPTIONS)
-
-
-def step_command(files: AttemptFiles, launched: LaunchedStep, settings: SlurmSettings, argv: Sequence[str]) -> list[str]:
-    """What starts the step."""
-    logs = str(files.logs).replace("%", "%%")
-    words = ["sh", "-c", CLIENT, "sentinel", str(began_path(files)), "srun", "--jobid", launched.job, "--overlap"]
-    words += ["--job-name", launched.name, "--nodes", str(len(launched.nodes)), "--nodelist", ",".join(launched.nodes)]
-    words += ["--ntasks", str(launched.tasks), "--ntasks-per-node", settings.ranks_per_node]
-    # When a rank is lost, the launcher ends the others. srun would ask them by SIGTERM, which to a trainer means: save and leave;
-    # whoever waits for the lost rank then lives for KillWait, and until then no SIGKILL reaches it (Slurm 22.05).
-    words += ["--kill-on-bad-exit=0", "--wait=0", "--export=ALL"]  # all: what a job submitted with --export=NONE would leave out
-    words += ["--output", f"{logs}/rank-%5t.out", "--error", f"{logs}/rank-%5t.err", *shlex.split(settings.srun)]
-    front = [str(tasks_folder(files)), settings.ranks_per_node, launched.nodes[0], str(launched.port)]
-    return [*words, "sh", "-c", FRONT, "sentinel", *front, *argv]
 
 
 def check_allocation(command: tuple[str, ...], cwd: str, settings: SlurmSettings) -> None:

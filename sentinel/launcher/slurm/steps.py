@@ -60,7 +60,8 @@ from sentinel.launcher.slurm.attempt import (
     write_launched,
 )
 from sentinel.launcher.slurm.calls import ClientPlace, RealCalls, SlurmCalls, SlurmClient
-from sentinel.launcher.slurm.settings import SlurmSettings, step_command
+from sentinel.launcher.slurm.settings import SlurmSettings
+from sentinel.launcher.slurm.step_command import step_command
 from sentinel.launcher.slurm.walk import SilentNodes, find_lost, find_nodes, why_not_empty
 from sentinel.launcher.slurm.watch import Beside, StepWatch, in_a_thread
 from sentinel.launcher.spare_records import bring_home

@@ -10,13 +10,13 @@ from sentinel.launcher.slurm.answers import STEP_COLUMNS, JobLine, SlurmStep, Un
 from sentinel.launcher.slurm.calls import SlurmCalls
 from sentinel.launcher.slurm.nodes import (
     NodeWords,
-    Wanted,
     choose_nodes,
     judge_emptiness,
     read_hosts,
     read_node_states,
     read_probe,
 )
+from sentinel.launcher.slurm.settings import Wanted
 
 TREE_WIDTH = 50  # Slurm's default: srun reaches more nodes through others, and one that is silent hides those behind it
 AT_ONCE = 16

@@ -14,7 +14,8 @@ from sentinel.launcher import asking
 from sentinel.launcher.asking import Reply
 from sentinel.launcher.kubernetes.answers import read_jobsets, read_refusal
 from sentinel.launcher.kubernetes.calls import RealKube
-from sentinel.launcher.kubernetes.settings import KubernetesSettings, check_cluster
+from sentinel.launcher.kubernetes.cluster_check import check_cluster
+from sentinel.launcher.kubernetes.settings import KubernetesSettings
 from sentinel.launcher.registry import find_row
 from sentinel.launcher.slurm.answers import Unclear
 from tests.unit.launcher.kube_double import TEMPLATE, KubeBench

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sentinel.launcher.kubernetes.cluster_check import read_settings
 from sentinel.launcher.kubernetes.settings import KubernetesSettings
 from sentinel.launcher.kubernetes.template import TemplateError, WantedJobSet, build_jobset, read_template
 from tests.unit.launcher.kube_double import TEMPLATE
@@ -137,12 +138,12 @@ def test_a_container_that_is_not_there() -> None:
 def test_the_namespace_is_the_options_then_the_files_then_the_pods_own(tmp_path: Path) -> None:
     (tmp_path / "jobset.yaml").write_text(TEMPLATE)
     (tmp_path / "bare.yaml").write_text(TEMPLATE.replace("namespace: training, ", ""))
-    assert KubernetesSettings("jobset.yaml").read(str(tmp_path))[1] == "training"
-    assert KubernetesSettings("jobset.yaml", namespace="else").read(str(tmp_path))[1] == "else"
+    assert read_settings(KubernetesSettings("jobset.yaml"), str(tmp_path))[1] == "training"
+    assert read_settings(KubernetesSettings("jobset.yaml", namespace="else"), str(tmp_path))[1] == "else"
     with pytest.raises(TemplateError, match=r"bare\.yaml: metadata\.namespace: is missing; write it there, or --launcher-option"):
-        KubernetesSettings("bare.yaml").read(str(tmp_path))
+        read_settings(KubernetesSettings("bare.yaml"), str(tmp_path))
     with pytest.raises(TemplateError, match=r"--launcher-option template=none\.yaml: cannot be read"):
-        KubernetesSettings("none.yaml").read(str(tmp_path))
+        read_settings(KubernetesSettings("none.yaml"), str(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -28,13 +28,13 @@ from sentinel.launcher.slurm.answers import (
 from sentinel.launcher.slurm.nodes import (
     NOTHING,
     NodeWords,
-    Wanted,
     choose_nodes,
     judge_emptiness,
     judge_left,
     read_node_states,
     read_probe,
 )
+from sentinel.launcher.slurm.settings import Wanted
 from tests.unit.launcher.slurm_double import StepDouble, step_line
 
 NAME = "s-big-1f0c93aa-7"
