@@ -2,8 +2,10 @@
 
 import gc
 import itertools
+import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ else:
     settings.load_profile("suite")
 
 TESTS = Path(__file__).parent
+PRIORITY = pytest.StashKey[tuple[int, int]]()
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Started in the background by a shell without job control: all that the tests start, and interrupt, would ignore it, too.
@@ -51,10 +54,26 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(20_000, 20, 100)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.stash[PRIORITY] = _priority()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    """A signal that a test leaves blocked is one that every program of a later test never hears: that one would wait for ever."""
+    """What a test leaves changed in this process holds for every later test: a signal that it blocked is one that no program of
+    theirs ever hears, and behind a lower priority they wait for all other workers."""
     yield
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    before, left = item.stash[PRIORITY], _priority()
+    if left != before:
+        with suppress(OSError):  # root alone gets a priority back
+            os.sched_setscheduler(0, before[0], os.sched_param(0))
+            os.setpriority(os.PRIO_PROCESS, 0, before[1])
     assert not blocked, f"{item.nodeid} left signals blocked: {blocked}"
+    assert left == before, f"{item.nodeid} left scheduling policy and priority {left}; it found {before}"
+
+
+def _priority() -> tuple[int, int]:
+    return os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)

@@ -40,6 +40,12 @@ def sentinel(*words: object) -> Result:
     return done
 
 
+@pytest.fixture(autouse=True)
+def pushing_keeps_its_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`mirror push` stands back for as long as its process lives, and here that is the one of all tests."""
+    monkeypatch.setattr(os, "nice", lambda _: 0)
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> SmallRun:
     return SmallRun(tmp_path / "run").begin().checkpoint(10)
