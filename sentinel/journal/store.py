@@ -365,10 +365,13 @@ def _may_be_read_as_it_is(path: Path, error: sqlite3.OperationalError) -> bool:
     """Whether a WAL journal whose -shm file cannot be made may be read as the plain file it is. Without the right to make one: if
     there is no -wal file, so that no supervisor has it open. Without room for one, on a disk that is full: if nothing stands in
     the -wal file. Whoever reads looks once and opens it anew; until there is room nobody can write more."""
-    wal = path.with_name(path.name + "-wal")
+    try:
+        log_bytes: int | None = path.with_name(path.name + "-wal").stat().st_size
+    except FileNotFoundError:
+        log_bytes = None
     if error.sqlite_errorcode & 0xFF in _NO_RIGHTS:
-        return not wal.exists()
-    return error.sqlite_errorcode == NO_ROOM and (not wal.exists() or wal.stat().st_size == 0)
+        return log_bytes is None
+    return error.sqlite_errorcode == NO_ROOM and not log_bytes
 
 
 def _uri(path: Path, mode: str) -> str:
