@@ -95,10 +95,11 @@ def alone_in(folder: Path) -> Iterator[None]:
         os.close(opened)
 
 
-def newest(kind: str, folder: Path = RESULTS) -> dict[str, Any] | None:
-    """The newest record of a kind of device, cuda or cpu, in which kernels were measured."""
+def newest(kind: str, folder: Path = RESULTS) -> list[dict[str, Any]]:
+    """Of each device of a kind, cuda or cpu, the newest record in which kernels were measured; the newest of all first."""
+    found: dict[str, dict[str, Any]] = {}
     for path in sorted(folder.glob("*.json"), reverse=True):
         contents = read(path)
         if contents.get("kind") == kind and any(one["cases"] for one in contents.get("kernels", {}).values()):
-            return contents
-    return None
+            found.setdefault(contents["device"], contents)
+    return list(found.values())

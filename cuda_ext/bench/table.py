@@ -1,4 +1,4 @@
-"""The tables: on the terminal during a bench, and in cuda_ext/README.md, between two marks, from the newest records."""
+"""The tables: on the terminal during a bench, and in cuda_ext/README.md, between two marks, a card each."""
 
 from __future__ import annotations
 
@@ -57,14 +57,13 @@ def span(rates: list[float]) -> str:
 
 
 def section(folder: Path = RESULTS) -> str:
-    """What stands between the marks."""
-    on_gpu, on_cpu = newest("cuda", folder), newest("cpu", folder)
-    parts = [markdown(on_gpu) if on_gpu else NOT_MEASURED]
-    if on_gpu and on_gpu.get("trainer"):
-        parts.append(trainer_table(on_gpu["trainer"]))
-    if on_cpu:
-        parts.append(markdown(on_cpu))
-    return "\n\n".join(parts)
+    """What stands between the marks: each GPU's kernels and trainer, a table a card, then each processor's."""
+    parts: list[str] = []
+    for on_gpu in newest("cuda", folder):
+        parts.append(markdown(on_gpu))
+        if on_gpu.get("trainer"):
+            parts.append(trainer_table(on_gpu["trainer"]))
+    return "\n\n".join([*(parts or [NOT_MEASURED]), *(markdown(on_cpu) for on_cpu in newest("cpu", folder))])
 
 
 def trainer_table(figures: dict[str, dict[str, Any]]) -> str:

@@ -230,6 +230,18 @@ def test_the_page_has_the_newest_figures_of_each_kind_of_device(tmp_path: Path) 
     assert "xent: not measured to the end: KeyError: x" in text
 
 
+def test_each_card_has_a_table_of_its_own_and_an_older_one_of_the_same_card_has_none(tmp_path: Path) -> None:
+    measured = {"add_norm": {"cases": [one_measured()], "failed": None}}
+    trained = {"telemetry on": {"tokens_per_s": {"trainer": 1000.0}}}
+    for date, card in (("2026-11-28", "NVIDIA H100"), ("2026-11-29", "NVIDIA H100"), ("2026-11-30", "NVIDIA H200")):
+        machine = {"device": card, "kind": "cuda", "torch": "2.11.0+cu130", "compiler": "nvcc release 13.0"}
+        record.write(tmp_path / f"{date}-x.json", machine, {"kernels": measured, "trainer": trained})
+    text = table.section(tmp_path)
+    heads = [line.split(",")[0] + line.split(",")[3].split(";")[0] for line in text.splitlines() if line.startswith("NVIDIA")]
+    assert heads == ["NVIDIA H200 2026-11-30", "NVIDIA H100 2026-11-29"]
+    assert text.count("| telemetry on | **1,000** |") == 2
+
+
 def test_the_page_has_what_was_measured_of_the_trainer(tmp_path: Path) -> None:
     ran = {
         "telemetry on": {
