@@ -11,7 +11,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -27,12 +26,16 @@ using Optional = std::optional<Tensor>;
 using BFloat16 = c10::BFloat16;
 using Half = c10::Half;
 
+// Without streams: a number goes through a facet of the locale there, which belongs to one libstdc++, and a compiler's headers and
+// the libstdc++ that torch has loaded may be of different ones (signal 11 on a machine with its own gcc, 2026-11-27).
+inline void append(std::string& message, const char* part) { message += part; }
+template <typename Number> void append(std::string& message, Number part) { message += std::to_string(part); }
+
 template <typename... Parts>
 [[noreturn]] void refuse(const char* op, const char* argument, const Parts&... parts) {
-  std::ostringstream message;
-  message << op << ": " << argument << ": ";
-  ((message << parts), ...);
-  throw std::invalid_argument(message.str());
+  std::string message = std::string(op) + ": " + argument + ": ";
+  (append(message, parts), ...);
+  throw std::invalid_argument(message);
 }
 
 inline const char* name_of(ScalarType type) {
