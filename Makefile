@@ -62,7 +62,8 @@ unit: kernels    ## the test suite alone, its files in memory where there is roo
 	PYTEST_DEBUG_TEMPROOT=$$($(BIN)/python -m tests.scratch) $(BIN)/python -m pytest -o tmp_path_retention_policy=failed -n $(TEST_WORKERS) --dist worksteal -m 'not slow and not bench'
 
 accept: kernels  ## the demonstration with faults drawn from five printed seeds, the trainer's exactness, a night that nothing repairs, a real systemd, a wheel that is built and installed, the proof of a repair (an hour)
-	$(BIN)/python -m pytest -m 'slow and not drill' -s tests/accept tests/integration tests/unit tests/cuda_ext
+	$(BIN)/python -m pytest -m 'slow and not drill' -s tests/accept
+	$(BIN)/python -m pytest -m 'slow and not drill' -rP -n 3 --dist worksteal tests/integration tests/unit tests/cuda_ext # most wait
 
 drills: $(STAMP) ## every shipped drill with its faults drawn from three hundred printed seeds, the crash points that `test` leaves out, four thousand drawn streams (about 25 minutes)
 	$(BIN)/python -m pytest -m slow -s -o timeout=1800 tests/sim tests/properties
