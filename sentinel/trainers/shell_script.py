@@ -22,8 +22,24 @@ from sentinel.trainers.rendering import ARGUMENTS_VARIABLE, flag_value
 SHELLS = frozenset(("sh", "bash", "dash", "ksh", "zsh", "ash"))
 # Programs that start another one, which is named behind options of their own.
 WRAPPERS = frozenset(
-    ("env", "srun", "mpirun", "mpiexec", "sudo", "nice", "ionice", "nohup", "timeout", "time", "stdbuf", "setsid", "taskset")
-    + ("numactl", "chrt", "unshare", "xvfb-run", "singularity", "apptainer", "docker", "podman", "enroot")
+    {
+        *(
+            "env",
+            "srun",
+            "mpirun",
+            "mpiexec",
+            "sudo",
+            "nice",
+            "ionice",
+            "nohup",
+            "timeout",
+            "time",
+            "stdbuf",
+            "setsid",
+            "taskset",
+        ),
+        *("numactl", "chrt", "unshare", "xvfb-run", "singularity", "apptainer", "docker", "podman", "enroot"),
+    }
 )
 WITH_A_VALUE = frozenset(("-o", "-O", "+o", "+O", "--rcfile", "--init-file"))  # options of a shell
 SCRIPT_BYTES_MAX = 1 << 20
@@ -81,8 +97,8 @@ def _said(script: Script, found: HandsOn, offered: Sequence[str]) -> str:
     remedy = f"write ${ARGUMENTS_VARIABLE} behind its arguments in the line that starts it"
     if found.verdict == "no":
         return (
-            f'--trainer: {script.named} hands on neither ${ARGUMENTS_VARIABLE} nor "$@" ({found.reason}), so what a relaunch adds '
-            f"does not reach the trainer, and no setting is offered; {remedy}"
+            f'--trainer: {script.named} hands on neither ${ARGUMENTS_VARIABLE} nor "$@" ({found.reason}), so what a relaunch '
+            f"adds does not reach the trainer, and no setting is offered; {remedy}"
         )
     named = f" ({', '.join(offered)})" if offered else ""
     return (
