@@ -12,6 +12,7 @@ import io
 import pickle
 import random
 import sys
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,10 @@ class WholeState:
     ) -> None:
         """`size`: of all ranks; `shares`: among how many of them a batch is divided."""
         self._model, self._optimizers, self._extra, self._rank = model, optimizers, extra, rank
+        if any(
+            type(part).__name__ == "FullyShardedDataParallel" for part in model.modules()
+        ):  # each rank would wait for the others
+            raise AttachError(f"run.restore(): the model is sharded by FSDP1, and one file cannot hold it; {OWN_FUNCTIONS}")
         sharded = next((name for name, one in model.named_parameters() if hasattr(one, "to_local")), None)
         if sharded is not None:
             raise AttachError(
@@ -59,7 +64,11 @@ class WholeState:
     def check(self) -> None:
         """Raises AttachError where a state could be written and not be read as data alone."""
         for name, part in self._parts().items():
-            _try(name, part.state_dict())
+            try:
+                state = part.state_dict()
+            except RuntimeError as error:  # an optimizer whose state is on several ranks
+                raise AttachError(f"run.restore(): the state of {name} cannot be taken: {error}; {OWN_FUNCTIONS}") from error
+            _try(name, state)
 
     def save(self, place: str) -> None:
         state = {name: part.state_dict() for name, part in self._parts().items()} if self._rank == 0 else {}
@@ -109,9 +118,10 @@ def _try(name: str, state: Any) -> None:
 
 
 def _emptied(state: Any) -> Any:
-    if isinstance(state, torch.Tensor):
+    """Kinds of its own stay as they are: whether they can be loaded is the question."""
+    if type(state) in (torch.Tensor, torch.nn.Parameter):
         return torch.empty(0, dtype=state.dtype)
-    if type(state) is dict or isinstance(state, Mapping):
+    if type(state) in (dict, OrderedDict):
         return {key: _emptied(value) for key, value in state.items()}
     if type(state) in (list, tuple):
         return type(state)(_emptied(value) for value in state)

@@ -105,7 +105,26 @@ def test_what_has_no_state_is_refused(extra, words):
         Loop(extra_state=extra)
 
 
-@pytest.mark.parametrize("held", [object(), SimpleNamespace(a=1), lambda: 0, np.float64(0.5), [{"deep": (1, SimpleNamespace())}]])
+class Odd(dict):
+    """A container of a program's own."""
+
+
+class OddTensor(torch.Tensor):
+    """A tensor of a program's own, as libraries of quantization have them."""
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        Odd(a=1),
+        torch.zeros(2).as_subclass(OddTensor),
+        object(),
+        SimpleNamespace(a=1),
+        lambda: 0,
+        np.float64(0.5),
+        [{"deep": (1, SimpleNamespace())}],
+    ],
+)
 def test_a_state_that_could_be_written_and_not_be_read_is_refused_at_the_start(tmp_path, monkeypatch, held):
     """Found out at the relaunch, it would be too late."""
     supervise(tmp_path, monkeypatch)
@@ -162,6 +181,19 @@ def test_a_model_of_which_ranks_hold_parts_needs_functions():
     model.weight.to_local = lambda: model.weight
     with pytest.raises(AttachError, match=r"weight is sharded over the ranks \(DTensor\), and one file cannot hold it"):
         WholeState(model, [], {}, rank=0, size=1, shares=1)
+
+
+def test_a_state_that_cannot_be_taken_is_refused_at_the_start():
+    model = torch.nn.Linear(1, 1)
+    part = Part()
+    part.state_dict = lambda: (_ for _ in ()).throw(RuntimeError("has not been consolidated on this rank"))
+    with pytest.raises(
+        AttachError, match="the state of extra part cannot be taken: has not been consolidated on this rank; give"
+    ):
+        WholeState(model, [], {"part": part}, rank=0, size=1, shares=1).check()
+    sharded = type("FullyShardedDataParallel", (torch.nn.Module,), {})()
+    with pytest.raises(AttachError, match="sharded by FSDP1"):
+        WholeState(torch.nn.Sequential(sharded), [], {}, rank=0, size=1, shares=1)
 
 
 def test_only_the_first_rank_writes_the_state_and_each_its_own_random_numbers(tmp_path):
