@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from sentinel.trainers.rendering import ARGUMENTS_VARIABLE
-from sentinel.trainers.shell_words import Command, NotRead, Script, Word, read_script
+from sentinel.trainers.shell_words import NotRead, ShellCommand, ShellText, ShellWord, read_script
 
 STARTERS = ("python", "torchrun", "deepspeed", "accelerate", "srun", "mpirun", "mpiexec", "pdsh", "jsrun", "ray")
 IN_FRONT = frozenset(
@@ -59,7 +59,7 @@ def hands_on(text: str, is_appended: bool = True) -> HandsOn:
     return doubt or HandsOn("unknown", f"some of the lines that start {trainer} hand it on, some do not")
 
 
-def _with_evaluated(commands: Sequence[Command], depth: int = 0) -> Iterable[Command]:
+def _with_evaluated(commands: Sequence[ShellCommand], depth: int = 0) -> Iterable[ShellCommand]:
     """With what `eval` runs in the place of it. Raises NotRead."""
     for command in commands:
         if command.words and command.words[0].text == "eval" and depth < EVAL_DEPTH_MAX:
@@ -69,7 +69,7 @@ def _with_evaluated(commands: Sequence[Command], depth: int = 0) -> Iterable[Com
             yield command
 
 
-def _program(command: Command) -> Sequence[Word]:
+def _program(command: ShellCommand) -> Sequence[ShellWord]:
     """Its words from the program on."""
     words = command.words
     while words and (os.path.basename(words[0].text) in IN_FRONT):
@@ -79,14 +79,14 @@ def _program(command: Command) -> Sequence[Word]:
     return words
 
 
-def _starts_trainer(command: Command) -> bool:
+def _starts_trainer(command: ShellCommand) -> bool:
     words = _program(command)
     if not words or words[0].text in (".", "source", *SAYS_ONLY):
         return False
     return os.path.basename(words[0].text).startswith(STARTERS) or any(word.text.endswith((".py", ".sh")) for word in words)
 
 
-def _target(command: Command) -> str:
+def _target(command: ShellCommand) -> str:
     """What it starts: the script, else the module behind -m, else the program."""
     words = [word.text for word in _program(command)]
     script = next((word for word in words if word.endswith((".py", ".sh"))), None)
@@ -94,7 +94,7 @@ def _target(command: Command) -> str:
     return script or module or words[0]
 
 
-def _of_line(command: Command, script: Script, is_appended: bool) -> HandsOn:
+def _of_line(command: ShellCommand, script: ShellText, is_appended: bool) -> HandsOn:
     words, where = _program(command), f"line {command.line}"
     target = _target(command)
     if any(os.path.basename(word.text) in READ_ELSEWHERE or word.text.endswith(".sh") for word in words):
@@ -115,7 +115,7 @@ def _of_line(command: Command, script: Script, is_appended: bool) -> HandsOn:
     return HandsOn("no", f"{where} starts {target} with neither")
 
 
-def _by_name(whole: frozenset[str], script: Script, is_appended: bool) -> HandsOn | None:
+def _by_name(whole: frozenset[str], script: ShellText, is_appended: bool) -> HandsOn | None:
     """By a variable of the script's own that holds them. None where no such variable stands there."""
     for name in sorted(whole):
         values = [(adds, word) for one in script.commands for assigned, adds, word in _assigned(one) if assigned == name]
@@ -133,7 +133,7 @@ def _by_name(whole: frozenset[str], script: Script, is_appended: bool) -> HandsO
     return None
 
 
-def _positional(command: Command, script: Script) -> HandsOn:
+def _positional(command: ShellCommand, script: ShellText) -> HandsOn:
     if any(_shifts(one) for one in script.commands):
         return HandsOn("unknown", 'it takes words out of "$@" (shift, set) before')
     if command.within is not None:
@@ -146,7 +146,7 @@ def _positional(command: Command, script: Script) -> HandsOn:
     return HandsOn("yes", by="positional")
 
 
-def _shifts(command: Command) -> bool:
+def _shifts(command: ShellCommand) -> bool:
     if not command.words:
         return False
     name, rest = command.words[0].text, [word.text for word in command.words[1:]]
@@ -155,7 +155,7 @@ def _shifts(command: Command) -> bool:
     return name in ("shift", "getopts") or (name == "set" and bool(rest))
 
 
-def _assigned(command: Command) -> list[tuple[str, bool, Word]]:
+def _assigned(command: ShellCommand) -> list[tuple[str, bool, ShellWord]]:
     """Also by `export NAME=…` and its like."""
     found = list(command.assigned)
     if command.words and command.words[0].text in ("export", "declare", "local", "readonly", "typeset"):
@@ -166,12 +166,12 @@ def _assigned(command: Command) -> list[tuple[str, bool, Word]]:
     return found
 
 
-def _changed(command: Command) -> list[str]:
+def _changed(command: ShellCommand) -> list[str]:
     unset = [word.text for word in command.words[1:]] if command.words and command.words[0].text in ("unset", "read") else []
     return [*(name for name, _, _ in _assigned(command)), *unset]
 
 
-def _elsewhere(script: Script) -> str | None:
+def _elsewhere(script: ShellText) -> str | None:
     """Where they may be handed on all the same."""
     for one in script.commands:
         if one.words and os.path.basename(one.words[0].text) in READ_ELSEWHERE:

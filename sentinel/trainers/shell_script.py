@@ -47,7 +47,7 @@ _SHEBANG_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
+class ShellScript:
     """A script that a shell reads. `text`: the one behind -c; then `named` says so, and `has_name` whether a word follows it,
     which the shell takes for $0."""
 
@@ -93,7 +93,7 @@ def fit_to_command(profile: TrainerProfile, command: Sequence[str], cwd: str) ->
     return Fitted(profile.model_copy(update={"spec": spec}), tuple(remarks))
 
 
-def _said(script: Script, found: HandsOn, offered: Sequence[str]) -> str:
+def _said(script: ShellScript, found: HandsOn, offered: Sequence[str]) -> str:
     remedy = f"write ${ARGUMENTS_VARIABLE} behind its arguments in the line that starts it"
     if found.verdict == "no":
         return (
@@ -107,14 +107,14 @@ def _said(script: Script, found: HandsOn, offered: Sequence[str]) -> str:
     )
 
 
-def script_of(command: Sequence[str], cwd: str) -> Script | None:
+def script_of(command: Sequence[str], cwd: str) -> ShellScript | None:
     """The script in the command; None where no shell is seen to read one."""
     for at, word in enumerate(command):
         name = os.path.basename(word)
         if name in SHELLS:
             return _behind_shell(command[at + 1 :])
         if word.endswith(".sh") or _has_shebang(Path(cwd, word)):
-            return Script(word)
+            return ShellScript(word)
         is_ahead = name in WRAPPERS or (at > 0 and (word.startswith("-") or "=" in word or not _is_program(word, cwd)))
         if word.endswith(".py") or not is_ahead:
             return None
@@ -128,7 +128,7 @@ def _is_program(word: str, cwd: str) -> bool:
     )
 
 
-def _behind_shell(words: Sequence[str]) -> Script | None:
+def _behind_shell(words: Sequence[str]) -> ShellScript | None:
     at, reads_text = 0, False
     while at < len(words) and words[at][:1] in ("-", "+") and len(words[at]) > 1:
         word = words[at]
@@ -141,7 +141,7 @@ def _behind_shell(words: Sequence[str]) -> Script | None:
             at += 1
     if at >= len(words):
         return None
-    return Script("the text behind -c", words[at], at + 1 < len(words)) if reads_text else Script(words[at])
+    return ShellScript("the text behind -c", words[at], at + 1 < len(words)) if reads_text else ShellScript(words[at])
 
 
 def settings_file_of(profile: TrainerProfile, command: Sequence[str]) -> str | None:
@@ -172,7 +172,7 @@ def _lacking(profile: TrainerProfile, key: str, command: Sequence[str]) -> list[
     return [name for name in unknown if flag_value(command, spec.flags[name]) is None]
 
 
-def _hands_on(script: Script, cwd: str, is_appended: bool) -> HandsOn:
+def _hands_on(script: ShellScript, cwd: str, is_appended: bool) -> HandsOn:
     if script.text is not None:
         found = hands_on(script.text, is_appended)
         if found.by == "positional" and not script.has_name:

@@ -23,7 +23,7 @@ class NotRead(ValueError):
 
 
 @dataclass(frozen=True)
-class Word:
+class ShellWord:
     """`text`: without its quotes, expansions as they are written. `whole`: names that it expands wholly, such as @ for "$@";
     `part`: names of which it takes something else: a slice, a count, the output of a command that uses them."""
 
@@ -33,22 +33,22 @@ class Word:
 
 
 @dataclass
-class Command:
+class ShellCommand:
     """One simple command. `within`: the function whose body holds it. `assigned`: in front of it, with += as True."""
 
     line: int
     within: str | None = None
-    words: list[Word] = field(default_factory=list)
-    assigned: list[tuple[str, bool, Word]] = field(default_factory=list)
+    words: list[ShellWord] = field(default_factory=list)
+    assigned: list[tuple[str, bool, ShellWord]] = field(default_factory=list)
 
 
 @dataclass
-class Script:
-    commands: list[Command]
+class ShellText:
+    commands: list[ShellCommand]
     here_documents: list[str]
 
 
-def read_script(text: str) -> Script:
+def read_script(text: str) -> ShellText:
     """Raises NotRead."""
     return _Reader(text).read()
 
@@ -56,13 +56,13 @@ def read_script(text: str) -> Script:
 class _Reader:
     def __init__(self, text: str) -> None:
         self.text, self.at = text.replace("\r\n", "\n"), 0
-        self.commands: list[Command] = []
+        self.commands: list[ShellCommand] = []
         self.here: list[str] = []
         self._due: list[tuple[str, bool]] = []  # delimiters of here-documents that begin with the next line
         self._functions: list[tuple[str, int]] = []  # open, with the depth of braces they began at
         self._braces = 0
 
-    def read(self) -> Script:
+    def read(self) -> ShellText:
         command = self._new()
         while self.at < len(self.text):
             rest = self.text[self.at :]
@@ -96,14 +96,14 @@ class _Reader:
             raise NotRead(f"the end of a here-document ({self._due[0][0]}) is not there")
         if self._functions:
             raise NotRead(f"the end of the function {self._functions[-1][0]} is not there")
-        return Script([one for one in self.commands if one.words or one.assigned], self.here)
+        return ShellText([one for one in self.commands if one.words or one.assigned], self.here)
 
-    def _new(self) -> Command:
+    def _new(self) -> ShellCommand:
         within = self._functions[-1][0] if self._functions else None
-        self.commands.append(Command(self.text.count("\n", 0, self.at) + 1, within))
+        self.commands.append(ShellCommand(self.text.count("\n", 0, self.at) + 1, within))
         return self.commands[-1]
 
-    def _take(self, command: Command, word: Word) -> None:
+    def _take(self, command: ShellCommand, word: ShellWord) -> None:
         if not command.words and word.text in KEYWORDS:
             self._braces += (word.text == "{") - (word.text == "}")
             if word.text == "}" and self._functions and self._functions[-1][1] == self._braces:
@@ -116,7 +116,7 @@ class _Reader:
         else:
             command.words.append(word)
 
-    def _array(self, name: Word) -> Word:
+    def _array(self, name: ShellWord) -> ShellWord:
         """`NAME=( … )`: its elements as one word."""
         whole, part = set(name.whole), set(name.part)
         self.at += 1
@@ -133,7 +133,7 @@ class _Reader:
                 word = self._word()
                 whole, part = whole | word.whole, part | word.part
         self.at += 1
-        return Word(name.text, frozenset(whole), frozenset(part))
+        return ShellWord(name.text, frozenset(whole), frozenset(part))
 
     def _skip_blanks(self) -> None:
         while self.text[self.at : self.at + 1] in (" ", "\t"):
@@ -150,7 +150,7 @@ class _Reader:
             self.at = min(len(self.text), self.at + sum(len(line) + 1 for line in lines[: count + 1]))
         self._due.clear()
 
-    def _word(self) -> Word:
+    def _word(self) -> ShellWord:
         text: list[str] = []
         whole, part = set[str](), set[str]()
         start, is_quoted = self.at, False
@@ -178,7 +178,7 @@ class _Reader:
             raise NotRead(f'line {self.text.count(chr(10), 0, start) + 1}: a " is not closed')
         if self.at == start:
             raise NotRead(f"line {self.text.count(chr(10), 0, start) + 1}: {self.text[start]!r} is not understood")
-        return Word("".join(text), frozenset(whole), frozenset(part))
+        return ShellWord("".join(text), frozenset(whole), frozenset(part))
 
     def _until(self, mark: str) -> str:
         end = self.text.find(mark, self.at + 1)

@@ -84,11 +84,7 @@ def attach(
         raise AttachError(f"attach(resume={resume!r}): write 'newest_existing', or None")
     extra = check_extra_state(extra_state)
     ranks = meet_ranks()
-    session = Session.from_environment(rank=ranks.rank if ranks.size > 1 else None)
-    if session is not None and session.spec.inspect is not None:
-        raise AttachError(
-            "spec.json: inspect: an attached loop looks at no single samples; supervise it with --without attribution"
-        )
+    session = _find_session(ranks)
     return Run(
         model=model,
         optimizers=list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer],
@@ -103,6 +99,15 @@ def attach(
         ranks=ranks,
         extra_state=extra,
     )
+
+
+def _find_session(ranks: Alone) -> Session | None:
+    session = Session.from_environment(rank=ranks.rank if ranks.size > 1 else None)
+    if session is not None and session.spec.inspect is not None:
+        raise AttachError(
+            "spec.json: inspect: an attached loop looks at no single samples; supervise it with --without attribution"
+        )
+    return session
 
 
 def _check_counts(total_steps: int, save_every: int, clip: float | None) -> None:
