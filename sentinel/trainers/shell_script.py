@@ -88,12 +88,12 @@ def fit_to_command(profile: TrainerProfile, command: Sequence[str], cwd: str) ->
         if found.verdict == "no":
             kept, skip = {}, None
         if found.verdict != "yes":
-            remarks.append(_said(script, found, offered=(*kept, *(("skip",) if skip else ()))))
+            remarks.append(_remark(script, found, offered=(*kept, *(("skip",) if skip else ()))))
     spec = profile.spec.model_copy(update={"settings": kept, "skip": skip})
     return Fitted(profile.model_copy(update={"spec": spec}), tuple(remarks))
 
 
-def _said(script: ShellScript, found: HandsOn, offered: Sequence[str]) -> str:
+def _remark(script: ShellScript, found: HandsOn, offered: Sequence[str]) -> str:
     remedy = f"write ${ARGUMENTS_VARIABLE} behind its arguments in the line that starts it"
     if found.verdict == "no":
         return (

@@ -80,8 +80,7 @@ def attach(
     """
     _check_counts(total_steps, save_every, clip)
     _check_share(dataset_size, share, skip_grain)
-    if resume not in (None, "newest_existing"):
-        raise AttachError(f"attach(resume={resume!r}): write 'newest_existing', or None")
+    _check_resume(resume)
     extra = check_extra_state(extra_state)
     ranks = meet_ranks()
     session = _find_session(ranks)
@@ -117,6 +116,11 @@ def _check_counts(total_steps: int, save_every: int, clip: float | None) -> None
             f"attach(total_steps={total_steps!r}, save_every={save_every!r}, clip={clip!r}): total_steps is 0 or more, "
             "save_every 1 or more, both whole numbers, clip above 0 or None"
         )
+
+
+def _check_resume(resume: object) -> None:
+    if resume not in (None, "newest_existing"):
+        raise AttachError(f"attach(resume={resume!r}): write 'newest_existing', or None")
 
 
 def _is_whole(value: object) -> bool:
