@@ -63,7 +63,12 @@ class WandbRuns:
 
     def open(self, run: AttemptRun) -> None:
         wandb = _library()
-        ensure_directory(self._folder)
+        try:
+            ensure_directory(self._folder)
+        except OSError as error:
+            raise TrackerError(
+                f"wandb: {self._folder} cannot be its folder: {error.strerror}; name another: dir=FOLDER"
+            ) from error
         wants_fork = run.fork is not None and not run.is_known and self._settings.fork == "yes"
         try:
             if wants_fork:
