@@ -33,7 +33,7 @@ def check_extra_state(extra_state: Mapping[str, Any] | None) -> dict[str, Any]:
     for name, part in parts.items():
         if not (callable(getattr(part, "state_dict", None)) and callable(getattr(part, "load_state_dict", None))):
             raise AttachError(
-                f"attach(extra_state=…): {name!r} is a {type(part).__name__} without state_dict and load_state_dict; leave it "
+                f"attach(extra_state=…): {name!r} ({type(part).__name__}) has no state_dict and load_state_dict; leave it "
                 f"out and {OWN_FUNCTIONS}"
             )
     return dict(parts)

@@ -97,7 +97,7 @@ def test_a_loop_that_restores_by_halves_is_told_what_save_needs(tmp_path, monkey
     [
         ([1], r"give a dict of names and objects"),
         ({1: Part()}, r"give a dict of names and objects"),
-        ({"schedule": object()}, r"'schedule' is a object without state_dict and load_state_dict"),
+        ({"schedule": object()}, r"'schedule' \(object\) has no state_dict and load_state_dict"),
     ],
 )
 def test_what_has_no_state_is_refused(extra, words):
