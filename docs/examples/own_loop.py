@@ -15,20 +15,9 @@ model = torch.nn.Sequential(torch.nn.Embedding(64, 32), torch.nn.Linear(32, 64))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: max(0.1, 1 - step / total))
 
-parts = {"model": model, "optimizer": optimizer, "schedule": schedule}
-
-
-def save(place):
-    torch.save({name: part.state_dict() for name, part in parts.items()}, f"{place}/state.pt")
-
-
-def load(place):
-    for name, state in torch.load(f"{place}/state.pt", weights_only=True).items():
-        parts[name].load_state_dict(state)
-
-
-run = attach(model, optimizer, total_steps=total, clip=1.0, save_every=20, dataset_size=len(data))
-for step in run.steps(run.restore(load)):
+state = {"schedule": schedule}
+run = attach(model, optimizer, total_steps=total, clip=1.0, save_every=20, dataset_size=len(data), extra_state=state)
+for step in run.steps(run.restore()):
     rows = run.next_samples(16)
     batch = data[rows]
     logits = model(batch[:, :-1])
@@ -40,4 +29,4 @@ for step in run.steps(run.restore(load)):
     optimizer.zero_grad()
     schedule.step()
     run.log(loss=loss, grad_norm=norm)
-    run.save(step, save)
+    run.save(step)

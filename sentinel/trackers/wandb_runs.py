@@ -42,6 +42,15 @@ class WandbSettings:
             raise ValueError("project=: is empty; name a project, or leave the option out")
 
 
+def _library() -> Any:
+    """Raises TrackerError for one that is there and cannot be used: a dependency is missing, or of a version it does not know."""
+    try:
+        return importlib.import_module("wandb")
+    except (ImportError, AttributeError, TypeError) as error:
+        remedy = "install it again: pip install 'training-sentinel[wandb]'"
+        raise TrackerError(f"wandb: the library cannot be imported: {_sentence(error)}; {remedy}") from error
+
+
 class WandbRuns:
     """One open run at a time. `wandb` takes a row in well under a millisecond and uploads from a process of its own."""
 
@@ -53,8 +62,13 @@ class WandbRuns:
         self._url = ""
 
     def open(self, run: AttemptRun) -> None:
-        wandb: Any = importlib.import_module("wandb")
-        ensure_directory(self._folder)
+        wandb = _library()
+        try:
+            ensure_directory(self._folder)
+        except OSError as error:
+            raise TrackerError(
+                f"wandb: {self._folder} cannot be its folder: {error.strerror}; name another: dir=FOLDER"
+            ) from error
         wants_fork = run.fork is not None and not run.is_known and self._settings.fork == "yes"
         try:
             if wants_fork:

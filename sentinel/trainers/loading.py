@@ -127,7 +127,7 @@ def _lay(document: Any, options: Mapping[str, str]) -> Any:
             part |= {place[1]: value} | ({"root": []} if option == "root" else {})
             spec[place[0]] = part
     if values := {name: _number(name, options[name]) for name in _values(document) if name in options}:
-        spec["defaults"] = {**(spec.get("defaults") or {}), **values}
+        spec["named"] = {**(spec.get("named") or {}), **values}
     if "metrics" in options:
         asked, own = _metrics(options["metrics"]), dict(spec.get("metrics") or {})
         if asked["from"] != own.get("from", "output"):  # the profile's format is that of its own source

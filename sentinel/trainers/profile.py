@@ -145,7 +145,11 @@ class ProfileSpec(Model):
     flags: dict[Name, tuple[FlagName, ...]] = Field(default={})
     """Values that stand in the command, by the name that arguments use, as in {lr*value}."""
     defaults: dict[Name, float] = Field(default={})
-    """Their values where the command does not say."""
+    """Their values where the command does not say: the trainer's own. They count for a command whose flags can all be seen."""
+    named: dict[Name, float] = Field(default={})
+    """Values that a person has named, where the command does not say."""
+    settings_files: tuple[FileName, ...] = ()
+    """Patterns of words behind the trainer's script: files from which it takes the same settings, unseen."""
     settings: dict[Name, WordsByValue] = Field(default={})
     """For each setting of a policy that can be changed at a launch, its arguments; {value} is what is asked for. Where each value
     has arguments of its own, as those of precision: {bf16: [--bf16], fp32: []}."""

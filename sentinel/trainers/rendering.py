@@ -118,7 +118,7 @@ def _fill(spec: ProfileSpec, command: Sequence[str], words: Sequence[str], value
             return values[name]
         text = flag_value(command, spec.flags[name])
         try:
-            return float(text) if text is not None else spec.defaults[name]
+            return float(text) if text is not None else {**spec.defaults, **spec.named}[name]
         except (KeyError, ValueError):
             stands = f"says {text!r}, no number" if text is not None else "is not in the command"
             flags = " or ".join(spec.flags[name])

@@ -27,11 +27,16 @@ def test_the_readme_shows_the_difference_between_the_two_programs() -> None:
     assert f"```diff\n{wanted}\n```" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+def test_ten_lines_make_the_difference() -> None:
+    added = [line for line in difflib.ndiff(body(PLAIN), body(OWN)) if line.startswith("+ ") and line[2:].strip()]
+    assert len(added) == 10
+
+
 def test_every_call_stands_on_the_page() -> None:
     page = (ROOT / "docs/own-loop.md").read_text(encoding="utf-8")
     calls = [name for name, _ in inspect.getmembers(Run, inspect.isfunction) if not name.startswith("_")]
     assert calls
-    assert [name for name in calls if f"| `run.{name}(" not in page] == []
+    assert [name for name in calls if f"`run.{name}(" not in page] == []
 
 
 def test_both_programs_run_without_a_supervisor(tmp_path: Path) -> None:

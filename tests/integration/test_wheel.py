@@ -14,6 +14,9 @@ import pytest
 from sentinel.client.run_layout import spec_path
 from supply_chain.install import copy_sources
 from tests.installed import ROOT, SETUPTOOLS_MIN, build_tree, build_wheel, environment, hostile_folder
+from tests.integration.attached_trainer import write_data
+from tests.integration.supervised import HERE
+from tests.integration.test_attached_loop import POISON, grades
 
 setuptools = pytest.importorskip("setuptools")
 pytestmark = pytest.mark.skipif(
@@ -90,6 +93,26 @@ def test_installed_without_torch_the_supervisor_supervises(wheel: Path, tmp_path
     refused = subprocess.run([sentinel, "demo"], cwd=there, capture_output=True, text=True, timeout=60, check=False)
     assert refused.returncode == 2
     assert "torch and numpy cannot be found; install it with: pip install 'training-sentinel[trainer]'" in refused.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_the_ten_line_loop_survives_every_fault_under_a_supervisor_without_torch(wheel: Path, tmp_path: Path) -> None:
+    supervisor = environment(tmp_path / "supervisor", str(wheel), with_torch=False)
+    trainer = environment(tmp_path / "trainer", str(wheel), with_torch=True)
+    there, run_dir, data = hostile_folder(tmp_path / "project"), tmp_path / "run", tmp_path / "data.pt"
+    write_data(data, POISON)
+    faults = ["--kill", "30", "--nan", "260@3", "--hang", "400@4"]
+    command = [str(trainer / "python"), "-P", str(HERE / "attached_trainer.py"), str(data), "500", *faults]
+    sentinel = str(supervisor / "sentinel")
+    options = ["--policy", "demo", "--listen", "off", "--run-dir", str(run_dir)]
+    ran([sentinel, "run", *options, "--", *command], there, 300.0, OMP_NUM_THREADS="1")
+    told = json.loads(ran([sentinel, "incidents", "--json", str(run_dir)], there))
+    assert [(one["kind"], one["state"]) for one in told] == [
+        ("crash", "recovered"), ("spike", "recovered"), ("non_finite", "recovered"), ("hang", "recovered"),
+    ]  # fmt: skip
+    assert {grade for one in told for grade in grades(one).values()} == {"read_back"}
+    assert json.loads(ran([sentinel, "status", "--json", str(run_dir)], there))["state"] == "finished"
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
     from sentinel.client.torch import attach
 
     run = attach(model, optimizer, total_steps=10_000, clip=1.0, dataset_size=len(data))
-    for step in run.steps(run.restore(load)):            # load(directory), and the first step
+    for step in run.steps(run.restore()):                # loads what save wrote; the first step
         rows = run.next_samples(global_batch)            # this rank's share, skipped samples left out
         loss = model(data[rows]); loss.backward()
         norm = run.clip_(model.parameters())
@@ -11,7 +11,7 @@
             optimizer.step()
         optimizer.zero_grad()
         run.log(loss=loss, grad_norm=norm)
-        run.save(step, save)                             # save(directory), where it is time
+        run.save(step)                                   # model, optimizer and random numbers, where it is time
 
 Without a supervisor every line does what it says and nothing else. docs/own-loop.md is the page about it.
 """

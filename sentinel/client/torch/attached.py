@@ -27,6 +27,7 @@ from sentinel.client.torch.reporting import Reporter, whole
 from sentinel.client.torch.sampling import Sampler
 from sentinel.client.torch.saving import Committer, RankCheckpoints
 from sentinel.client.torch.tuning import AttachError, NoCheckpoint, Tuning
+from sentinel.client.torch.whole_state import WholeState, check_extra_state
 
 UNSUPERVISED = 0  # its attempt
 FIRST_ATTEMPT = 1  # of a supervised run; later ones begin where they are told to
@@ -51,6 +52,7 @@ def attach(
     skip_grain: int = 1,
     out_dir: str | os.PathLike[str] | None = None,
     resume: Literal["newest_existing"] | None = None,
+    extra_state: Mapping[str, Any] | None = None,
 ) -> Run:
     """Attach a training loop to its supervisor, where there is one. On every rank, after the model and the optimizer are made and
     torch.distributed is initialised, before a checkpoint is loaded.
@@ -71,19 +73,17 @@ def attach(
         out_dir: for a run that nobody supervises: checkpoints and stream go there. None: nothing is saved then.
         resume: "newest_existing": go on from the newest checkpoint that is there, in a directory of one's own, or at the first
             launch of a supervised run. Later launches begin where they are told to.
+        extra_state: names and objects (a schedule, a GradScaler, averaged weights) whose state `save` holds beside the model's
+            and the optimizer's, and `restore` brings back, where they are given no function.
 
     Raises AttachError for what cannot be, SpecError for a broken environment.
     """
     _check_counts(total_steps, save_every, clip)
     _check_share(dataset_size, share, skip_grain)
-    if resume not in (None, "newest_existing"):
-        raise AttachError(f"attach(resume={resume!r}): write 'newest_existing', or None")
+    _check_resume(resume)
+    extra = check_extra_state(extra_state)
     ranks = meet_ranks()
-    session = Session.from_environment(rank=ranks.rank if ranks.size > 1 else None)
-    if session is not None and session.spec.inspect is not None:
-        raise AttachError(
-            "spec.json: inspect: an attached loop looks at no single samples; supervise it with --without attribution"
-        )
+    session = _find_session(ranks)
     return Run(
         model=model,
         optimizers=list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer],
@@ -96,7 +96,17 @@ def attach(
         adopts=resume == "newest_existing",
         session=session,
         ranks=ranks,
+        extra_state=extra,
     )
+
+
+def _find_session(ranks: Alone) -> Session | None:
+    session = Session.from_environment(rank=ranks.rank if ranks.size > 1 else None)
+    if session is not None and session.spec.inspect is not None:
+        raise AttachError(
+            "spec.json: inspect: an attached loop looks at no single samples; supervise it with --without attribution"
+        )
+    return session
 
 
 def _check_counts(total_steps: int, save_every: int, clip: float | None) -> None:
@@ -106,6 +116,11 @@ def _check_counts(total_steps: int, save_every: int, clip: float | None) -> None
             f"attach(total_steps={total_steps!r}, save_every={save_every!r}, clip={clip!r}): total_steps is 0 or more, "
             "save_every 1 or more, both whole numbers, clip above 0 or None"
         )
+
+
+def _check_resume(resume: object) -> None:
+    if resume not in (None, "newest_existing"):
+        raise AttachError(f"attach(resume={resume!r}): write 'newest_existing', or None")
 
 
 def _is_whole(value: object) -> bool:
@@ -147,6 +162,7 @@ class Run:
         adopts: bool,
         session: Session | None,
         ranks: Alone,
+        extra_state: Mapping[str, Any],
     ) -> None:
         self.step = 0
         self.is_supervised = session is not None
@@ -162,6 +178,9 @@ class Run:
         self._stop: Stop = ""
         self._is_restored = self._is_finished = False
         self._save_fn: Callable[[str], Any] | None = None
+        self._extra_state = extra_state
+        self._whole: WholeState | None = None  # where the program gives `restore` no function
+        self._loads_by: Literal["", "its own", "ours"] = ""
         self._logged_s: float | None = None
         self._logged_step = 0
         self._reporter: Reporter | None = None
@@ -179,14 +198,22 @@ class Run:
 
     # -- the beginning -------------------------------------------------------------------------------------------------
 
-    def restore(self, load_fn: Callable[[str], Any]) -> int:
+    def restore(self, load_fn: Callable[[str], Any] | None = None) -> int:
         """Go on from the checkpoint that the supervisor names; the first step to train, 1 where there is none.
 
-        `load_fn(directory)` loads what `save`'s function wrote, on every rank; what it raises goes on. Then the settings of the
-        launch are put in force.
+        `load_fn(directory)` loads what `save`'s function wrote, on every rank; what it raises goes on. None: what `save` writes
+        without a function. Then the settings of the launch are put in force.
         """
+        self._loads_by = "ours" if load_fn is None else "its own"
+        if load_fn is None and not self._is_idle:
+            size = self._ranks.size
+            self._whole = WholeState(
+                self._model, self._optimizers, self._extra_state, self._ranks.rank, size, self._sampler.shares
+            )
+            self._whole.check()
+            load_fn = self._whole.load
         place = self.checkpoint_to_load()
-        if place is not None:
+        if place is not None and load_fn is not None:
             load_fn(place)
         return self.restored()
 
@@ -400,12 +427,22 @@ class Run:
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 
-    def save(self, step: int, save_fn: Callable[[str], Any], *, now: bool = False) -> bool:
+    def save(self, step: int, save_fn: Callable[[str], Any] | None = None, *, now: bool = False) -> bool:
         """Save if it is time: every `save_every` steps or as asked, at the last step, or `now`. Behind `log`, on every rank.
 
-        `save_fn(directory)` writes the state of this rank there; returns whether it was called. Training waits for that and no
-        longer.
+        `save_fn(directory)` writes the state of this rank there; returns whether anything was saved. Training waits for that and
+        no longer. None: model, optimizer, `extra_state` and random numbers, as `restore` without a function loads them.
         """
+        if self._loads_by and (save_fn is None) != (self._loads_by == "ours"):
+            raise AttachError(
+                "run.save and run.restore: give both a function, or neither: the one must load what the other writes"
+            )
+        if save_fn is None:
+            if self._is_idle:
+                return False
+            if self._whole is None:
+                raise AttachError(f"run.save({step}): call run.restore() first, or give save the function that writes")
+            save_fn = self._whole.save
         self._save_fn = save_fn
         if not self.is_due(step, now=now):
             return False

@@ -13,6 +13,7 @@ from sentinel.client.torch.tuning import AttachError
 class Sampler:
     """Attributes:
     position: where the run stands in its data; a checkpoint brings it back.
+    shares: among how many ranks a batch is divided.
     is_used: the program has asked for samples.
     """
 
@@ -20,7 +21,7 @@ class Sampler:
         """`size`: sequences in the data set; None: the program orders its data by itself. `share`: this rank's number among the
         ranks that divide a batch, and how many they are. `grain`: samples that are left out together."""
         self.size, self._grain = size, grain
-        self._rank, self._ranks = share
+        self._rank, self.shares = share
         self.position = self._begun = Position.first(data_seed)
         self.is_used = False
         self._taken: list[int] = []
@@ -31,16 +32,16 @@ class Sampler:
 
     def take(self, count: int) -> list[int]:
         """This rank's share of the next `count` samples over all ranks."""
-        if not isinstance(count, int) or count < 1 or count % self._ranks:
+        if not isinstance(count, int) or count < 1 or count % self.shares:
             raise AttachError(
-                f"run.next_samples({count!r}): give the number of samples over all ranks, a multiple of the {self._ranks} that "
+                f"run.next_samples({count!r}): give the number of samples over all ranks, a multiple of the {self.shares} that "
                 "share it"
             )
         if count % self._grain:
             raise AttachError(f"run.next_samples({count}): samples come {self._grain} together (skip_grain); ask for a multiple")
         self.is_used = True
         indices, after = self.position.take(count)
-        each = count // self._ranks
+        each = count // self.shares
         own = indices[self._rank * each : (self._rank + 1) * each]
         self._taken.extend(indices)
         here, self.position = self.position, after

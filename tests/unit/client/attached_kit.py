@@ -17,9 +17,17 @@ EVERYTHING = ("samples", "clip", "settings", "save")
 
 
 class Loop:
-    """A whole training program. `uses`: which calls of the client it makes. `before(step)` runs at the beginning of a step."""
+    """A whole training program. `uses`: which calls of the client it makes. `before(step)` runs at the beginning of a step.
+    `saves_itself`: by functions of its own."""
 
-    def __init__(self, *, lr: Any = 0.1, uses: tuple[str, ...] = EVERYTHING, **attached: Any) -> None:
+    def __init__(
+        self,
+        *,
+        lr: Any = 0.1,
+        uses: tuple[str, ...] = EVERYTHING,
+        saves_itself: bool = True,
+        **attached: Any,
+    ) -> None:
         torch.manual_seed(0)
         self.model = torch.nn.Linear(4, 1)
         groups = [{"params": [self.model.weight], "weight_decay": 0.1}, {"params": [self.model.bias], "weight_decay": 0.0}]
@@ -28,6 +36,7 @@ class Loop:
         self.rates: list[float] = []  # with which the optimizer stepped
         self.taken: list[list[int]] = []
         self.saved: list[int] = []
+        self.saves_itself = saves_itself
         self.run: Run = attach(self.model, self.optimizer, **({"total_steps": 6, "clip": 1.0, "save_every": 3} | attached))
 
     def save(self, place: str) -> None:
@@ -39,7 +48,7 @@ class Loop:
         self.optimizer.load_state_dict(optimizer)
 
     def train(self, before: Callable[[int], Any] = lambda step: None) -> Loop:
-        for step in self.run.steps(self.run.restore(self.load)):
+        for step in self.run.steps(self.run.restore(self.load) if self.saves_itself else self.run.restore()):
             before(step)
             self.one(step)
         return self
@@ -59,7 +68,7 @@ class Loop:
             self.optimizer.step()
         self.optimizer.zero_grad()
         self.run.log(loss=loss, grad_norm=norm)
-        if "save" in self.uses and self.run.save(step, self.save):
+        if "save" in self.uses and (self.run.save(step, self.save) if self.saves_itself else self.run.save(step)):
             self.saved.append(step)
 
 

@@ -28,12 +28,12 @@ def test_what_needs_a_value_of_the_script_is_not_offered_and_all_else_is(tmp_pat
     check_command(found.profile, ("bash", "train.sh"), str(tmp_path))
     assert found.profile.settings == ("clip_norm", "checkpoint_interval", "data_seed")
     (remark,) = found.remarks
-    assert "lr_scale is not offered: it needs --lr, which stands in train.sh" in remark
-    assert remark.endswith("name it: --trainer megatron:lr=NUMBER")
+    assert "lr_scale is not offered: it needs --lr and --min-lr, and train.sh may hold that" in remark
+    assert remark.endswith("name it: --trainer megatron:lr=NUMBER,min_lr=NUMBER")
 
 
 def test_a_value_that_is_named_makes_it_settable(tmp_path: Path) -> None:
-    found = fitted(tmp_path, "megatron:root=out,lr=3e-4")
+    found = fitted(tmp_path, "megatron:root=out,lr=3e-4,min_lr=0")
     assert found.remarks == ()
     overrides = replace(SettingsInForce(), lr_scale=0.5)
     rendered = render(found.profile, ("bash", "train.sh"), str(tmp_path), overrides, None, None, is_first=False)
@@ -42,12 +42,18 @@ def test_a_value_that_is_named_makes_it_settable(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "passes"), [('"$@"', True), ("$SENTINEL_ARGS", True), ("${SENTINEL_ARGS:-}", True), ("$*", True), ("", False)]
+    ("end", "verdict"), [('"$@"', "yes"), ("$SENTINEL_ARGS", "yes"), ("${@:2}", "unknown"), ("", "no"), ('# "$@"', "no")]
 )
-def test_a_script_that_passes_nothing_on_is_told_what_to_write(tmp_path: Path, end: str, passes: bool) -> None:
-    remarks = fitted(tmp_path, "megatron:root=out,lr=1", f"{SCRIPT} {end}").remarks
-    assert (remarks == ()) is passes
-    assert all("write $SENTINEL_ARGS behind its arguments in the line that starts it" in remark for remark in remarks)
+def test_a_script_that_hands_nothing_on_is_told_what_to_write(tmp_path: Path, end: str, verdict: str) -> None:
+    """An argument that does not reach the trainer changes nothing: then no rung is offered that would be one."""
+    found = fitted(tmp_path, "megatron:root=out,lr=1,min_lr=0", f"{SCRIPT} {end}")
+    said = {"no": "hands on neither $SENTINEL_ARGS nor", "unknown": "is not known: line 1 hands on a piece of them"}
+    assert len(found.remarks) == (verdict != "yes")
+    for remark in found.remarks:
+        assert said[verdict] in remark
+        assert "write $SENTINEL_ARGS behind its arguments in the line that starts it" in remark
+    assert (found.profile.settings == ()) is (verdict == "no")
+    assert (found.profile.capabilities == ()) is (verdict == "no")
 
 
 @pytest.mark.parametrize(
@@ -58,12 +64,55 @@ def test_a_script_that_passes_nothing_on_is_told_what_to_write(tmp_path: Path, e
         ("srun --nodes 2 ./train.sh a", "./train.sh"),
         ("env A=1 /bin/sh train --lr 1", "train"),
         ("python train.py --out x.sh", None),
+        ("python -m trainer --shell bash data", None),
+        ("torchrun --nproc 2 -m pkg --log x.sh", None),
+        ("./binary --hook x.sh", None),
+        ("bash -eo pipefail train.sh", "train.sh"),
+        ("bash -euo pipefail --rcfile r -- train", "train"),
+        ("timeout -s INT 1h ./named", "./named"),
+        ("./named a", "./named"),
+        ("./python_script a", None),
+        ("sh -lc run", "the text behind -c"),
         ("torchrun --nproc 2 train.py", None),
         ("bash", None),
     ],
 )
-def test_which_commands_are_scripts_of_the_shell(command: str, script: str | None) -> None:
-    assert script_of(command.split()) == script
+def test_which_commands_are_scripts_of_the_shell(tmp_path: Path, command: str, script: str | None) -> None:
+    (tmp_path / "named").write_text("#!/usr/bin/env bash\npython train.py\n")
+    (tmp_path / "python_script").write_text("#!/usr/bin/env python3\n")
+    (tmp_path / "named").chmod(0o755)
+    found = script_of(command.split(), str(tmp_path))
+    assert (None if found is None else found.named) == script
+
+
+def test_a_text_behind_c_needs_a_name_in_front_of_what_is_added(tmp_path: Path) -> None:
+    """The shell takes the first word behind the text for $0: `bash -c 'train "$@"' --resume x` trains with x."""
+    for words, verdict in ((f'{SCRIPT} "$@"', "no"), (f"{SCRIPT} $SENTINEL_ARGS", "yes")):
+        found = fitted(tmp_path, "megatron:root=out,lr=1,min_lr=0", command=("bash", "-c", words))
+        assert (found.remarks == ()) is (verdict == "yes")
+        assert all("the first word behind the text for $0, not for $1: write a name there" in one for one in found.remarks)
+    assert fitted(tmp_path, "megatron:root=out,lr=1,min_lr=0", command=("bash", "-c", f'{SCRIPT} "$@"', "train")).remarks == ()
+
+
+def test_a_default_of_the_trainer_is_no_value_where_a_script_may_hold_another(tmp_path: Path) -> None:
+    """nanoGPT's own learning rate is 6e-4. Half of that is a third of the 1e-3 in the script."""
+    script = "python train.py --out_dir=out --learning_rate=1e-3"
+    found = fitted(tmp_path, "nanogpt:root=out", f'{script} "$@"')
+    assert found.profile.settings == ("clip_norm", "precision")
+    (remark,) = found.remarks
+    assert remark.endswith("name it: --trainer nanogpt:lr=NUMBER,min_lr=NUMBER")
+    assert "lr_scale" in fitted(tmp_path, "nanogpt:root=out,lr=1e-3,min_lr=1e-4", f'{script} "$@"').profile.settings
+
+
+def test_so_it_is_with_a_file_of_settings(tmp_path: Path) -> None:
+    words = ("python", "train.py", "config/train_gpt2.py", "--out_dir=out")
+    found = fit_to_command(load_profile("nanogpt"), words, str(tmp_path))
+    assert found.profile.settings == ("clip_norm", "precision")
+    assert "needs --learning_rate and --min_lr, and config/train_gpt2.py may hold that" in found.remarks[0]
+    assert fit_to_command(load_profile("nanogpt"), (*words, "--learning_rate=1", "--min_lr=1"), str(tmp_path)).remarks == ()
+    assert fit_to_command(load_profile("nanogpt"), (words[0], words[1], words[3]), str(tmp_path)).remarks == ()
+    yaml = ("torchrun", "pretrain_gpt.py", "--save", "out", "--lr", "1", "--yaml-cfg=a.yaml")
+    assert "lr_scale" not in fit_to_command(load_profile("megatron"), yaml, str(tmp_path)).profile.settings
 
 
 def test_a_command_of_the_trainer_itself_is_asked_as_before(tmp_path: Path) -> None:
@@ -79,4 +128,9 @@ def test_a_value_that_is_no_number_and_a_script_that_is_no_file(tmp_path: Path) 
         with pytest.raises(UsageError, match=f"lr={written}: is no number"):
             load_profile(f"megatron:lr={written}")
     os.mkfifo(tmp_path / "pipe.sh")
-    assert fit_to_command(load_profile("megatron:lr=1"), ("bash", "pipe.sh"), str(tmp_path)).remarks == ()
+    for name, why in (("pipe.sh", "is a FIFO"), ("absent.sh", "No such file"), (".", "Is a directory")):
+        found = fit_to_command(load_profile("megatron:lr=1,min_lr=0"), ("bash", name), str(tmp_path))
+        (remark,) = found.remarks
+        assert f"whether {name} hands what a relaunch adds" in remark
+        assert "is not known: it cannot be read" in remark
+        assert why in remark
