@@ -21,26 +21,10 @@ from sentinel.trainers.rendering import ARGUMENTS_VARIABLE, flag_value
 
 SHELLS = frozenset(("sh", "bash", "dash", "ksh", "zsh", "ash"))
 # Programs that start another one, which is named behind options of their own.
-WRAPPERS = frozenset(
-    {
-        *(
-            "env",
-            "srun",
-            "mpirun",
-            "mpiexec",
-            "sudo",
-            "nice",
-            "ionice",
-            "nohup",
-            "timeout",
-            "time",
-            "stdbuf",
-            "setsid",
-            "taskset",
-        ),
-        *("numactl", "chrt", "unshare", "xvfb-run", "singularity", "apptainer", "docker", "podman", "enroot"),
-    }
-)
+WRAPPERS = frozenset((
+    "env", "srun", "mpirun", "mpiexec", "sudo", "nice", "ionice", "nohup", "timeout", "time", "stdbuf", "setsid", "taskset",
+    "numactl", "chrt", "unshare", "xvfb-run", "singularity", "apptainer", "docker", "podman", "enroot",
+))  # fmt: skip
 WITH_A_VALUE = frozenset(("-o", "-O", "+o", "+O", "--rcfile", "--init-file"))  # options of a shell
 SCRIPT_BYTES_MAX = 1 << 20
 _SHEBANG_BYTES = 256
