@@ -43,7 +43,7 @@ def held_out(run: Supervised) -> float:
 
 
 def weights(run: Supervised) -> dict[str, FileDigest | None]:
-    """The digest of every file of the last checkpoint (weights, moments, random streams) but `.metadata`, which names its folder."""
+    """The digests of the last checkpoint's files (weights, moments, random streams) but `.metadata`, which names its folder."""
     manifest = json.loads((run.run_dir / "checkpoints" / f"step-{STEPS:08d}" / "manifest.json").read_text())
     return {name: listed_digest(entry) for name, entry in manifest["files"].items() if name != ".metadata"}
 

@@ -42,7 +42,7 @@ class RangedCount:
     def lead(self, number: int) -> int:
         """How many bytes before the range its first values begin."""
         start = number * self._range_bytes
-        return max((start - part.start for _, part in self._parts.get(number, ())), default=0)
+        return max([0, *(start - part.start for _, part in self._parts.get(number, ()))])
 
     def begin(self, number: int) -> Count | None:
         parts = [part for _, part in self._parts.get(number, ())]
