@@ -10,6 +10,7 @@ import torch.distributed as dist
 from sentinel.client import Resume
 
 from . import checkpoint
+from .checkpoint.sharing import assist, dismiss, read_together
 from .checkpoint.writing import load
 from .config.changes import refuse_changes
 from .data_order import Order, Position
@@ -89,13 +90,17 @@ def _adopt(run: Run, found: checkpoint.Verified) -> None:
 def _agree_on_resume(
     run: Run, requested: Resume | None, below: int | None
 ) -> tuple[checkpoint.Verified | None, list[dict[str, Any]]]:
-    """Rank 0 verifies, all ranks get the same answer or the same DataError. `below`: older than this step."""
+    """Rank 0 chooses, and all ranks read for it; all get the same answer or the same DataError. `below`: older than this step."""
     outcome: list[Any] = [None]
     if run.world.rank == 0:
         try:
-            outcome[0] = checkpoint.choose_resume(run.root, requested, below)
+            outcome[0] = checkpoint.choose_resume(run.root, requested, below, lambda found: read_together(found, run.world))
         except DataError as error:
             outcome[0] = str(error)
+        finally:
+            dismiss(run.world)
+    else:
+        assist(run.world)
     dist.broadcast_object_list(outcome, src=0, group=run.world.storage)
     if isinstance(outcome[0], str):
         raise DataError(outcome[0])

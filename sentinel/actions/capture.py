@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from sentinel.client.atomic_file import ensure_directory, write_atomically
+from sentinel.client.atomic_file import ensure_directories, write_atomically
 from sentinel.client.masking import Masking
 from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import STREAM_NAME, attempt_folder, incident_folder
@@ -20,6 +20,7 @@ from sentinel.launcher.elsewhere import ENDED_HERE
 
 TAIL_BYTES = 256 * 1024
 FILES_MAX = 256
+FOLDERS = ("heartbeats", "exits", "stacks", "logs")
 
 
 def capture(run_dir: Path, incident: int, attempt: int, pids: Sequence[int], masking: Masking) -> str:
@@ -29,19 +30,23 @@ def capture(run_dir: Path, incident: int, attempt: int, pids: Sequence[int], mas
     """
     source = attempt_folder(run_dir, attempt)
     target = incident_folder(run_dir, incident) / f"attempt-{attempt:04d}"
-    ensure_directory(target)
+    _ensure_folders(source, target)
     write_atomically(target / "processes.txt", masking.text(describe_processes(pids)).encode())
     saved = 1
     names = [STREAM_NAME, "spec.json", "keeper.json", ENDED_HERE]
-    for folder in ("heartbeats", "exits", "stacks", "logs"):
+    for folder in FOLDERS:
         if (source / folder).is_dir():
             names += [f"{folder}/{name}" for name in sorted(os.listdir(source / folder))[:FILES_MAX]]
     for name in names:
         if (source / name).is_file():
-            ensure_directory((target / name).parent)
             _copy_tail(source / name, target / name, masking)
             saved += 1
     return f"{saved} files saved in {target.relative_to(run_dir)}"
+
+
+def _ensure_folders(source: Path, target: Path) -> None:
+    """Before the first copy, so that few calls wait for the disk: a recovery waits for this."""
+    ensure_directories((target, *(target / folder for folder in FOLDERS if (source / folder).is_dir())))
 
 
 def describe_processes(pids: Sequence[int]) -> str:

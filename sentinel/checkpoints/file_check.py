@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import zlib
 from collections.abc import Callable
@@ -10,22 +9,15 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from sentinel.checkpoints.files import NAME_CHARS_MAX, is_damage, shown
+from sentinel.checkpoints.manifest import ListedFile
 from sentinel.checkpoints.memory import STRETCH_BYTES, FileMemory, Stamp, draw_stretches
+from sentinel.checkpoints.ranged_file import RangedFile, SharedRanges
 from sentinel.checkpoints.recall import Recall
 from sentinel.checkpoints.tensors.counting import Counting
 from sentinel.checkpoints.tensors.stretches import Count
 from sentinel.client.checkpoint_files import leads_out
+from sentinel.client.file_digest import BLOCK_BYTES, TREE, new_hasher
 from sentinel.client.regular_file import regular
-
-BLOCK_BYTES = 1 << 20
-
-
-class ListedFile(NamedTuple):
-    """A file as the manifest lists it."""
-
-    name: str
-    size: int
-    sha256: str
 
 
 class Checked(NamedTuple):
@@ -40,12 +32,14 @@ class Checked(NamedTuple):
 
 
 class FileCheck:
-    """Of the files of the checkpoint at `path`; several threads may use it at once."""
+    """Of the files of the checkpoint at `path`; several threads may use it at once. `ranges`: where those that have no file of
+    their own find something to read."""
 
-    def __init__(self, path: Path, counting: Counting | None, recall: Recall) -> None:
+    def __init__(self, path: Path, counting: Counting | None, recall: Recall, ranges: SharedRanges) -> None:
         self._path = path
         self._counting = counting
         self._recall = recall
+        self._ranges = ranges
 
     def check(self, file: ListedFile, progressed: Callable[[], None]) -> Checked:
         """What is wrong with one file. Its name is a trainer's, or what a sick disk made of it: no terminal takes a command from
@@ -59,7 +53,7 @@ class FileCheck:
                 stamp, began_s = Stamp.of(os.fstat(opened.fileno())), self._recall.looks_at_s()
                 if stamp.size != file.size:
                     return Checked(f"{place}: {stamp.size} bytes, the manifest says {file.size}")
-                was = self._recall.known(name, file.sha256, stamp, with_values=self._counting is not None)
+                was = self._recall.known(name, file.digest.text, stamp, with_values=self._counting is not None)
                 if was is not None and self._recall.how == "remembered":
                     return Checked("", was=was)
                 if was is not None and (sampled := self._sample(opened, name, was, progressed)) is not None:
@@ -72,9 +66,10 @@ class FileCheck:
             if not is_damage(error):
                 raise
             return Checked(f"{place}: cannot be read ({error.strerror})")
-        if digest != file.sha256.lower():
-            return Checked(f"{place}: sha256 is {digest[:12]}…, the manifest says {file.sha256[:12]}…")
-        return Checked("", count, file.size, now=self._recall.fresh(stamp, digest, crcs, began_s) if is_same else None)
+        if digest != file.digest.hex:
+            return Checked(f"{place}: {file.digest.algorithm} is {digest[:12]}…, the manifest says {file.digest.hex[:12]}…")
+        now = self._recall.fresh(stamp, file.digest.text, crcs, began_s) if is_same else None
+        return Checked("", count, file.size, now=now)
 
     def _sample(self, opened: BinaryIO, name: str, was: FileMemory, progressed: Callable[[], None]) -> int | None:
         """Bytes of the drawn stretches, all of which are as they were; None where one is not: then it has to be read whole."""
@@ -97,7 +92,10 @@ class FileCheck:
         """The digest of an open file, whose values are counted as they are read, and the CRC of each stretch where it is to be
         remembered."""
         count = None if self._counting is None else self._counting.begin(file.name, file.size)
-        digest, offset, crcs = hashlib.sha256(), 0, list[int]()
+        if file.digest.algorithm == TREE:
+            ranged = RangedFile(opened.fileno(), file.size, count, self._recall.remembers)
+            return self._ranges.read(ranged, progressed)
+        digest, offset, crcs = new_hasher(file.digest.algorithm), 0, list[int]()
         while block := opened.read(BLOCK_BYTES):
             progressed()
             digest.update(block)

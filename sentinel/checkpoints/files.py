@@ -88,7 +88,7 @@ def read_committed(run_dir: Path, name: str) -> CheckpointFound:
         raise NotACheckpoint(f"{path / MANIFEST}: is of step {shown(manifest.get('step'))}, and the directory of step {named}")
     attempt, size = whole(manifest.get("attempt")) or 0, 0
     with suppress(ValueError):
-        size = sum(size for _, size, _ in listed_files(manifest))
+        size = sum(file.size for file in listed_files(manifest))
     return CheckpointFound(step, f"{CHECKPOINTS}/{name}", attempt, cursor_of(manifest), digest, size)
 
 
@@ -131,7 +131,7 @@ def read_numbers(path: Path) -> dict[str, float]:
 def read_extent(path: Path) -> tuple[int, int] | None:
     """Bytes of all files as the manifest says, and how many files with it; None when it cannot be read."""
     try:
-        sizes = [size for _, size, _ in listed_files(read_manifest(path)[0])]
+        sizes = [file.size for file in listed_files(read_manifest(path)[0])]
     except (OSError, ValueError):
         return None
     return sum(sizes), len(sizes) + 1
@@ -142,9 +142,9 @@ def read_taken(path: Path) -> tuple[int, int] | None:
     manifest which promises more measures nothing. None where it cannot be read."""
     taken = []
     try:
-        for name, size, _ in listed_files(read_manifest(path)[0]):
+        for file in listed_files(read_manifest(path)[0]):
             with suppress(FileNotFoundError, NotADirectoryError):
-                taken.append(min(size, os.stat(path / name).st_size))
+                taken.append(min(file.size, os.stat(path / file.name).st_size))
     except (OSError, ValueError):
         return None
     return sum(taken), len(taken) + 1

@@ -1,6 +1,6 @@
 """manifest.json of a checkpoint: what it lists and says, read whole and believed in nothing.
 
-    manifest, digest = read_manifest(run_dir / "checkpoints" / "step-00001000")
+manifest, digest = read_manifest(run_dir / "checkpoints" / "step-00001000")
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
+from sentinel.client.file_digest import FileDigest, listed_digest
 from sentinel.client.regular_file import regular
 from sentinel.client.strict_json import loads
 
@@ -48,20 +49,28 @@ def read_manifest(path: Path) -> tuple[dict[str, Any], str]:
     return manifest, hashlib.sha256(data).hexdigest()
 
 
-def listed_files(manifest: Mapping[str, Any]) -> Iterator[tuple[str, int, str]]:
-    """(name, bytes, sha256) of every file. ValueError for an entry that says less, or that points out of the checkpoint."""
+class ListedFile(NamedTuple):
+    """A file as the manifest lists it."""
+
+    name: str
+    size: int
+    digest: FileDigest
+
+
+def listed_files(manifest: Mapping[str, Any]) -> Iterator[ListedFile]:
+    """Every file. ValueError for an entry that says less, or that points out of the checkpoint."""
     files = manifest.get("files")
     if not isinstance(files, dict):
         raise ValueError("files: is not an object of names")
     for name, entry in sorted(files.items()):
         size = whole(entry.get("bytes", entry.get("size"))) if isinstance(entry, dict) else None
-        sha256 = entry.get("sha256") if isinstance(entry, dict) else None
-        if size is None or not isinstance(sha256, str):
-            raise ValueError(f"files: {name!r}: needs 'bytes' and 'sha256'")
+        digest = listed_digest(entry) if isinstance(entry, dict) else None
+        if size is None or digest is None:
+            raise ValueError(f"files: {name!r}: needs 'bytes' and 'sha256' or 'sha256_tree'")
         where = PurePosixPath(name)
         if where.is_absolute() or ".." in where.parts or "\0" in name:
             raise ValueError(f"files: {name!r} lies outside the checkpoint")
-        yield name, size, sha256
+        yield ListedFile(name, size, digest)
 
 
 def cursor_of(manifest: Mapping[str, Any]) -> int:

@@ -21,13 +21,14 @@ from typing import Any, NamedTuple
 
 from sentinel.checkpoints.files import list_entries
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.file_digest import RANGE_BYTES
 from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import REMEMBERED
 from sentinel.client.strict_json import dumps, loads
 from sentinel.model.saved import SAMPLE_SHARE, BadTensor, SavedValues
 
 VERSION = 1
-STRETCH_BYTES = 16 << 20
+STRETCH_BYTES = RANGE_BYTES  # what is read for one digest has one CRC
 YOUNG_S = 2.0  # a filesystem's clock is coarse: what changed so shortly before may change again under the same time
 MEMORY_BYTES_MAX = 64 << 20
 
@@ -51,7 +52,8 @@ class Stamp(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FileMemory:
-    """A file as it was read at wall time `at_s`: `crcs` of each STRETCH_BYTES of it, `values` where they were counted."""
+    """A file as it was read at wall time `at_s`: `crcs` of each STRETCH_BYTES of it, `values` where they were counted.
+    `sha256` is `FileDigest.text`."""
 
     stamp: Stamp
     sha256: str

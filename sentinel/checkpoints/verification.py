@@ -1,4 +1,5 @@
-"""Whether every byte of a checkpoint is as its manifest says, read once, several files at a time.
+"""Whether every byte of a checkpoint is as its manifest says, read once, several files at a time, and several ranges of one file
+where its digest is a tree.
 
 With a `Recall` that remembers, what was read before and has not been written to since is read in samples, or not at all.
 
@@ -18,11 +19,13 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sentinel.checkpoints.file_check import Checked, FileCheck, ListedFile
+from sentinel.checkpoints.file_check import Checked, FileCheck
 from sentinel.checkpoints.files import is_damage, shown, step_of_name
-from sentinel.checkpoints.manifest import MANIFEST, NotACheckpoint, listed_files, read_manifest
+from sentinel.checkpoints.manifest import MANIFEST, ListedFile, NotACheckpoint, listed_files, read_manifest
+from sentinel.checkpoints.ranged_file import SharedRanges
 from sentinel.checkpoints.recall import Recall
 from sentinel.checkpoints.tensors.counting import Counting
+from sentinel.client.file_digest import TREE, count_ranges
 
 READERS_MAX = 4  # the count of values holds the interpreter: eight make the loop of the same process wait 50 ms a turn
 PROGRESS_EVERY_S = 0.5
@@ -43,12 +46,13 @@ def verify_checkpoint(
     readers: int | None = None,
     recall: Recall | None = None,
 ) -> Verification:
-    """Compare size and sha256 of every file with the manifest. Reads all of it, once: seconds per gigabyte.
+    """Compare size and digest of every file with the manifest. Reads all of it, once: seconds per gigabyte.
 
     Args:
         counting: Sees every byte on the way, and counts the values that are not finite.
         progressed: Called in this thread while blocks are read. What it raises ends the check.
-        readers: Files that are read at a time; by default half of the cores that this process may use, READERS_MAX at most.
+        readers: Files and ranges that are read at a time; by default half of the cores that this process may use, READERS_MAX
+            at most.
         recall: What is remembered of it, and how much of that is believed. Without one every byte is read.
 
     Raises OSError for what cannot be read now (a stale handle, an I/O error, no rights, too many open files): that says
@@ -67,7 +71,7 @@ def verify_checkpoint(
     if named is None or written != named:
         return Verification(False, f"{path}: the manifest is of step {shown(written)}, the directory is not", digest)
     try:
-        listed = [ListedFile(name, size, sha256) for name, size, sha256 in listed_files(manifest)]
+        listed = list(listed_files(manifest))
     except ValueError as error:
         return Verification(False, f"{path / MANIFEST}: {error}", digest)
     if not listed:
@@ -78,13 +82,18 @@ def verify_checkpoint(
     recall = recall or Recall(path.parent.parent, path.name)
     recall.begin(digest)
     reading = _FilesReading(path, listed, counting, recall)
-    is_single = min(readers, len(listed)) <= 1
+    is_single = min(readers, _pieces(listed)) <= 1
     with closing(reading.in_turn(progressed) if is_single else reading.at_a_time(readers, progressed)) as checks:
         for file, checked in zip(listed, checks, strict=True):
             if checked.problem:
                 return Verification(False, checked.problem, digest)
             _note(recall, file, checked, counting)
     return Verification(True, f"{len(listed)} files, {sum(file.size for file in listed)} bytes match their digests", digest)
+
+
+def _pieces(listed: Sequence[ListedFile]) -> int:
+    """How many can be read at a time at most."""
+    return sum(count_ranges(file.size) if file.digest.algorithm == TREE else 1 for file in listed)
 
 
 def _note(recall: Recall, file: ListedFile, checked: Checked, counting: Counting | None) -> None:
@@ -102,7 +111,8 @@ class _FilesReading:
     """The files of one checkpoint as they are read. What it yields is in their order, one `Checked` for each."""
 
     def __init__(self, path: Path, listed: Sequence[ListedFile], counting: Counting | None, recall: Recall) -> None:
-        self._file = FileCheck(path, counting, recall)
+        self._ranges = SharedRanges()
+        self._file = FileCheck(path, counting, recall, self._ranges)
         self._listed = listed
         self._taken = iter(range(len(listed)))
         self._turn = threading.Lock()  # of taking the next file
@@ -120,7 +130,7 @@ class _FilesReading:
         early: dict[int, Checked | BaseException] = {}
         blocks_seen = 0
         try:
-            if not self._start(min(readers, len(self._listed)), results):
+            if not self._start(min(readers, _pieces(self._listed)), results):
                 yield from self.in_turn(progressed)
                 return
             for place in range(len(self._listed)):
@@ -152,7 +162,10 @@ class _FilesReading:
         while not self._is_over:
             with self._turn:
                 place = next(self._taken, None)
+                if place is not None:
+                    self._ranges.begin()
             if place is None:
+                self._ranges.help(self._note_block, lambda: self._is_over)
                 return
             try:
                 results.put((place, self._file.check(self._listed[place], self._note_block)))
@@ -160,6 +173,8 @@ class _FilesReading:
                 return
             except BaseException as error:  # noqa: BLE001 - raised again where the file's turn is waited for
                 results.put((place, error))
+            finally:
+                self._ranges.end()
 
     def _note_block(self) -> None:
         self._blocks += 1  # two threads may count one: it only has to change

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from sentinel.client.closed_files import make_folder, open_closed
@@ -37,11 +38,25 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 def ensure_directory(path: Path) -> None:
     """mkdir -p that survives a power cut: what is fsynced inside a directory is lost with it unless its own name is durable."""
+    ensure_directories((path,))
+
+
+def ensure_directories(paths: Iterable[Path]) -> None:
+    """The same for several: each directory above them is synced once, however many were made in it."""
+    above: dict[Path, None] = {}
+    for path in paths:
+        _make(path, above)
+    for folder in above:
+        fsync_directory(folder)
+
+
+def _make(path: Path, above: dict[Path, None]) -> None:
+    """`above`: directories in which one was made, the upper ones first."""
     if path.is_dir():
         return
-    ensure_directory(path.parent)
+    _make(path.parent, above)
     make_folder(path)
-    fsync_directory(path.parent)
+    above[path.parent] = None
 
 
 def write_fully(handle: int, data: bytes) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.client.atomic_file import ensure_directory, fsync_directory, write_atomically
+from sentinel.client.file_digest import SHA256, digest_of, listed_digest
 from sentinel.client.regular_file import read_regular, regular
 from sentinel.client.strict_json import dumps, loads
 
@@ -43,12 +44,6 @@ def list_steps(folder: Path) -> list[int]:
     return sorted(int(match[1]) for entry in folder.iterdir() if (match := NAME.fullmatch(entry.name)))
 
 
-def digest_of(path: Path) -> str:
-    """sha256 of a file, read in pieces."""
-    with open(path, "rb", opener=regular) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def leads_out(checkpoint: Path, name: str) -> str:
     """Where a file of a checkpoint really lies if a link takes it out of the directory; empty if it lies within. What lies
     elsewhere is not moved or deleted with the checkpoint, and changes without it."""
@@ -73,12 +68,17 @@ def list_files(here: Path) -> list[str]:
     return sorted(name for name in names if name != MANIFEST)
 
 
-def describe_files(here: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """These files below `here`, synced and read back: name → size and sha256. Raises OSError."""
-    found = {name: {"bytes": synced_size(here / name), "sha256": digest_of(here / name)} for name in names}
+def describe_files(here: Path, names: Iterable[str], algorithm: str = SHA256) -> dict[str, dict[str, Any]]:
+    """These files below `here`, synced and read back: name → size and digest. Raises OSError."""
+    found = {name: describe_file(here / name, algorithm) for name in names}
     for folder in sorted({(here / name).parent for name in found} - {here}):
         fsync_directory(folder)
     return found
+
+
+def describe_file(path: Path, algorithm: str) -> dict[str, Any]:
+    """One file, synced and read back, as a manifest lists it. Raises OSError."""
+    return {"bytes": synced_size(path), algorithm: digest_of(path, algorithm)}
 
 
 def synced_size(path: Path) -> int:
@@ -147,10 +147,13 @@ def open_checkpoint(path: Path, step: int, digest: str | None, *, every_byte: bo
         raise NotWhole(f"{path / MANIFEST}: is no manifest of step {step}")
     for name, entry in files.items():
         try:
-            expected, actual = (entry["bytes"], entry["sha256"]), ((path / name).stat().st_size, entry["sha256"])
+            listed = listed_digest(entry)
+            if listed is None:
+                raise KeyError("sha256")
+            expected, actual = (entry["bytes"], listed.hex), ((path / name).stat().st_size, listed.hex)
             if every_byte and expected == actual:
-                actual = (actual[0], digest_of(path / name))
-        except (OSError, KeyError, TypeError) as error:
+                actual = (actual[0], digest_of(path / name, listed.algorithm))
+        except (OSError, KeyError, TypeError, AttributeError) as error:
             raise NotWhole(f"{path / name}: cannot be compared with the manifest ({type(error).__name__}: {error})") from None
         if actual != expected:
             raise NotWhole(f"{path / name}: does not match the manifest ({actual[0]} bytes, {expected[0]} expected)")

@@ -21,6 +21,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, quote_plus
 
+from sentinel.client.late_regex import late_regex
+
 MASK = "***"
 VALUE_CHARS_MIN = 8  # a shorter value is as likely a word of the text, so it is masked only beside its name
 _FORCED = (
@@ -31,15 +33,15 @@ _WEAK = r"token|[_-]key"  # words of the trade as well: the value has to look li
 _NAMED = rf"[\w.-]{{0,64}}?(?:{_FORCED}|{_WEAK})"
 _NAME = rf"(?<![\w.-]){_NAMED}"
 _VALUE = r"(\"[^\"\n]*\"|'[^'\n]*'|(?:(?:Bearer|Basic|Token)[ \t]+)?[^\s\"',;&}]+)"
-_ASSIGNED = re.compile(rf"({_NAME})([\"']?[ \t]*[=:][ \t]*){_VALUE}", re.IGNORECASE)
-_OPTION = re.compile(rf"({_NAME})([ \t]+)(?!-){_VALUE}", re.IGNORECASE)
-_LISTED = re.compile(  # words as repr and JSON write them
+_ASSIGNED = late_regex(rf"({_NAME})([\"']?[ \t]*[=:][ \t]*){_VALUE}", re.IGNORECASE)
+_OPTION = late_regex(rf"({_NAME})([ \t]+)(?!-){_VALUE}", re.IGNORECASE)
+_LISTED = late_regex(  # words as repr and JSON write them
     rf"([\"'])(--?{_NAMED})(\1,[ \t]*)(\"[^\"\n]*\"|'[^'\n]*')", re.IGNORECASE
 )
-_OPTION_NAME = re.compile(rf"[-+~]{{0,2}}[\w./-]{{0,64}}?(?:{_FORCED}|{_WEAK})", re.IGNORECASE)
-_FORCED_NAME = re.compile(rf"(?:{_FORCED})\Z", re.IGNORECASE)
+_OPTION_NAME = late_regex(rf"[-+~]{{0,2}}[\w./-]{{0,64}}?(?:{_FORCED}|{_WEAK})", re.IGNORECASE)
+_FORCED_NAME = late_regex(rf"(?:{_FORCED})\Z", re.IGNORECASE)
 # Tokens of a vocabulary and keys of a mapping: what stands behind them is no secret.
-_OF_THE_TRADE = re.compile(
+_OF_THE_TRADE = late_regex(
     r"(?:\A|[_.\-])(?:eos|bos|pad|unk|sep|cls|mask|special|image|audio|video|per|max|min|num|n|next|last|first|prev|new|extra"
     r"|begin|end|start|stop|think|prompt|added|additional|decoder_start|forced_bos|forced_eos|unexpected|invalid|unknown)[_.\-]tokens?\Z"
     r"|(?:\A|[_.\-])(?:sort|primary|foreign|cache|data|text|dict|state|state_dict|group|label|feature|image|audio|target"
@@ -47,20 +49,20 @@ _OF_THE_TRADE = re.compile(
     r"|config|message|prompt|loss|log|weight|num|rng|seed|bucket|shuffle|unexpected|missing|query)[_.\-]key\Z",
     re.IGNORECASE,
 )
-_BEARER = re.compile(r"\b(Bearer|Basic)[ \t]+[\w.~+/=-]{8,}")
-_IN_ADDRESS = re.compile(r"://(?:[^\s/@:\"']{0,100}:(?!\d+/)[^\s@\"']{1,200}|[^\s/@\"']{1,200})@")  # a password may hold a slash
-_SHAPES = re.compile(
+_BEARER = late_regex(r"\b(Bearer|Basic)[ \t]+[\w.~+/=-]{8,}")
+_IN_ADDRESS = late_regex(r"://(?:[^\s/@:\"']{0,100}:(?!\d+/)[^\s@\"']{1,200}|[^\s/@\"']{1,200})@")  # a password may hold a slash
+_SHAPES = late_regex(
     r"\b(?:hf_[A-Za-z0-9]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|sk-(?=[\w-]*\d)[\w-]{16,}"
     r"|xox[abeprs]-[\w-]{10,}|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{35}|[rs]k_(?:live|test)_\w{16,}|eyJ[\w-]{10,2000}\.[\w-]{1,4000}\.[\w-]{1,1000})"
 )
-_SIGNED = re.compile(r"([?&](?:amp;)?(?:sig|[\w-]{0,40}signature)=)[^\s&\"'<>]+", re.IGNORECASE)  # Azure's, Amazon's, Google's
-_SLACK = re.compile(r"(hooks\.slack\.com/services/)[\w/-]+")
+_SIGNED = late_regex(r"([?&](?:amp;)?(?:sig|[\w-]{0,40}signature)=)[^\s&\"'<>]+", re.IGNORECASE)  # Azure's, Amazon's, Google's
+_SLACK = late_regex(r"(hooks\.slack\.com/services/)[\w/-]+")
 _BETWEEN = r"(?:\\[nr]|\s)*+"  # of a key on several lines, or on one line of JSON
-_KEY_BLOCK = re.compile(  # also one that was cut off: no more than what can belong to a key
+_KEY_BLOCK = late_regex(  # also one that was cut off: no more than what can belong to a key
     rf"-----BEGIN [A-Z ]{{0,40}}PRIVATE KEY-----(?:{_BETWEEN}(?:[A-Za-z0-9+/=]{{16,}}+|Proc-Type:[^\n]*|DEK-Info:[^\n]*))*+"
     rf"(?:{_BETWEEN}[A-Za-z0-9+/=]*+{_BETWEEN}-----END [A-Z ]{{0,40}}PRIVATE KEY-----)?"
 )
-_HINT = re.compile(
+_HINT = late_regex(
     rf"{_FORCED}|{_WEAK}|bearer|basic|://|sig|hf_|gh[pousr]_|github_pat|glpat-|sk-|[rs]k_|xox|AKIA|ASIA|AIza|eyJ"
     r"|hooks\.slack|PRIVATE KEY",
     re.IGNORECASE,
@@ -71,7 +73,7 @@ _HINT_WORDS = (
     "basic", "://", "sig", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "glpat-", "sk-", "sk_", "rk_", "xox", "akia", "asia",
     "aiza", "eyj", "hooks.slack",
 )  # fmt: skip
-_NUMBER = re.compile(r"[-+]?[\d_.,:/x%]+(?:e[-+]?\d+)?[a-z]{0,3}", re.IGNORECASE)
+_NUMBER = late_regex(r"[-+]?[\d_.,:/x%]+(?:e[-+]?\d+)?[a-z]{0,3}", re.IGNORECASE)
 _WORDS_OF_A_CONFIGURATION = frozenset(
     ("none", "null", "true", "false", "required", "disabled", "enabled", "default", "optional", "anonymous")
 )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sentinel.client.file_digest import SHA256
 from sentinel.client.overrides import Overrides, OverridesError
 from sentinel.client.regular_file import read_regular
 from sentinel.client.strict_json import loads
@@ -29,7 +30,8 @@ class Resume:
 @dataclass(frozen=True)
 class Spec:
     """`resume` None means: start from scratch, even if checkpoints exist. `inspect`: half-open ranges of sample indices.
-    `launch`: the word of this very launch, None from an older supervisor."""
+    `launch`: the word of this very launch, None from an older supervisor. `reads_digests`: the algorithms of a manifest
+    that this one reads."""
 
     attempt: int
     argv: tuple[str, ...] = ()
@@ -38,6 +40,7 @@ class Spec:
     overrides: Overrides = field(default_factory=Overrides)
     inspect: tuple[tuple[int, int], ...] | None = None  # samples to look at; then this attempt trains nothing
     launch: str | None = None
+    reads_digests: tuple[str, ...] = (SHA256,)
 
 
 def read_spec(path: Path) -> Spec:
@@ -67,6 +70,7 @@ def read_spec(path: Path) -> Spec:
         overrides=overrides,
         inspect=_read_inspect(raw.get("inspect"), path),
         launch=launch if isinstance(launch := raw.get("launch"), str) else None,
+        reads_digests=tuple(map(str, read)) if isinstance(read := raw.get("reads_digests"), list) else (SHA256,),
     )
 
 

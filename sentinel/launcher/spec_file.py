@@ -9,6 +9,7 @@ import os
 from typing import Any
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.file_digest import ALGORITHMS
 from sentinel.client.settings import settings_to_json
 from sentinel.client.strict_json import dumps
 from sentinel.launcher.environment import environment_to_json
@@ -31,6 +32,7 @@ def write_spec(files: AttemptFiles, spec: AttemptSpec) -> None:
         "env": files.environment | launch_variables(spec),
         "resume": None if spec.resume is None else resume_to_json(spec.resume),
         "verified": None if spec.vouched is None else vouched_to_json(spec.vouched),
+        "reads_digests": list(ALGORITHMS),
         "overrides": overrides_to_json(spec.overrides, spec.attempt),
         "inspect": None if spec.inspect is None else {"samples": [[span.start, span.end] for span in spec.inspect]},
         "exclude_nodes": list(spec.exclude_nodes),

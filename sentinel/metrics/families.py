@@ -78,6 +78,10 @@ RUN = (
     Family("sentinel_checkpoint_step", "gauge", (), "steps", "The newest checkpoint that a run may resume from"),
     Family("sentinel_checkpoint_age_seconds", "gauge", (), "seconds", "How long ago it was first seen"),
     Family(
+        "sentinel_verification_expected_seconds", "gauge", (), "seconds",
+        "How long the verification of the plan under way is expected to take; not there without one, or where no rate is known",
+    ),
+    Family(
         "sentinel_disk_free_bytes", "gauge", ("place",), "bytes",
         "Room on the filesystem that holds the run's checkpoints or directory; not there while nobody can look",
     ),

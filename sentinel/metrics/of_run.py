@@ -13,6 +13,7 @@ from sentinel.metrics.of_cost import cost_rows
 from sentinel.model.disks import PLACES
 from sentinel.model.findings import Severity, Verdict
 from sentinel.model.state import ENDINGS, UNSEEN
+from sentinel.plan.verifying import expected_s
 from sentinel.report.following import RunSnapshot
 from sentinel.report.tally import ACTIONS, Durations
 from sentinel.run_files.detector_standings import OLD_AFTER_S
@@ -81,6 +82,8 @@ def _goodput(snapshot: RunSnapshot) -> Iterator[Row]:
 
 
 def _checkpoints(snapshot: RunSnapshot) -> Iterator[Row]:
+    if (verified_in_s := expected_s(snapshot.state)) is not None:
+        yield "sentinel_verification_expected_seconds", (), verified_in_s
     newest = next((one for one in reversed(snapshot.state.checkpoints) if not one.condemned), None)
     if newest is None:
         return

@@ -18,7 +18,7 @@ from sentinel.client.atomic_file import write_atomically
 from sentinel.client.regular_file import NotRegular, read_regular, regular
 from sentinel.client.strict_json import dumps, loads
 from sentinel.mirrors.record import CheckpointThere, MirrorRecord
-from sentinel.mirrors.stores import Digest, MirrorError, Store, blocks_of, digest_of, send
+from sentinel.mirrors.stores import Digest, MirrorError, Store, blocks_of, digest_of, listed, send
 from sentinel.model.state import Checkpoint, RunState
 from sentinel.plan.trust import judge_trust
 from sentinel.run_files.mirror_standing import mirror_folder
@@ -89,25 +89,25 @@ class CheckpointsPart:
         folder = f"{FOLDER}/step-{found.step:08d}-{digest[:12]}"
         begun, across = self._sending(store.where)
         done = across if begun == digest else set()
-        for name, size, sha256 in files:
+        for file in files:
             if stop is not None and stop.is_set():
                 raise Interrupted
-            self._send_file(store, f"{folder}/{name}", place / name, Digest(size, sha256.lower()), name in done)
-            done.add(name)
+            self._send_file(store, f"{folder}/{file.name}", place / file.name, listed(file), file.name in done)
+            done.add(file.name)
             self._write_down(store.where, digest, done)
         send(store, f"{folder}/{MANIFEST}", [text])
-        return CheckpointThere(found.step, digest, folder, sum(size for _, size, _ in files), wall_s)
+        return CheckpointThere(found.step, digest, folder, sum(file.size for file in files), wall_s)
 
     def forget_sending(self) -> None:
         with suppress(OSError):
             self._place.unlink()
 
     def _send_file(self, store: Store, name: str, path: Path, expected: Digest, is_across: bool) -> None:
-        if store.size(name) == expected.size and (is_across or digest_of(store.read(name)) == expected):
+        if store.size(name) == expected.size and (is_across or digest_of(store.read(name), expected.algorithm) == expected):
             return
         try:
             with open(path, "rb", opener=regular) as file:
-                sent = send(store, name, blocks_of(file))
+                sent = send(store, name, blocks_of(file), expected.algorithm)
         except (FileNotFoundError, NotRegular, ValueError) as error:
             raise Unfit(f"{path}: {error}") from error
         except OSError as error:  # it says nothing about the checkpoint

@@ -15,6 +15,7 @@ from sentinel.checkpoints.verification import verify_checkpoint
 from sentinel.client.atomic_file import ensure_directory
 from sentinel.client.checkpoint_files import name_of
 from sentinel.client.closed_files import closed
+from sentinel.client.file_digest import new_hasher
 from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import CHECKPOINTS, JOURNAL_NAME
 from sentinel.errors import UsageError
@@ -23,7 +24,7 @@ from sentinel.journal.salvage import WholeEntries, read_whole
 from sentinel.mirrors.opening import open_store
 from sentinel.mirrors.record import CheckpointThere, JournalThere, MirrorRecord, find_mirror, read_records
 from sentinel.mirrors.settings import check_address, is_address, plain_place
-from sentinel.mirrors.stores import Digest, MirrorError, Store, blocks_of, digest_of
+from sentinel.mirrors.stores import Digest, MirrorError, Store, blocks_of, digest_of, listed
 from sentinel.mirrors.stretches import BundleStretch, Files, read_stretches
 
 PART = ".fetched"
@@ -53,19 +54,19 @@ def journal_copy(place: str | None) -> Iterator[Path | None]:
 
 def fetch_object(store: Store, name: str, path: Path, expected: Digest) -> None:
     """Raises MirrorError where it is not there or not as it was sent, OSError where it cannot be written."""
-    if path.exists() and _digest_here(path) == expected:
+    if path.exists() and _digest_here(path, expected.algorithm) == expected:
         return
     ensure_directory(path.parent)
     aside = path.with_name(f"{path.name}{PART}")
-    sha256, size = hashlib.sha256(), 0
+    hasher, size = new_hasher(expected.algorithm), 0
     with open(aside, "wb", opener=closed) as file:
         for block in store.read(name):
-            sha256.update(block)
+            hasher.update(block)
             size += len(block)
             file.write(block)
         file.flush()
         os.fsync(file.fileno())
-    found = Digest(size, sha256.hexdigest())
+    found = Digest(size, hasher.hexdigest(), expected.algorithm)
     if found != expected:
         aside.unlink()
         raise MirrorError(f"{store.where}/{name}: is not as it was sent ({found.size} bytes, {expected.size} were)")
@@ -115,8 +116,8 @@ def fetch_checkpoint(store: Store, there: CheckpointThere, run_dir: Path) -> str
         files = list(listed_files(read_manifest(folder)[0]))
     except (NotACheckpoint, ValueError) as error:
         raise MirrorError(f"{store.where}/{there.folder}: {error}") from error
-    for file, size, sha256 in files:
-        fetch_object(store, f"{there.folder}/{file}", folder / file, Digest(size, sha256.lower()))
+    for file in files:
+        fetch_object(store, f"{there.folder}/{file.name}", folder / file.name, listed(file))
     checked = verify_checkpoint(folder)
     if not checked.ok:
         raise MirrorError(f"{store.where}/{there.folder}: {checked.reason}")
@@ -179,7 +180,6 @@ def _below(run_dir: Path, name: str) -> Path:
     return run_dir / name
 
 
-def _digest_here(path: Path) -> Digest:
+def _digest_here(path: Path, algorithm: str) -> Digest:
     with open(path, "rb", opener=regular) as file:
-        return digest_of(blocks_of(file))
-
+        return digest_of(blocks_of(file), algorithm)

@@ -67,7 +67,7 @@ class JournalPart:
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
         self._checked = name
-        return JournalThere(name, sent.size, sent.sha256, whole.chain.seq, whole.chain.digest, whole.epoch, wall_s)
+        return JournalThere(name, sent.size, sent.hex, whole.chain.seq, whole.chain.digest, whole.epoch, wall_s)
 
     def _is_there(self, store: Store, there: JournalThere) -> bool:
         if store.size(there.name) != there.size:

@@ -5,9 +5,11 @@ No store needs a rename: what replaces something is put under a new name, and a 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, NamedTuple, Protocol
+
+from sentinel.checkpoints.manifest import ListedFile
+from sentinel.client.file_digest import SHA256, new_hasher
 
 BLOCK_BYTES = 1 << 20
 SMALL_BYTES_MAX = 256 << 20  # of an object that is read whole
@@ -51,16 +53,24 @@ class Store(Protocol):
 
 
 class Digest(NamedTuple):
+    """`hex`: by `algorithm`."""
+
     size: int
-    sha256: str
+    hex: str
+    algorithm: str = SHA256
 
 
-def digest_of(blocks: Iterable[bytes]) -> Digest:
-    found, size = hashlib.sha256(), 0
+def listed(file: ListedFile) -> Digest:
+    """As its checkpoint's manifest says."""
+    return Digest(file.size, file.digest.hex, file.digest.algorithm)
+
+
+def digest_of(blocks: Iterable[bytes], algorithm: str = SHA256) -> Digest:
+    found, size = new_hasher(algorithm), 0
     for block in blocks:
         found.update(block)
         size += len(block)
-    return Digest(size, found.hexdigest())
+    return Digest(size, found.hexdigest(), algorithm)
 
 
 def read_small(store: Store, name: str) -> bytes:
@@ -76,22 +86,22 @@ def read_small(store: Store, name: str) -> bytes:
     return b"".join(blocks)
 
 
-def send(store: Store, name: str, blocks: Iterable[bytes]) -> Digest:
+def send(store: Store, name: str, blocks: Iterable[bytes], algorithm: str = SHA256) -> Digest:
     """Put, and read back; what was sent. Raises MirrorError, also where it does not come back as it was sent."""
-    sha256, size = hashlib.sha256(), 0
+    hasher, size = new_hasher(algorithm), 0
 
     def counted() -> Iterator[bytes]:
         nonlocal size
         try:
             for block in blocks:
-                sha256.update(block)
+                hasher.update(block)
                 size += len(block)
                 yield block
         except OSError as error:  # of what is read here: it is no trouble of the mirror's place
             raise MirrorError(f"what is sent as {name} cannot be read: {error}") from error
 
     store.put(name, counted())
-    sent, found = Digest(size, sha256.hexdigest()), digest_of(store.read(name))
+    sent, found = Digest(size, hasher.hexdigest(), algorithm), digest_of(store.read(name), algorithm)
     if sent != found:
         raise MirrorError(f"{store.where}/{name}: came back otherwise than it was sent ({found.size} bytes, {sent.size} sent)")
     return sent

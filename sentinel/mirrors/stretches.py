@@ -42,7 +42,7 @@ def send_list(store: Store, number: int, files: Files, wall_s: float) -> Streams
     name = f"{FOLDER}/list-{number:08d}.json"
     document = {"v": VERSION, "files": {path: [list(part) for part in one.stretches] for path, one in files.items()}}
     sent = send(store, name, [dumps(document).encode()])
-    return StreamsThere(name, sent.size, sent.sha256, len(files), sum(one.size for one in files.values()), wall_s)
+    return StreamsThere(name, sent.size, sent.hex, len(files), sum(one.size for one in files.values()), wall_s)
 
 
 def read_list(store: Store, there: StreamsThere) -> Files | None:

@@ -12,7 +12,7 @@ from sentinel.client.strict_json import loads
 from sentinel.mirrors.command import mirror_settings, only_pusher
 from sentinel.mirrors.pushing import Mirroring
 from sentinel.mirrors.record import CheckpointThere
-from sentinel.mirrors.stores import Digest, NotThere, Store, digest_of
+from sentinel.mirrors.stores import Digest, NotThere, Store, digest_of, listed
 from sentinel.mirrors.stretches import find_damaged, read_list
 
 
@@ -44,7 +44,7 @@ def verify_mirror(run_dir: Path, asked: Mapping[str, str] | None) -> tuple[list[
 
 def _holds(store: Store, name: str, expected: Digest) -> bool:
     try:
-        return digest_of(store.read(name)) == expected
+        return digest_of(store.read(name), expected.algorithm) == expected
     except NotThere:
         return False
 
@@ -57,7 +57,7 @@ def _damage(store: Store, there: CheckpointThere) -> str:
         return f"{MANIFEST} is gone"
     if hashlib.sha256(data).hexdigest() != there.digest:
         return f"{MANIFEST} is damaged"
-    for name, size, sha256 in listed_files(loads(data)):
-        if not _holds(store, f"{there.folder}/{name}", Digest(size, sha256.lower())):
-            return f"{name} is damaged or gone"
+    for file in listed_files(loads(data)):
+        if not _holds(store, f"{there.folder}/{file.name}", listed(file)):
+            return f"{file.name} is damaged or gone"
     return ""

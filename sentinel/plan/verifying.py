@@ -32,6 +32,15 @@ def build_verification(state: RunState, attempt: int, resume: ResumePoint | None
     return VerifyCheckpoint(verify_key(attempt, resume.step), resume.step, resume.path, how, read_bytes, bytes_s)
 
 
+def expected_s(state: RunState) -> float | None:
+    """How long the verification that the plan under way has still to do, or is doing, is expected to take; None without one, and
+    where no rate is known."""
+    plan = state.plan
+    if plan is None or state.ended:
+        return None
+    return next((action.expected_s for action in plan.actions[plan.next :] if isinstance(action, VerifyCheckpoint)), None)
+
+
 def _expected_bytes(known: Checkpoint, how: How) -> int:
     if not known.is_remembered or how == "full":
         return known.bytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -118,6 +118,11 @@ def under_way_document(state: RunState) -> dict[str, Any] | None:
         "of": len(plan.actions),
         "expected_s": None if expected_s is None else round(expected_s, 1),
     }
+
+
+def under_way_words(found: Mapping[str, Any]) -> str:
+    """That document in the words of the terminal."""
+    return f"{found['words']} ({found['number']} of {found['of']})"
 
 
 def _deadline_document(state: RunState, now_s: float) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from sentinel.engine.goodput import ACCOUNTS, account, surviving_steps
 from sentinel.model.state import Attempt, RunState
 from sentinel.report.cause import cause_of
 from sentinel.report.cost import cost_document, cost_words
-from sentinel.report.documents import incident_document
+from sentinel.report.documents import incident_document, under_way_document, under_way_words
 from sentinel.report.masked import run_masking
 from sentinel.report.tables import markdown_table, rounded_parts
 from sentinel.report.text import INCIDENT_HEADER, incident_row, incident_story
@@ -122,6 +122,8 @@ def _head(run_dir: Path, state: RunState) -> str:
         lines.append(f"- cause: {cause}")
     if state.end_reason and state.end_reason != cause:
         lines.append(f"- ended: {state.end_reason}")
+    if (now := under_way_document(state)) is not None:
+        lines.append(f"- now: {under_way_words(now)}")
     found = final_evaluation(run_dir, state)
     if found is not None:
         lines.append(f"- held-out loss: {found[1]:.4f} at step {found[0]}")

@@ -10,6 +10,7 @@ from sentinel.model.amounts import number_between
 from sentinel.policy.rung_words import CONDITIONS
 from sentinel.report.cost import cost_rows, incident_words
 from sentinel.report.detectors import detector_rows, duration_words
+from sentinel.report.documents import under_way_words
 from sentinel.report.environment import environment_rows
 from sentinel.report.needs_text import need_rows
 from sentinel.report.pages import page_rows, page_story
@@ -82,8 +83,7 @@ def _incidents_words(status: Mapping[str, Any]) -> str:
 
 
 def _under_way_rows(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """What is being done at the moment, in the words of the terminal."""
-    return [] if found is None else [("now", f"{found['words']} ({found['number']} of {found['of']})")]
+    return [] if found is None else [("now", under_way_words(found))]
 
 
 def _saving_words(saving: Mapping[str, Any]) -> str:
@@ -198,4 +198,3 @@ def _disk_words(disk: Mapping[str, Any]) -> str:
     inodes = "" if disk["free_inodes"] is None else f", {disk['free_inodes']} inodes"
     room = f"{bytes_words(disk['free_bytes'])} of {bytes_words(disk['total_bytes'])}{inodes}"
     return f"{room} free on {disk['mount']} ({disk['place']})"
-

@@ -11,7 +11,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from sentinel.client.atomic_file import ensure_directory
+from sentinel.client.atomic_file import ensure_directories
 from sentinel.client.run_layout import attempt_folder, spec_path
 
 RUN_DIR_VARIABLE = "SENTINEL_RUN_DIR"
@@ -87,8 +87,7 @@ class AttemptFiles:
         return {RUN_DIR_VARIABLE: str(self.run_dir), ATTEMPT_VARIABLE: str(self.attempt)}
 
     def make_folders(self) -> None:
-        for folder in (self.heartbeats, self.exits, self.logs):
-            ensure_directory(folder)
+        ensure_directories((self.heartbeats, self.exits, self.logs))
 
 
 def is_this_host(name: object) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from sentinel.client.file_digest import FileDigest, listed_digest
 from sentinel.model.actions import SendPage, StartAttempt, WriteOverrides
 from sentinel.model.facts import ActionConfirmed, ActionDecided
 from sentinel.report.journal_fold import JournalFold
@@ -29,14 +30,14 @@ COMPARED = ("loss", "grad_norm", "val_loss")
 class Ending:
     """What is left of a run: the digests of its last checkpoint, and the numbers of its surviving steps."""
 
-    digests: dict[str, str]
+    digests: dict[str, FileDigest | None]
     numbers: dict[int, tuple[Any, ...]]
 
     @classmethod
     def of(cls, run: ChaosRun) -> Ending:
         path = run.run_dir / "checkpoints" / f"step-{run.steps:08d}" / "manifest.json"
         files = json.loads(path.read_text())["files"] if path.exists() else {}
-        digests = {name: entry["sha256"] for name, entry in files.items() if name != ".metadata"}  # which names its folder
+        digests = {name: listed_digest(entry) for name, entry in files.items() if name != ".metadata"}  # which names its folder
         return cls(digests, {step: tuple(line.get(name) for name in COMPARED) for step, line in run.surviving().items()})
 
 

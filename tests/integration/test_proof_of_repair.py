@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from sentinel.client.file_digest import FileDigest, listed_digest
 from tests.integration.forked_ranks import supervised_ranks
 from tests.integration.supervised import Supervised
 
@@ -41,10 +42,10 @@ def held_out(run: Supervised) -> float:
     return float(run.surviving()[STEPS]["val_loss"])
 
 
-def weights(run: Supervised) -> dict[str, str]:
-    """sha256 of every file of the last checkpoint (weights, moments, random streams) but `.metadata`, which names its folder."""
+def weights(run: Supervised) -> dict[str, FileDigest | None]:
+    """The digests of the last checkpoint's files (weights, moments, random streams) but `.metadata`, which names its folder."""
     manifest = json.loads((run.run_dir / "checkpoints" / f"step-{STEPS:08d}" / "manifest.json").read_text())
-    return {name: entry["sha256"] for name, entry in manifest["files"].items() if name != ".metadata"}
+    return {name: listed_digest(entry) for name, entry in manifest["files"].items() if name != ".metadata"}
 
 
 def test_killed_and_resumed_it_ends_bit_for_bit_as_undisturbed(unhurt: Supervised, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from sentinel.client import Resume
 
 from ..exits import DataError
-from .verifying import Verified, list_steps, name_of, read_manifest, verify
+from .verifying import Read, Verified, list_steps, name_of, read_manifest, verify
 
 
 def discard_unfinished(root: Path) -> None:
@@ -19,18 +19,21 @@ def discard_unfinished(root: Path) -> None:
         shutil.rmtree(leftover, ignore_errors=True)
 
 
-def choose_resume(root: Path, requested: Resume | None, below: int | None = None) -> tuple[Verified | None, list[dict[str, Any]]]:
+def choose_resume(
+    root: Path, requested: Resume | None, below: int | None = None, read: Read | None = None
+) -> tuple[Verified | None, list[dict[str, Any]]]:
     """The checkpoint to continue from and why others were passed over: the requested one, else the newest verified older one.
 
     `requested` None means the newest there is (a run without a supervisor); then there may be none. Raises DataError if a
     checkpoint was requested and neither it nor an older one can be trusted. `below`: only checkpoints older than this step.
+    `read`: as `verify` takes it.
     """
     refused: list[dict[str, Any]] = []
     candidates = [entry for entry in _candidates(root, requested) if below is None or entry[1] < below]
     for path, step, digest in candidates:
         try:
             is_asked = requested is not None and (step, digest) == (requested.step, requested.digest)
-            found = verify(path, digest, digest if is_asked and requested is not None and requested.verified else None)
+            found = verify(path, digest, digest if is_asked and requested is not None and requested.verified else None, read)
             if found.step != step:
                 raise DataError(f"{path}: its manifest is of step {found.step}")
             return found, refused

@@ -21,6 +21,7 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from sentinel.client import Session
+from sentinel.client.file_digest import TREE, best_of
 
 from ..config.sections import Checkpoint
 from ..world import World
@@ -94,10 +95,13 @@ class Saver:
         *,
         asynchronous: bool = True,
         retention: Retention | None = None,
+        algorithm: str = TREE,
     ) -> None:
-        """`may_commit` is asked on rank 0 before each commit. `retention` None: nothing is ever deleted."""
+        """`may_commit` is asked on rank 0 before each commit. `retention` None: nothing is ever deleted. `algorithm`:
+        of the digests in manifests."""
         self.newest: int | None = None  # step of the newest checkpoint of this lineage, in flight or committed
         self._root, self._world, self._may_commit, self._retention = root, world, may_commit, retention
+        self._algorithm = algorithm
         self._parent: dict[str, Any] | None = None  # the newest committed one; the writing thread's own once there are saves
         self._free = [HostCopy(world.device) for _ in range(IN_FLIGHT_MAX)] if asynchronous else []
         self._pending: deque[_Pending] = deque()
@@ -112,7 +116,8 @@ class Saver:
     def for_run(cls, settings: Checkpoint, root: Path, session: Session | None, world: World) -> Saver:
         """Under a supervisor the lease is asked before each commit, and nothing is deleted."""
         if session is not None:
-            return cls(root, world, session.may_commit, asynchronous=settings.asynchronous)
+            algorithm = best_of(session.spec.reads_digests)
+            return cls(root, world, session.may_commit, asynchronous=settings.asynchronous, algorithm=algorithm)
         retention = Retention(settings.keep_last, settings.keep_every)
         return cls(root, world, lambda: True, asynchronous=settings.asynchronous, retention=retention)
 
@@ -198,7 +203,7 @@ class Saver:
         try:
             whole = details | {"parent": self._parent}
             held = state if host_copy is None else host_copy.state()
-            digest = write(self._root, step, self._world, held, streams, whole, self._may_commit)
+            digest = write(self._root, step, self._world, held, streams, whole, self._may_commit, self._algorithm)
             path = f"checkpoints/{name_of(step)}"
             self._parent = {"step": step, "path": path, "digest": digest}
             seconds = time.perf_counter() - began_s

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sentinel.client import as_float, loads
-from sentinel.client.checkpoint_files import digest_of, leads_out, list_steps, name_of
+from sentinel.client.checkpoint_files import leads_out, list_steps, name_of
+from sentinel.client.file_digest import digest_of, listed_digest
 
 from ..exits import DataError
 
@@ -40,7 +42,9 @@ def read_manifest(path: Path) -> Verified:
         manifest = loads(text)
         step = int(manifest["step"])
         for entry in manifest["files"].values():
-            int(entry["bytes"]), str(entry["sha256"])
+            int(entry["bytes"])
+            if listed_digest(entry) is None:
+                raise KeyError("sha256")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: manifest.json is not a manifest ({type(error).__name__}: {error})") from None
     return Verified(path, step, hashlib.sha256(text).hexdigest(), manifest)
@@ -60,9 +64,13 @@ def check_sizes(found: Verified) -> None:
             raise DataError(f"{found.path}: {name} does not match its digest ({actual} bytes, {entry['bytes']} expected)")
 
 
-def verify(path: Path, digest: str | None = None, vouched: str | None = None) -> Verified:
-    """Check every byte of a checkpoint. `vouched`: the digest of the manifest whose files the supervisor has just verified; where
-    it is this one, no byte is read twice, and the sizes are compared alone. Raises DataError naming what does not match."""
+Read = Callable[["Verified"], None]  # compares every file with its digest; raises DataError
+
+
+def verify(path: Path, digest: str | None = None, vouched: str | None = None, read: Read | None = None) -> Verified:
+    """Check every byte of a checkpoint, by `read` or by this process alone. `vouched`: the digest of the manifest whose files the
+    supervisor has just verified; where it is this one, no byte is read twice, and the sizes are compared alone. Raises DataError
+    naming what does not match."""
     found = read_manifest(path)
     if digest is not None and found.digest != digest:
         raise DataError(f"{path}: manifest.json has sha256 {found.digest[:12]}…, expected {digest[:12]}…")
@@ -73,13 +81,28 @@ def verify(path: Path, digest: str | None = None, vouched: str | None = None) ->
         raise DataError(f"{path}: {unlisted[0]} is there, and manifest.json does not list it: nothing tells whether it is whole")
     if found.digest == vouched:
         return replace(found, is_vouched=True)
-    for name, entry in found.manifest["files"].items():
-        try:
-            if digest_of(path / name) != entry["sha256"]:
-                raise DataError(f"{path}: {name} does not match its digest (all its {entry['bytes']} bytes are there)")
-        except OSError as error:
-            raise DataError(f"{path}: {name} cannot be read ({error.strerror})") from None
+    (read or read_alone)(found)
     return found
+
+
+def read_alone(found: Verified) -> None:
+    """Compare every file with its digest. Raises DataError naming the first that does not match."""
+    for name, entry in found.manifest["files"].items():
+        listed = listed_digest(entry)
+        assert listed is not None, "read_manifest has looked"
+        try:
+            if digest_of(found.path / name, listed.algorithm) != listed.hex:
+                raise DataError(mismatch(found, name))
+        except OSError as error:
+            raise DataError(unreadable(found, name, str(error.strerror))) from None
+
+
+def mismatch(found: Verified, name: str) -> str:
+    return f"{found.path}: {name} does not match its digest (all its {found.manifest['files'][name]['bytes']} bytes are there)"
+
+
+def unreadable(found: Verified, name: str, why: str) -> str:
+    return f"{found.path}: {name} cannot be read ({why})"
 
 
 def compare_numbers(found: Verified, loaded: dict[str, float]) -> None:

@@ -16,13 +16,14 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import CheckpointException, FileSystemWriter
 
 from sentinel.client import write_atomically
-from sentinel.client.checkpoint_files import synced_size
+from sentinel.client.checkpoint_files import describe_file
+from sentinel.client.file_digest import TREE
 
 from ..exits import SaveError, TrainerError
 from ..world import World
 from .committing import commit, make_aside
 from .reading import Reader, fill
-from .verifying import Verified, digest_of, name_of
+from .verifying import Verified, name_of
 
 Streams = dict[str, torch.Tensor]
 T = TypeVar("T")
@@ -36,18 +37,19 @@ def write(
     streams: Streams,
     details: dict[str, Any],
     may_commit: Callable[[], bool],
+    algorithm: str = TREE,
 ) -> str:
     """Write and commit `checkpoints/step-N` under `root`; every rank calls it, every rank gets the digest of its manifest.
 
-    `details` goes into the manifest. Raises SaveError, or LeaseLostError instead of committing when `may_commit` is false on
-    rank 0; older checkpoints are then as they were.
+    `details` goes into the manifest; `algorithm`: of its digests. Raises SaveError, or LeaseLostError instead of committing when
+    `may_commit` is false on rank 0; older checkpoints are then as they were.
     """
     target = root / "checkpoints" / name_of(step)
     try:
         here = _on_all_ranks(world, lambda: make_aside(target.parent, step) if world.rank == 0 else None)[0]
         assert here is not None
         dcp.save(state, storage_writer=FileSystemWriter(here, sync_files=True), process_group=world.storage)
-        entries = _on_all_ranks(world, lambda: _write_own(here, world.rank, streams))
+        entries = _on_all_ranks(world, lambda: _write_own(here, world.rank, streams, algorithm))
 
         def finish() -> str:
             files = {name: entry for part in entries for name, entry in sorted(part.items())}
@@ -113,7 +115,7 @@ def _failure_message(target: Path, rank: int, error: BaseException) -> str:
     )
 
 
-def _write_own(here: Path, rank: int, streams: Streams) -> dict[str, dict[str, Any]]:
+def _write_own(here: Path, rank: int, streams: Streams, algorithm: str) -> dict[str, dict[str, Any]]:
     """Write the random streams, and read back everything this rank answers for: file → size and digest.
 
     Read back, not hashed on the way out: what is promised is what the filesystem gives. It is done behind training, and the
@@ -122,7 +124,7 @@ def _write_own(here: Path, rank: int, streams: Streams) -> dict[str, dict[str, A
     for kind, stream in streams.items():
         write_atomically(here / _rng_name(kind, rank), stream.numpy().tobytes())
     files = _own_files(here, rank, streams)
-    return {path.name: {"bytes": synced_size(path), "sha256": digest_of(path)} for path in files}
+    return {path.name: describe_file(path, algorithm) for path in files}
 
 
 def _rng_name(kind: str, rank: int) -> str:

@@ -54,13 +54,15 @@ class StretchCount:
 
 @dataclass(slots=True)
 class Count:
-    """`begun` is the number of stretches of which a byte was fed. Of the finished ones only what is not finite is kept."""
+    """`begun` is the number of stretches of which a byte was fed. Of the finished ones only what is not finite is kept; with
+    `keeps_all`, all."""
 
     stretches: tuple[Stretch, ...]
     values: int = 0
     bad: list[StretchCount] = field(default_factory=list)
     begun: int = 0
     open: list[StretchCount] = field(default_factory=list)
+    keeps_all: bool = False
 
     def feed(self, offset: int, block: bytes) -> None:
         """The next block of the file, `offset` bytes from its beginning."""
@@ -76,7 +78,7 @@ class Count:
                 still.append(tally)
                 continue
             self.values += tally.values
-            if tally.nan or tally.infinite:
+            if self.keeps_all or tally.nan or tally.infinite:
                 self.bad.append(tally)
         self.open = still
 

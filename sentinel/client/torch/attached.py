@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import torch
 
+from sentinel.client.file_digest import ALGORITHMS, best_of
 from sentinel.client.logged import TAKEN
 from sentinel.client.overrides import Overrides
 from sentinel.client.run_layout import OVERRIDES_NAME, STREAM_NAME
@@ -191,7 +192,8 @@ class Run:
             may_commit = session.may_commit if session is not None else lambda: True
             committer = Committer(self._root, may_commit, self._tell)
         attempt = session.attempt if session is not None else UNSUPERVISED
-        self._checkpoints = RankCheckpoints(committer, ranks, model, optimizers, attempt)
+        algorithm = best_of(session.spec.reads_digests if session is not None else ALGORITHMS)
+        self._checkpoints = RankCheckpoints(committer, ranks, model, optimizers, attempt, algorithm)
         self._answers = Answers(self._tell, self._write, self._tuning, self._live, sampler, save_every)
         self._leaving = Leaving(session, self._on_way_out) if not self._is_idle else None
         self.phase("init")

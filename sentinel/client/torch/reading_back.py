@@ -13,6 +13,7 @@ from typing import Any
 
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.checkpoint_files import describe_files
+from sentinel.client.file_digest import SHA256
 from sentinel.client.regular_file import read_regular
 from sentinel.client.strict_json import dumps, loads
 
@@ -25,9 +26,9 @@ def _part_of(here: Path, rank: int) -> Path:
     return here / f"{PART}{rank:05d}.json"
 
 
-def read_all_back(here: Path, shares: list[list[str]]) -> dict[str, Any]:
+def read_all_back(here: Path, shares: list[list[str]], algorithm: str = SHA256) -> dict[str, Any]:
     """On rank 0: its own share, and what the other ranks leave of theirs. Raises OSError, also where one leaves nothing."""
-    files: dict[str, Any] = describe_files(here, shares[0])
+    files: dict[str, Any] = describe_files(here, shares[0], algorithm)
     pause = threading.Event()
     for rank in (rank for rank, share in enumerate(shares) if rank and share):
         path, give_up_s = _part_of(here, rank), time.monotonic() + PART_TIMEOUT_S
@@ -43,10 +44,10 @@ def read_all_back(here: Path, shares: list[list[str]]) -> dict[str, Any]:
     return dict(sorted(files.items()))
 
 
-def read_part_back(here: Path, rank: int, share: list[str]) -> None:
+def read_part_back(here: Path, rank: int, share: list[str], algorithm: str = SHA256) -> None:
     """On another rank: what it found, or the reason why it could not."""
     try:
-        found: Any = describe_files(here, share)
+        found: Any = describe_files(here, share, algorithm)
     except OSError as error:
         found = str(error)
     with contextlib.suppress(OSError):  # rank 0 hears nothing, and gives it up

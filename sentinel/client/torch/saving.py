@@ -22,6 +22,7 @@ import torch
 
 from sentinel.client.atomic_file import ensure_directory
 from sentinel.client.checkpoint_files import LeaseLost, commit, list_files, make_aside, name_of
+from sentinel.client.file_digest import SHA256
 from sentinel.client.run_layout import CHECKPOINTS
 from sentinel.client.torch.numbers import measure
 from sentinel.client.torch.ranks import Alone
@@ -46,6 +47,7 @@ class Commit:
     shares: list[list[str]]  # the files that each rank reads back, by rank
     began_s: float
     blocked_s: float
+    algorithm: str = SHA256  # of the digests
 
 
 class Committer:
@@ -89,7 +91,7 @@ class Committer:
     def _commit(self, asked: Commit) -> None:
         target = self.folder / name_of(asked.step)
         try:
-            files = read_all_back(asked.here, asked.shares)
+            files = read_all_back(asked.here, asked.shares, asked.algorithm)
             if not files:
                 raise FileNotFoundError(f"{asked.here}: the program wrote no file")
             manifest = {"v": 1, "step": asked.step, **asked.manifest, "parent": self.parent, "files": files}
@@ -117,12 +119,15 @@ class RankCheckpoints:
     asked_now: somebody asks for one, whatever the interval.
     """
 
-    def __init__(self, committer: Committer | None, ranks: Alone, model: Any, optimizers: list[Any], attempt: int) -> None:
-        """`committer`: of rank 0, None on the others."""
+    def __init__(
+        self, committer: Committer | None, ranks: Alone, model: Any, optimizers: list[Any], attempt: int, algorithm: str = SHA256
+    ) -> None:
+        """`committer`: of rank 0, None on the others. `algorithm`: of the digests in manifests."""
         self.saved_step: int | None = None
         self.asked_now = False
         self._part_thread: threading.Thread | None = None  # of a rank that reads its share back
         self._committer, self._ranks, self._attempt = committer, ranks, attempt
+        self._algorithm = algorithm
         self._model, self._optimizers = model, optimizers
 
     def bind(self, model: Any, optimizers: list[Any]) -> None:
@@ -160,7 +165,7 @@ class RankCheckpoints:
         shares = share_out([names for _, names in reports])
         if self._committer is None:
             if here is not None and not problems and shares[self._ranks.rank]:
-                own = (here, self._ranks.rank, shares[self._ranks.rank])
+                own = (here, self._ranks.rank, shares[self._ranks.rank], self._algorithm)
                 self._part_thread = threading.Thread(target=read_part_back, args=own, name="sentinel-commit", daemon=True)
                 self._part_thread.start()
             return
@@ -168,7 +173,8 @@ class RankCheckpoints:
             self._committer.failed(step, error or OSError(problems[0]), here)
             return
         blocked_s = time.perf_counter() - began_s
-        self._committer.hand_over(Commit(here, step, self._manifest(found, data), shares, began_s, blocked_s))
+        manifest = self._manifest(found, data)
+        self._committer.hand_over(Commit(here, step, manifest, shares, began_s, blocked_s, self._algorithm))
         if waits:
             self._committer.wait()
 

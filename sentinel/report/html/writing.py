@@ -22,6 +22,7 @@ from sentinel.plan.gpus import gpus_of
 from sentinel.policy.quiet_hours import hold_words
 from sentinel.report.cause import cause_of
 from sentinel.report.cost import cost_document, cost_words, forecast_document, forecast_words
+from sentinel.report.documents import under_way_document, under_way_words
 from sentinel.report.html.collected import Collected, collect
 from sentinel.report.html.cost import cost_of, setting_rows
 from sentinel.report.html.curves import incident_panels, run_panels
@@ -120,12 +121,14 @@ def _of_run(run: Collected) -> dict[str, Any]:
     state = run.state
     written = datetime.fromtimestamp(run.now_s, UTC)
     began = datetime.fromtimestamp(state.created_s, UTC)
+    now = under_way_document(state)
     return {
         "run": state.run_id or run.run_dir.name,
         "run_dir": str(run.run_dir),
         "label": state.label,
         "state": state,
         "cause": cause_of(state),
+        "now": "" if now is None else under_way_words(now),
         "written": written.strftime("%Y-%m-%d %H:%M UTC"),
         "began": began.strftime("%Y-%m-%d %H:%M UTC"),
         "lasted": span((run.last_s if state.ended else run.now_s) - state.created_s),

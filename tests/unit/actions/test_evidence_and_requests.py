@@ -6,8 +6,11 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
 from sentinel.actions.capture import TAIL_BYTES, capture, describe_processes
 from sentinel.actions.control_file import write_overrides, write_request
+from sentinel.client import atomic_file
 from sentinel.client.masking import Masking
 from sentinel.model.actions import RequestStop, WriteOverrides
 from sentinel.model.attempts import SampleRange, SettingsInForce
@@ -39,6 +42,19 @@ def test_capturing_twice_is_the_same_as_once_and_missing_files_are_no_error(tmp_
     target = tmp_path / "incidents" / "0003" / "attempt-0001"
     assert (target / "logs" / "rank-00000.err").read_text() == "Traceback\n"
     assert f"{2**22 + 1} gone" in (target / "processes.txt").read_text()
+
+
+def test_a_recovery_waits_for_few_syncs_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "attempts" / "0003"
+    for folder in ("heartbeats", "exits", "stacks", "logs"):
+        (source / folder).mkdir(parents=True)
+        (source / folder / "0").write_text("x")
+    synced: list[Path] = []
+    monkeypatch.setattr(atomic_file, "fsync_directory", synced.append)
+    assert capture(tmp_path, 1, 3, [], Masking()).startswith("5 files saved")
+    target = tmp_path / "incidents" / "0001" / "attempt-0003"
+    assert synced == [tmp_path, tmp_path / "incidents", tmp_path / "incidents" / "0001", target, target]
+    assert (target / "logs" / "0").read_text() == "x"
 
 
 def test_an_attempt_that_left_nothing_leaves_an_empty_list_of_processes(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ import os
 import pytest
 
 from sentinel.client import atomic_file, ensure_directory, write_atomically
+from sentinel.client.atomic_file import ensure_directories
 
 
 @pytest.mark.parametrize("durable", [True, False])
@@ -36,6 +37,14 @@ def test_every_directory_that_is_made_is_synced_into_its_parent(tmp_path, monkey
     ensure_directory(tmp_path / "attempts" / "0001")
     write_atomically(tmp_path / "faults" / "kill.json", b"{}")
     assert synced[2:] == [tmp_path, tmp_path / "faults"]
+
+
+def test_of_several_each_parent_is_synced_once_the_upper_ones_first(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(atomic_file, "fsync_directory", synced.append)
+    ensure_directories([tmp_path / "0001" / name for name in ("logs", "exits", "logs")])
+    assert synced == [tmp_path, tmp_path / "0001"]
+    assert sorted(entry.name for entry in (tmp_path / "0001").iterdir()) == ["exits", "logs"]
 
 
 def test_the_content_is_synced_before_it_gets_its_name_and_the_name_after(tmp_path, monkeypatch):

@@ -34,11 +34,17 @@ from sentinel.report.tally import Tally
 from sentinel.run_files.detector_standings import DetectorStandings
 from tests.docs.test_commands import STATES as DOCUMENTED_STATES
 from tests.sim.kit import simulate
+from tests.unit.engine.test_verifying import TB, behind, crashed, read, saved, verified
 from tests.unit.told_run import at, entries_of, told, told_on_gpus, write_run, write_stream
 
 METRICS_PAGE = Path(__file__).resolve().parents[3] / "deploy/prometheus/METRICS.md"
 DETECTORS = DetectorStandings(
-    at(200), 3, 600, 0, (("spike", "healthy", "well"), ("hang", "breached", "silent")), StepTimes(at(199.9), 0.2),
+    at(200),
+    3,
+    600,
+    0,
+    (("spike", "healthy", "well"), ("hang", "breached", "silent")),
+    StepTimes(at(199.9), 0.2),
     disks=(DiskReading("checkpoints", "/ckpt", 5, 9, 7), DiskReading("run directory", "/home", 3, 4, None)),
 )
 
@@ -57,6 +63,11 @@ def snapshot(until: float = 1e9, **more: Any) -> RunSnapshot:
     return fold(entries_of(told(until)), **more)
 
 
+def verifying() -> RunState:
+    """Its plan has the verification of a checkpoint of 1 TB before it, at 2 GB/s."""
+    return crashed("full", TB, behind()).state
+
+
 def everything() -> RunSnapshot:
     """A run of which all is known that can be."""
     page = a.SendPage("page/1/1/trigger/terminal", 1, "critical", "a title", "a text")
@@ -67,7 +78,8 @@ def everything() -> RunSnapshot:
     saves: list[tuple[float, f.Fact]] = [(104 + n, f.CheckpointCommitted(3, 350 + n, "c", 0, f"d{n}", 0.0)) for n in range(1, 5)]
     facts = [*told_on_gpus(8, Price(3.6, "USD"), until=149), *saves, *more, (153, blind)]
     losses = (IncidentLoss(1, "crash", {1: dict.fromkeys(LOST, 1.0)}, is_over=True),)
-    return fold(entries_of(facts), step=354, total_steps=600, last=last, losses=losses)
+    found = fold(entries_of(facts), step=354, total_steps=600, last=last, losses=losses)
+    return replace(found, state=replace(found.state, plan=verifying().plan))
 
 
 def samples(*snapshots: RunSnapshot) -> Iterator[tuple[str, dict[str, str], float]]:
@@ -325,3 +337,12 @@ def test_the_time_of_the_newest_step_is_exported_and_is_none_before_a_step() -> 
     assert f"# TYPE {name} gauge" in exposition([snapshot()]).decode()
     unknown = snapshot(senses=replace(DETECTORS, step_times=StepTimes()))
     assert name not in [found for found, _, _ in samples(unknown)]
+
+
+def test_the_seconds_of_the_coming_verification_are_told_until_it_is_done() -> None:
+    name = "sentinel_verification_expected_seconds"
+    assert value(RunSnapshot(Path("/runs/r"), verifying()), name) == 500.0
+    assert value(RunSnapshot(Path("/runs/r"), crashed("full", TB).state), name) is None, "no rate was measured"
+    bench = crashed("full", TB, behind())
+    assert value(RunSnapshot(Path("/runs/r"), verified(bench, saved(read())).state), name) is None
+    assert value(RunSnapshot(Path("/runs/r"), replace(verifying(), ended="stopped")), name) is None

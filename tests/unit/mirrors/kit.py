@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentinel.client.checkpoint_files import MANIFEST, name_of
+from sentinel.client.file_digest import SHA256, TREE, digest_of
 from sentinel.client.run_layout import attempt_folder, stream_path
 from sentinel.journal.run_file import PolicyReference, RunFile, write_run_file
 from sentinel.journal.session import take_run
@@ -30,7 +31,9 @@ def lay_checkpoint(run_dir: Path, step: int, content: str = "") -> str:
     files = {"model.bin": f"model {step} {content}".encode() * 50, "shards/rank 0.bin": f"moments {step}".encode() * 30}
     for name, data in files.items():
         (folder / name).write_bytes(data)
-    listed = {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()}
+    algorithms = dict.fromkeys(files, SHA256) | {"shards/rank 0.bin": TREE}
+    listed = {name: {"bytes": len(data), of: digest_of(folder / name, of)} for (name, data), of in
+              zip(files.items(), algorithms.values(), strict=True)}
     text = json.dumps({"step": step, "attempt": 1, "samples_end": step, "files": listed}).encode()
     (folder / MANIFEST).write_bytes(text)
     return hashlib.sha256(text).hexdigest()

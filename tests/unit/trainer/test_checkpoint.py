@@ -89,7 +89,8 @@ def test_no_byte_is_read_twice_where_the_supervisor_has_verified_this_very_manif
     for step in (4, 8):
         save(tmp_path, step, world, optimizer)
     read = []
-    monkeypatch.setattr("trainer.checkpoint.verifying.digest_of", lambda path: read.append(path) or checkpoint.digest_of(path))
+    reading = lambda path, algorithm: read.append(path) or checkpoint.digest_of(path, algorithm)  # noqa: E731
+    monkeypatch.setattr("trainer.checkpoint.verifying.digest_of", reading)
     asked = resume_at(tmp_path, 8)
     found, refused = checkpoint.choose_resume(tmp_path, replace(asked, verified="remembered"))
     assert (found.step, found.is_vouched, refused, read) == (8, True, [], [])
