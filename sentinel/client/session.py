@@ -109,7 +109,7 @@ class Session:
         beat: dict[str, Any] = {"step": step, "phase": phase, "time_s": time.time(), "pid": os.getpid(), "host": self._host}
         if self._boot_id:
             beat["boot_id"] = self._boot_id
-        beat |= self._stacks.told(phase)
+        beat |= self._stacks.fields(phase)
         if self._busy is not None:
             beat |= {"busy_step": self._busy[0], "busy_s": round(self._busy[1], 6)}
         with contextlib.suppress(OSError):

@@ -105,14 +105,14 @@ class OwnStacks:
                 threading.Thread(target=self._write_alone, args=(watch, handle), name="sentinel-stacks", daemon=True).start()
                 self._watch = watch
 
-    def told(self, phase: str) -> dict[str, Any]:
+    def fields(self, phase: str) -> dict[str, Any]:
         """What a heartbeat of this phase says of it."""
-        told: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         if self._signal is not None and is_still_offered():
-            told["stack_signal"] = self._signal
+            fields["stack_signal"] = self._signal
         if self._watch is not None:
-            told["stack_after_s"] = round(self._watch.after_s(phase), 1)
-        return told
+            fields["stack_after_s"] = round(self._watch.after_s(phase), 1)
+        return fields
 
     def _write_alone(self, watch: StackWatch, handle: int) -> None:
         """A thread of its own. It needs the interpreter's lock, so that a rank that never lets go of it writes nothing."""

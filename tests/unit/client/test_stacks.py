@@ -62,7 +62,7 @@ TRAINER = """
     own = stacks.OwnStacks(Path(sys.argv[1]), 1, 3, lambda: ("forward", 1.0))
 
     def hangs():
-        print(sorted(own.told("forward")), flush=True)
+        print(sorted(own.fields("forward")), flush=True)
         threading.Event().wait()
 
     own.offer()
