@@ -29,10 +29,10 @@ from sentinel.client.masked_records import describe_error, mask_event
 from sentinel.client.output import redirect_output
 from sentinel.client.overrides import Overrides, OverridesError
 from sentinel.client.regular_file import read_regular
-from sentinel.client.run_layout import LEASE_NAME, OVERRIDES_NAME, attempt_folder, rank_file, spec_path, stack_path, stream_path
+from sentinel.client.run_layout import LEASE_NAME, OVERRIDES_NAME, attempt_folder, rank_file, spec_path, stream_path
 from sentinel.client.spare_place import SparePlace, write_record
 from sentinel.client.spec import Spec, SpecError, read_spec
-from sentinel.client.stacks import is_still_offered, offer_stacks
+from sentinel.client.stacks import OwnStacks
 from sentinel.client.stream import END_REASONS, Stream
 from sentinel.client.strict_json import dumps, loads
 
@@ -58,7 +58,7 @@ class Session:
         self._host, self._boot_id = read_host(), read_boot_id()
         self.last_step = 0  # of the latest heartbeat
         self._last_beat: tuple[str, float] = ("", 0.0)
-        self._stack_signal: int | None = None
+        self._stacks = OwnStacks(run_dir, spec.attempt, rank, lambda: self._last_beat)
         self._loads_since: tuple[int, float] | None = None  # the step whose data phase this rank is in, and since when
         self._busy_is_given = False
         self._busy: tuple[int, float] | None = None  # a step done, and the seconds of own work in it
@@ -104,14 +104,12 @@ class Session:
             return
         assert phase in PHASES, f"{phase!r} is no phase; use one of {PHASES}"
         if not self._last_beat[0]:
-            with contextlib.suppress(OSError, RuntimeError, ValueError):  # a hang is then judged without stacks
-                self._stack_signal = offer_stacks(stack_path(self.run_dir, self.attempt, self.rank))
+            self._stacks.offer()
         self._last_beat = (phase, now_s)
         beat: dict[str, Any] = {"step": step, "phase": phase, "time_s": time.time(), "pid": os.getpid(), "host": self._host}
         if self._boot_id:
             beat["boot_id"] = self._boot_id
-        if self._stack_signal is not None and is_still_offered():
-            beat["stack_signal"] = self._stack_signal
+        beat |= self._stacks.fields(phase)
         if self._busy is not None:
             beat |= {"busy_step": self._busy[0], "busy_s": round(self._busy[1], 6)}
         with contextlib.suppress(OSError):

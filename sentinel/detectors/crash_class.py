@@ -44,7 +44,12 @@ _CONFIGURATION_CODES = frozenset({1, 2, 126, 127})  # Python, argparse, the shel
 _NOT_FOUND = 127  # the shell's
 _SHELL_SIGNAL_BASE, _SIGNALS = 128, 64
 _OF_A_PEER = late_regex(r"(?i)\bpeer\b|nvlink")
-_STOPS = late_regex(r"(?i)\b(?:stop|abort|exit|terminat|quit|halt)(?:s|p?ing|p?ed|ting|e|ed)?\b")
+# The run, and not a part of one step: "stopping accumulation" and "aborting this batch" go on with the next
+_STOPS = late_regex(
+    r"(?i)\b(?:stop|abort|exit|terminat|quit|halt)(?:s|p?ing|p?ed|ting|e|ed)?\b"
+    r"(?!\s+(?:(?:the|this|that|its|current|gradient|loss|any|further|all|of)\s+)*(?:accumulat|micro|mini|batch|step|iteration|update"
+    r"|backward|forward|eval|validat|log|profil|trac|record|warm|sampl|scal|search|check|prefetch|epoch))"
+)
 OF_A_GPU = (CrashClass.LOST_GPU, CrashClass.CUDA_ERROR)
 WAITED = (CrashClass.COLLECTIVE_TIMEOUT, CrashClass.PEER_LOST)
 
@@ -66,7 +71,8 @@ class LinePlace:
 @dataclass(frozen=True, slots=True)
 class Death:
     """`rank` is who is blamed, None when nobody can be; `seen_by` who wrote the evidence, where that is another. `blamed`: all
-    who are, where the evidence names several. `step`: what the evidence names, of a death by values that are no numbers."""
+    who are, where the evidence names several. `step`: what the evidence names, of a death by values that are no numbers, and
+    of a stop that the trainer itself tells of."""
 
     crash: CrashClass
     evidence: str
@@ -150,7 +156,10 @@ def last_words(report: ExitReport, tails: Tails, errors_from: Mapping[Owner, int
         return None
     best = min(clues, key=lambda clue: (clue.tier is not Tier.TAKEN_AWAY, clue.crash is not CrashClass.NON_FINITE, clue.order))
     assert best.crash is not None
-    return _death(best, best.crash, silent, None, late, None)
+    death = _death(best, best.crash, silent, None, late, None)
+    if best.crash is CrashClass.PREEMPTION and best.tier is not Tier.TAKEN_AWAY:  # a scheduler's "STEP 1.0" is none of training
+        return replace(death, step=step_of(best.line))
+    return death
 
 
 def _placed_until(logs: Iterable[Sequence[OwnedLine]], errors_from: Mapping[Owner, int]) -> dict[Owner, int]:

@@ -3,7 +3,7 @@
 1. the kernel shows the rank stopped by a signal;
 2. or blocked in the kernel, in a wait that no signal ends;
 3. a collective names it (NCCL flight recorder): others wait for it and it waits for nobody;
-4. its Python stack stands in work of its own, while every other stack that is known waits in a collective;
+4. its Python stack stands in work of its own, or is long overdue, while every other rank is seen to wait in a collective;
 5. its heartbeat: that it alone fell silent while the others live, else where it stands, against where the others stand
    (`rank_places`). A rank that is seen to wait for others is not blamed by it.
 
@@ -25,6 +25,7 @@ from sentinel.model.readings import Doing, SilentRank
 _CERTAIN: tuple[Doing, ...] = ("stopped", "blocked")
 _WORDS: dict[Doing, str] = {
     "stopped": "is stopped by a signal", "blocked": "is blocked in the kernel", "works": "does work of its own, the others wait",
+    "mute": "shows no stack when it should, the others wait",
 }  # fmt: skip
 
 
@@ -88,9 +89,9 @@ def _by_sight(beats: Mapping[int, Beat], evidence: RankEvidence, now_s: float) -
     if collectives is not None and (named := [rank for rank in collectives.ranks if rank in beats or not beats]):
         rank = named[0] if len(named) == 1 else _behind_of(named, beats, evidence) if beats else None
         return HangBlame(rank, collectives.reason)
-    working = [rank for rank, silent in seen.items() if silent.doing == "works"]
-    if len(working) == 1 and sum(silent.doing == "waits" for silent in seen.values()) == len(beats) - 1 > 0:
-        return _among(working, beats, evidence, "works", now_s)
+    odd = [rank for rank, silent in seen.items() if silent.doing in ("works", "mute")]
+    if len(odd) == 1 and sum(silent.doing == "waits" for silent in seen.values()) == len(beats) - 1 > 0:
+        return _among(odd, beats, evidence, seen[odd[0]].doing, now_s)
     return None
 
 

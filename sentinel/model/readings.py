@@ -101,14 +101,15 @@ class Heartbeat:
     host: str = ""
 
 
-Doing = Literal["runs", "stopped", "blocked", "waits", "works"]
+Doing = Literal["runs", "stopped", "blocked", "waits", "works", "mute"]
 """`runs`: its process runs or sleeps, more is not known. `stopped`: by a signal. `blocked`: in the kernel, in a wait that no
-signal ends (a dead disk or device). `waits`: its Python stack stands in a collective. `works`: its stack stands elsewhere."""
+signal ends (a dead disk or device). `waits`: its Python stack stands in a collective. `works`: its stack stands elsewhere.
+`mute`: its stack was due long ago, and none came."""
 
 
 @dataclass(frozen=True, slots=True)
 class SilentRank:
-    """What a silent rank is doing, as its own machine shows it. It holds until the rank is heard from again.
+    """What a silent rank is doing, as its own machine shows it or as it writes itself. Holds until the rank is heard from again.
 
     `where`: the kernel function or the line of code, for people.
     """

@@ -26,7 +26,7 @@ SIGMAS = 3.0
 ROWS_MIN = 10
 RETURNED = 1 / 3
 FALLS_MAX = 3.0  # descents flatten
-STEEP = 0.2  # of the level: a loss that had fallen by more was in its beginning
+STEEP = 1 / 3  # of the level: a loss that had fallen by more was in its beginning
 TOO_HIGH = 0.05  # of the level before: what stays so much above it has not healed, and must not pass by chance
 ROWS_TO_TELL_MAX = 40
 
@@ -131,12 +131,26 @@ def _falls_at_least(before: Band, peak: Peak, now: Band) -> float:
         return 0.0
     halves = 2.0 * (now.step - before.step) / before.fall_steps
     brought = halves if share == 1.0 else share * (1.0 - share**halves) / (1.0 - share)
-    return before.fall * min(share / (1.0 + share) * brought, _falls_at_most(before, peak, now))
+    bound = _falls_in_a_line if _is_straighter_than_logarithm(before, peak) else _falls_at_most
+    return before.fall * min(share / (1.0 + share) * brought, bound(before, peak, now))
+
+
+def _is_straighter_than_logarithm(before: Band, peak: Peak) -> bool:
+    """Whether its fall before flattened less than a logarithm's, noise allowed for: then that is no bound."""
+    began = peak.step - before.fall_steps
+    if began <= 0:
+        return False
+    middle = began + before.fall_steps / 2.0
+    return before.lasting > math.log(peak.step / middle) / math.log(middle / began)
 
 
 def _falls_at_most(before: Band, peak: Peak, now: Band) -> float:
     """How often it may have repeated the fall before since it was found."""
-    return min((now.step - peak.step) / before.fall_steps, FALLS_MAX, _falls_by_logarithm(before, peak, now))
+    return min(_falls_in_a_line(before, peak, now), _falls_by_logarithm(before, peak, now))
+
+
+def _falls_in_a_line(before: Band, peak: Peak, now: Band) -> float:
+    return min((now.step - peak.step) / before.fall_steps, FALLS_MAX)
 
 
 def _falls_by_logarithm(before: Band, peak: Peak, now: Band) -> float:

@@ -3,7 +3,7 @@
     kill@step=120:rank=1           SIGKILL to a rank             hang@step=90:rank=1        SIGSTOP to a rank
     stuck@step=90:rank=1,phase=data,how=stopped,busy=0,stacks=1,for=0   the rank makes no progress from that phase on: it is
                                    stopped, blocked, works, or runs and shows nothing; the others wait for it; stacks=0: none
-                                   shows its Python stack; busy=1: all are heard and seen late; for so many seconds (0: for good)
+                                   offers its Python stack; busy=1: all are heard and seen late; for so many seconds (0: for good)
     crash@step=80                  the rank raises               exit@step=80:code=3        it leaves with a code of PROTOCOL.md
     bad_data@sample=1600-2000      random bytes, whenever trained on; heals=fast|slow|never says how the weights take it,
                                    and loss=6.2 what a model that has learned text makes of them, in nats

@@ -2,7 +2,9 @@
 
 The others go on to the next place where ranks meet, and wait there. Each says so in a heartbeat of its own moment: at once, or,
 on a busy machine, up to BUSY_S later; there a stack may also take several looks to come. Only the ranks of the supervisor's own
-machine, that of rank 0, can be looked at, as telemetry.silent_ranks does it.
+machine, that of rank 0, can be looked at, as telemetry.silent_ranks does it; those on others write their stacks by themselves,
+as client.stacks does it. There one that is blocked in the kernel shows the line that it called from, and one that is stopped, or
+that never lets go of the interpreter's lock, shows nothing.
 """
 
 from __future__ import annotations
@@ -12,20 +14,35 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from sentinel.client.stacks import STACKS_AFTER_S
 from sentinel.model.readings import Doing, Phase, SilentRank
 from sentinel.sim.faults import Fault
 from sentinel.telemetry.silence import Silence
-from sentinel.telemetry.silent_ranks import LOOK_EVERY_S
+from sentinel.telemetry.silent_ranks import LOOK_EVERY_S, MUTE_AFTER_S
 
 AT_ONCE_S, BUSY_S = 0.3, 4.0
 STACK_LOOKS, BUSY_LOOKS = 1, 6  # looks before a stack that was asked for can be read
 
 
 class Observation(NamedTuple):
-    """What a look at one rank shows. `stack_looks`: looks until its stack can be read; None: it shows none."""
+    """What a look at one rank shows. `stack_looks`: looks until its stack can be read; None: it offers none. `is_here`: on the
+    supervisor's machine."""
 
     doing: Doing
     stack_looks: int | None = None
+    is_here: bool = True
+
+    def seen(self, looks: int, silent_s: float) -> Doing | None:
+        """Blocked is told when two looks in a row show it; a stack when it has come, or is long overdue. None: nothing."""
+        if self.is_here and (self.doing == "stopped" or (self.doing == "blocked" and looks > 1)):
+            return self.doing
+        if self.stack_looks is None:
+            return "runs" if self.is_here else None
+        shown: Doing = "works" if self.doing == "blocked" else self.doing
+        asked_s = (looks - 1) * LOOK_EVERY_S if self.is_here else silent_s - STACKS_AFTER_S
+        if shown in ("waits", "works") and asked_s >= self.stack_looks * LOOK_EVERY_S:
+            return shown
+        return "mute" if asked_s > MUTE_AFTER_S else "runs" if self.is_here else None
 
 
 STOPPED, RUNS = Observation("stopped"), Observation("runs")
@@ -76,7 +93,7 @@ class SimSilentRanks:
         self._looks: dict[int, SimLook] = {}
 
     def poll(self, now_s: float, lives: Mapping[int, SimLife], look: Callable[[], Mapping[int, Observation]]) -> list[SilentRank]:
-        """`look`: at the ranks whose machine can be looked into."""
+        """`look`: at every living rank."""
         self._silence.note(now_s, lives)
         if now_s - self._looked_s < LOOK_EVERY_S:
             return []
@@ -89,17 +106,8 @@ class SimSilentRanks:
         for rank in sorted(silent & observations.keys()):
             known = self._looks.setdefault(rank, SimLook(lives[rank].changed_s))
             known.count += 1
-            doing = _seen(observations[rank], known.count)
-            if doing != known.reported:
+            doing = observations[rank].seen(known.count, now_s - known.since_s)
+            if doing is not None and doing != known.reported:
                 known.reported = doing
                 found.append(SilentRank(self._attempt, rank, doing))
         return found
-
-
-def _seen(observation: Observation, looks: int) -> Doing:
-    """Blocked is told when two looks in a row show it; a stack when it has come."""
-    if observation.doing == "stopped" or (observation.doing == "blocked" and looks > 1):
-        return observation.doing
-    if observation.doing in ("waits", "works") and observation.stack_looks is not None and looks > observation.stack_looks:
-        return observation.doing
-    return "runs"

@@ -201,10 +201,14 @@ class SimTelemetry:
 
 
 def _observations(trainer: SimTrainer) -> dict[int, Observation]:
-    """Of the ranks on the supervisor's own machine: a stopped process is one however it came to be."""
-    here = [rank for rank, host in enumerate(trainer.hosts) if host == trainer.hosts[0] and rank in trainer.job.living_ranks]
+    """Of the ranks that live: a stopped process is one however it came to be."""
     known = trainer.stuck.observations if trainer.stuck is not None else {}
-    return {rank: STOPPED if trainer.job.is_stuck(rank) else known.get(rank, RUNS) for rank in here}
+    found: dict[int, Observation] = {}
+    for rank in trainer.job.living_ranks:
+        found[rank] = STOPPED if trainer.job.is_stuck(rank) else known.get(rank, RUNS)
+        if trainer.hosts[rank] != trainer.hosts[0]:
+            found[rank] = found[rank]._replace(is_here=False)
+    return found
 
 
 def read_record(trainer_of: TrainerOf, attempt: int, first: int, last: int) -> dict[int, StepReading]:

@@ -21,9 +21,8 @@ FILE_BYTES_MAX = 64 * 1024 * 1024
 FILES_MAX = 65536
 ENTRIES_MAX = 20_000  # the newest; torch keeps 2,000 by default
 NAME_CHARS = 80
-# The variables by which a trainer says where its dumps go, and by which pipe it can be asked for one (torch 2.4 to 2.13).
+# The variables by which a trainer says where its dumps go (torch 2.4 to 2.13).
 PREFIX_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
-PIPE_VARIABLES = ("TORCH_FR_DEBUG_INFO_PIPE_FILE", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE")
 _RANK = re.compile(r"(\d{1,6})$")
 _PEERS = re.compile(r"\b(send|recv) (\d{1,6})(->|<-)(\d{1,6})")
 
@@ -101,22 +100,6 @@ def _is_pickle(path: Path) -> bool:
             return stat.S_ISREG(os.fstat(file.fileno()).st_mode) and file.read(1) == b"\x80"
     except OSError:
         return False
-
-
-def ask_for_dump(pipe_prefix: str, rank: int) -> bool:
-    """Ask a rank for a dump by its pipe; False where nobody listens. It comes a moment later, or never; training goes on."""
-    try:
-        handle = os.open(f"{pipe_prefix}{rank}.pipe", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        if not stat.S_ISFIFO(os.fstat(handle).st_mode):
-            return False
-        return os.write(handle, b"1\n") > 0
-    except OSError:
-        return False
-    finally:
-        os.close(handle)
 
 
 def _members(config: Mapping[str, Any]) -> tuple[str, tuple[int, ...]] | None:

@@ -30,13 +30,15 @@ Signature = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class RankLife:
-    """Where a rank lives, by its newest heartbeat, first read at `changed_s`. `pid` None: it does not say."""
+    """Where a rank lives, by its newest heartbeat, first read at `changed_s`. `pid` None: it does not say. `stack_after_s`: the
+    seconds of silence after which it writes its stacks by itself; None: it does not."""
 
     step: int
     pid: int | None
     host: str
     stack_signal: int | None
     changed_s: float
+    stack_after_s: float | None = None
 
 
 class Heartbeats:
@@ -102,7 +104,15 @@ def _parse_beat(content: bytes, attempt: int, rank: int, now_s: float) -> tuple[
     busy, at = (busy_s, busy_step) if busy_s >= 0.0 and busy_step >= 0 else (None, 0)
     host = _name(fields.get("host"))
     pid, stack_signal = whole_number(fields.get("pid"), 0), whole_number(fields.get("stack_signal"), 0)
-    life = RankLife(step, pid if pid > 0 else None, host, stack_signal if stack_signal > 0 else None, now_s)
+    after_s = real_number(fields.get("stack_after_s"), -1.0)
+    life = RankLife(
+        step=step,
+        pid=pid if pid > 0 else None,
+        host=host,
+        stack_signal=stack_signal if stack_signal > 0 else None,
+        changed_s=now_s,
+        stack_after_s=after_s if after_s > 0.0 else None,
+    )
     time_s, known = real_number(fields.get("time_s")), PHASES.get(phase, UNKNOWN_PHASE)
     return Heartbeat(attempt, rank, step, known, time_s, busy, at, host), life
 

@@ -3,7 +3,8 @@
 A rank is looked at when it is silent (`silence`). Its kernel state is read every second. Its Python stack is asked for once in a
 silence, where its heartbeat says by which signal (`stack_signal`, see client/stacks.py), else by py-spy if there is one
 (launcher/py_spy.py). Where all ranks are silent, those that have a flight recorder are asked for a dump of it. Only ranks of this
-machine can be looked at; of others nothing is reported but what they dump.
+machine can be looked at. Of others is reported what they dump, and what their stacks say, which they write by themselves where
+their heartbeat says so (`stack_after_s`). One whose stack is overdue by `MUTE_AFTER_S` is told as mute.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sentinel.client.flight_pipe import PIPE_VARIABLES, ask_for_dump
+from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import flight_recorder_pipe_prefix, flight_recorder_prefix, rank_file, stack_path
 from sentinel.launcher.process_tree import read_environment
 from sentinel.launcher.py_spy import StackDump, start_dump
@@ -20,13 +23,14 @@ from sentinel.launcher.rank_processes import Frame, ask_for_stack, judge_stack, 
 from sentinel.model.collectives import Collective
 from sentinel.model.readings import Doing, FlightRecords, Reading, SilentRank
 from sentinel.run_files.attempt_files import AttemptFiles, is_this_host
-from sentinel.telemetry.flight_recorder import PIPE_VARIABLES, PREFIX_VARIABLES, ask_for_dump, find_dumps, read_dumps
+from sentinel.telemetry.flight_recorder import PREFIX_VARIABLES, find_dumps, read_dumps
 from sentinel.telemetry.heartbeats import RankLife
 from sentinel.telemetry.silence import Silence
 
 LOOK_EVERY_S = 1.0
 RANKS_MAX = 64  # of one machine
 SPIES_MAX = 16  # py-spy processes at once, of ranks that offer no stack
+MUTE_AFTER_S = 10.0  # far above what a stack takes on a busy machine, and its file through a shared filesystem's cache
 DUMPS_AT_ONCE = 16  # a look may not hold up the loop: a dump of a megabyte takes a twentieth of a second
 
 
@@ -39,8 +43,13 @@ class _RankLook:
     reported: tuple[Doing, str] | None = None
     is_blocked: bool = False
     asked_from: int | None = None  # bytes of its file before it was asked; None: not asked yet
+    due_s: float | None = None  # when its stack was asked for, or should have come by itself
+    reads: int = 0
     dump: StackDump | None = None
     stack: tuple[Doing, str] | None = None
+
+    def is_mute(self, now_s: float) -> bool:
+        return self.due_s is not None and now_s - self.due_s > MUTE_AFTER_S
 
 
 @dataclass(slots=True)
@@ -73,10 +82,37 @@ class SilentRanks:
         for rank in here:
             look = self._looks.setdefault(rank, _RankLook(lives[rank].changed_s))
             seen = self._look_at(rank, lives[rank], look, marks, now_s)
-            if seen is not None and seen != look.reported:
-                look.reported = seen
-                out.append(SilentRank(self.attempt, rank, doing=seen[0], where=seen[1]))
-        return [*out, *self._look_at_dumps([lives[rank].pid for rank in here], here, len(silent) == len(lives))]
+            out += self._report(rank, look, seen)
+        for rank in self._elsewhere(silent, here, lives, now_s):
+            out += self._report(rank, self._looks[rank], self._read_own_stack(rank, self._looks[rank], now_s))
+        known = here or sorted(silent)[:RANKS_MAX]
+        return [*out, *self._look_at_dumps([lives[rank].pid for rank in here], known, len(silent) == len(lives))]
+
+    def _report(self, rank: int, look: _RankLook, seen: tuple[Doing, str] | None) -> list[Reading]:
+        if seen is None or seen == look.reported:
+            return []
+        look.reported = seen
+        return [SilentRank(self.attempt, rank, doing=seen[0], where=seen[1])]
+
+    def _elsewhere(self, silent: list[int], here: list[int], lives: dict[int, RankLife], now_s: float) -> list[int]:
+        """Those on other machines whose stack is due and was not read: so many at once, the ones read least often first."""
+        due: list[int] = []
+        for rank in set(silent).difference(here):
+            life = lives[rank]
+            if life.stack_after_s is None or is_this_host(life.host or None) or now_s < life.changed_s + life.stack_after_s:
+                continue
+            look = self._looks.setdefault(rank, _RankLook(life.changed_s, due_s=life.changed_s + life.stack_after_s))
+            if look.stack is None:
+                due.append(rank)
+        return sorted(due, key=lambda rank: (self._looks[rank].reads, rank))[:RANKS_MAX]
+
+    def _read_own_stack(self, rank: int, look: _RankLook, now_s: float) -> tuple[Doing, str] | None:
+        """What a rank wrote behind its last heartbeat. Its machine wrote both files, so that their times can be compared."""
+        look.reads += 1
+        path = stack_path(self.run_dir, self.attempt, rank)
+        stack = read_stack(path) if _changed_s(path) >= self._beaten_s(rank) > 0.0 else ()
+        look.stack = judge_stack(stack) if stack else None
+        return look.stack if look.stack is not None else ("mute", "") if look.is_mute(now_s) else None
 
     def _look_at_dumps(self, pids: list[int | None], ranks: list[int], all_silent: bool) -> list[Reading]:
         """Ask each rank for a dump once in a silence, and read what was dumped in it. Only where every rank is silent: a dump of
@@ -100,10 +136,7 @@ class SilentRanks:
 
     def _beaten_s(self, rank: int) -> float:
         """When a rank's heartbeat was written, by the clock of files: what is dumped later belongs to this silence."""
-        try:
-            return rank_file(AttemptFiles.of(self.run_dir, self.attempt).heartbeats, rank).stat().st_mtime
-        except OSError:
-            return 0.0
+        return _changed_s(rank_file(AttemptFiles.of(self.run_dir, self.attempt).heartbeats, rank))
 
     def _places(self, pids: list[int | None]) -> tuple[set[str], set[str]]:
         """The prefixes of dumps and of pipes: our own, and what the processes were started with."""
@@ -141,13 +174,15 @@ class SilentRanks:
             look.asked_from = -1
             size = _mark(path)[1]
             if life.stack_signal is not None and ask_for_stack(life.pid, life.stack_signal, marks):
-                look.asked_from = size
+                look.asked_from, look.due_s = size, now_s
             elif sum(other.dump is not None for other in self._looks.values()) < SPIES_MAX:
                 look.dump = start_dump(life.pid, path.with_suffix(".py-spy.json"), marks, now_s)
         elif look.stack is None:
             stack = read_stack(path, look.asked_from) if look.asked_from >= 0 else _take(look, now_s)
             look.stack = judge_stack(stack) if stack else None
-        return look.stack if look.stack is not None else ("runs", where)
+        if look.stack is not None:
+            return look.stack
+        return ("mute" if look.is_mute(now_s) else "runs", where)
 
 
 def _take(look: _RankLook, now_s: float) -> tuple[Frame, ...]:
@@ -162,3 +197,12 @@ def _mark(path: Path) -> tuple[int, int]:
     except OSError:
         return 0, 0
     return status.st_mtime_ns, status.st_size
+
+
+def _changed_s(path: Path) -> float:
+    """By the clock of files; 0.0 where it cannot be told. Opening makes NFS fetch fresh attributes."""
+    try:
+        with open(path, "rb", opener=regular) as file:
+            return os.fstat(file.fileno()).st_mtime
+    except OSError:
+        return 0.0

@@ -98,8 +98,9 @@ def written(path: Path) -> set[str]:
 
 
 @pytest.fixture
-def run_dir(tmp_path: Path) -> Path:
+def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run directory whose every file was written by its own writer."""
+    monkeypatch.setenv("WORLD_SIZE", "2")  # with a peer a rank writes its stacks by itself, and its heartbeat says so
     files = AttemptFiles.of(tmp_path, 3)
     reference = PolicyReference("default.yaml", "d", "default")
     write_run_file(tmp_path, RunFile("r", ("train",), "/", reference, "local", "2026-11-20T00:00:00+00:00"))

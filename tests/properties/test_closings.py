@@ -24,7 +24,7 @@ from tests.sim.kit import policy_named
 BASE = int(os.environ.get("CLOSING_SEED_BASE", "20261123"))
 FEW, MANY = 150, 4_000
 FALSE_SHARE = 1 / 300
-FADING_FALSE_SHARE = 1 / 33  # of all streams
+FADING_FALSE_SHARE = 1 / 100  # of all streams
 FLOOR = 2.2
 REST_ROWS = 400
 

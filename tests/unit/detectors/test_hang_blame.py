@@ -37,9 +37,10 @@ def test_a_rank_that_is_stopped_is_blamed_wherever_the_others_stand() -> None:
     assert blamed(STALE_SAVE, r0="runs", r1="stopped") == 1
     assert blamed(STALE_SAVE, r0="stopped", r1="runs") == 0
     assert blamed({0: at(5, "forward"), 1: at(4, "backward")}, r0="stopped", r1="runs") == 0
-    assert choose_blame(
-        STALE_SAVE, 2, RankEvidence(doing(r0="runs", r1="stopped")), NOW_S
-    ).words == "rank 1 is stopped by a signal (here): step 57, data, silent for 50 s"
+    assert (
+        choose_blame(STALE_SAVE, 2, RankEvidence(doing(r0="runs", r1="stopped")), NOW_S).words
+        == "rank 1 is stopped by a signal (here): step 57, data, silent for 50 s"
+    )
 
 
 def test_a_phase_left_over_from_the_step_before_blames_nobody_by_itself() -> None:
@@ -118,6 +119,18 @@ def test_stacks_blame_who_works_only_if_everybody_else_is_seen_to_wait() -> None
     assert blamed(even, r0="works", r1="waits", r2="waits") == 0
     assert blamed(even, r0="works", r1="waits") is None  # of rank 2 nothing is known
     assert blamed(even, r0="works", r1="works", r2="waits") is None
+
+
+def test_a_rank_that_alone_shows_no_stack_when_it_should_is_the_one_the_others_wait_for() -> None:
+    even = {rank: at(5, "forward") for rank in range(3)}
+    assert blamed(even, r0="waits", r1="mute", r2="waits") == 1
+    assert blamed(even, r0="waits", r1="mute") is None  # of rank 2 nothing is known
+    assert blamed(even, r0="waits", r1="mute", r2="runs") is None  # which was not asked, or stands in native code
+    assert blamed(even, r0="works", r1="mute", r2="waits") is None
+    assert blamed(even, r0="mute", r1="mute", r2="waits") is None
+    assert blamed(even, r0="mute", r1="stopped", r2="waits") == 1
+    words = choose_blame(even, 3, RankEvidence(doing(r0="waits", r1="mute", r2="waits")), NOW_S).words
+    assert words == "rank 1 shows no stack when it should, the others wait (here): step 5, forward, silent for 50 s"
 
 
 @pytest.mark.parametrize("phase", ["checkpoint", "eval", "data"])

@@ -69,6 +69,9 @@ def test_what_training_survived_or_came_after_its_end_says_nothing(lines: tuple[
 
 @pytest.mark.parametrize(("line", "is_end"), [
     ("ERROR loss is nan", False), ("Received signal SIGUSR1, saving a checkpoint", False),
+    ("loss is nan, stopping accumulation", False), ("Loss is nan, aborting this batch", False),
+    ("nan loss: stopping the gradient accumulation early", False), ("loss is inf, stopping evaluation", False),
+    ("loss is nan, stopping at step 11", True), ("loss is nan, exiting the training loop", True),
     ("loss is nan, stopping", True), ("Received signal SIGTERM, saving a checkpoint", True), (PREEMPTION, True),
 ])  # fmt: skip
 def test_of_standard_error_beside_step_lines_on_standard_output_nobody_knows_when_it_was_printed(line: str, is_end: bool) -> None:
@@ -77,6 +80,13 @@ def test_of_standard_error_beside_step_lines_on_standard_output_nobody_knows_whe
     assert isinstance(ended(line, errors_from=0), Failed if is_end else Finished), "nor where no step line stands"
     assert isinstance(ended(STEP, STEP, line, errors_from=1), Failed), "step lines on standard error, too"
     assert isinstance(ended(STEP, line), Failed), "one file"
+
+
+def test_a_sigterm_of_a_step_that_rows_lie_behind_was_survived() -> None:
+    for line in ("Received signal SIGTERM at step 5, saving a checkpoint", "[rank1]: got SIGTERM at iteration 6, going on"):
+        assert isinstance(ended(STEP, line, errors_from=1), Finished)
+        assert isinstance(ended(STEP, line.replace(" 5", " 10").replace(" 6", " 11"), errors_from=1), Failed)
+    assert isinstance(ended(STEP, PREEMPTION, errors_from=1), Failed), "its STEP 1.0 is Slurm's"
 
 
 def test_a_run_with_every_step_that_it_was_to_have_has_finished() -> None:

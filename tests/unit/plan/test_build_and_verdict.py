@@ -129,3 +129,25 @@ def test_what_stays_above_its_own_descent_has_not_healed() -> None:
     assert "its own descent would have brought it to 2.542 since" in verdict.reason
     assert judge_band(Band("loss", 2.55, 0.005, 40, 600), before, 0.02, peak).is_within
     assert judge_band(stays, replace(before, lasting=0.0), 0.02, peak).is_within, "of a journal that did not write it"
+
+
+def test_a_fall_that_hardly_flattens_is_not_bounded_by_a_logarithm() -> None:
+    """An exponential of 400 rows, 60 to 180 rows young: what it brings in the next 220 a logarithm would bring in 400."""
+    peak, stays = Peak(181, 3.5), Band("loss", 2.80, 0.01, 40, 400)
+    young = Band("loss", 2.93, 0.01, 120, 180, 0.27, 120, 0.86)
+    assert judge_band(stays, young, 0.02, peak).stands == "above"
+    assert judge_band(stays, replace(young, lasting=0.5), 0.02, peak).is_within, "a logarithm flattens so, too"
+    assert judge_band(replace(stays, median=2.64), young, 0.02, peak).is_within
+
+
+def test_a_steep_fall_is_expected_to_go_on_unless_it_was_the_beginning() -> None:
+    peak, stays = Peak(168, 3.6), Band("loss", 2.675, 0.005, 40, 283)
+    steep = Band("loss", 2.623, 0.005, 120, 167, 0.66, 112, 0.62)
+    assert _stands_too_high(stays, steep, peak)
+    assert not _stands_too_high(stays, replace(steep, fall=1.0), peak), (
+        "more than a third of the level: nobody knows how it goes on"
+    )
+
+
+def _stands_too_high(now: Band, before: Band, peak: Peak) -> bool:
+    return "its own descent would have brought it" in judge_band(now, before, 0.02, peak).reason

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from sentinel.client.flight_pipe import ask_for_dump
 from sentinel.model.collectives import Collective
-from sentinel.telemetry.flight_recorder import ask_for_dump, dumps_in, find_dumps, rank_of, read_dump, read_dumps
+from sentinel.telemetry.flight_recorder import dumps_in, find_dumps, rank_of, read_dump, read_dumps
 
 GROUPS = {"35": {"name": "35", "desc": "TP", "ranks": "[4, 6]"}}
 

@@ -7,19 +7,21 @@ import os
 import pickle
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from sentinel.client.run_layout import flight_recorder_prefix
+from sentinel.client.run_layout import flight_recorder_prefix, stack_path
 from sentinel.launcher.process_tree import is_marked
 from sentinel.launcher.py_spy import DEADLINE_S
 from sentinel.model.readings import FlightRecords, Reading, SilentRank
 from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.telemetry.heartbeats import RankLife
 from sentinel.telemetry.silence import SILENT_UNKNOWN_S
-from sentinel.telemetry.silent_ranks import SilentRanks
+from sentinel.telemetry.silent_ranks import MUTE_AFTER_S, SilentRanks
 
 HOST = socket.gethostname()
 Child = Callable[[Path], int]
@@ -223,3 +225,63 @@ def test_a_stacks_folder_that_cannot_be_looked_into_ends_nothing(
     real = Path.exists
     monkeypatch.setattr(Path, "exists", lambda path: path.stat() is not None if "stacks" in path.parts else real(path))
     assert [one.doing for one in ranks.poll(12.1, seen) if isinstance(one, SilentRank)] == ["runs"]
+
+
+DUMP = """Thread 0x00007f0000000001 (most recent call first):
+  File "/code/loader.py", line 88 in read
+  File "/code/train.py", line 5 in <module>
+"""
+
+
+def elsewhere(run_dir: Path, *, beaten_s: float = 1000.0) -> tuple[SilentRanks, dict[int, RankLife], Path]:
+    """A rank on another machine that writes its stack after five seconds of silence; it fell silent at 10 s."""
+    beat, stack = AttemptFiles.of(run_dir, 1).heartbeats / "rank-00000.json", stack_path(run_dir, 1, 0)
+    for path in (beat, stack):
+        path.parent.mkdir(parents=True)
+        path.write_text(DUMP if path == stack else "{}")
+        os.utime(path, (beaten_s, beaten_s))
+    ranks, seen = stepped(run_dir, [4321], "elsewhere")
+    return ranks, {rank: dataclasses.replace(life, stack_after_s=5.0) for rank, life in seen.items()}, stack
+
+
+def test_what_a_rank_elsewhere_wrote_by_itself_in_this_silence_is_told(tmp_path: Path) -> None:
+    ranks, seen, stack = elsewhere(tmp_path)
+    os.utime(stack, (900.0, 900.0))  # of an earlier silence
+    assert ranks.poll(14.0, seen) == []
+    assert ranks.poll(16.0, seen) == []
+    os.utime(stack, (1005.0, 1005.0))
+    (found,) = ranks.poll(17.1, seen)
+    assert found == SilentRank(1, 0, "works", "loader.py:88 in read")
+    assert ranks.poll(30.0, seen) == []  # known
+
+
+def test_a_rank_elsewhere_whose_stack_is_overdue_is_mute_until_it_comes(tmp_path: Path) -> None:
+    ranks, seen, stack = elsewhere(tmp_path)
+    os.utime(stack, (900.0, 900.0))
+    assert ranks.poll(10.0 + 5.0 + MUTE_AFTER_S - 0.1, seen) == []
+    assert doing(ranks.poll(10.0 + 5.0 + MUTE_AFTER_S + 1.0, seen)) == {"mute"}
+    os.utime(stack, (1030.0, 1030.0))
+    assert doing(ranks.poll(40.0, seen)) == {"works"}
+
+
+def test_of_a_rank_elsewhere_that_promises_no_stack_nothing_is_said(tmp_path: Path) -> None:
+    ranks, seen, _ = elsewhere(tmp_path)
+    assert ranks.poll(60.0, {0: dataclasses.replace(seen[0], stack_after_s=None)}) == []
+
+
+CATCHES = "import signal; signal.signal(signal.SIGRTMIN + 5, lambda *_: None); print(flush=True)\nwhile True: signal.pause()"
+
+
+def test_a_rank_that_was_asked_for_its_stack_and_gives_none_is_mute(tmp_path: Path) -> None:
+    environment = os.environ | AttemptFiles.of(tmp_path, 1).environment
+    with subprocess.Popen([sys.executable, "-I", "-S", "-c", CATCHES], env=environment, stdout=subprocess.PIPE) as rank:
+        try:
+            assert rank.stdout is not None
+            rank.stdout.readline()
+            ranks, seen = stepped(tmp_path, [rank.pid])
+            seen[0] = dataclasses.replace(seen[0], stack_signal=signal.SIGRTMIN + 5)
+            assert doing(ranks.poll(12.1, seen)) == {"runs"}
+            assert doing(ranks.poll(12.0 + MUTE_AFTER_S, seen)) <= {"runs"}
+            assert doing(ranks.poll(14.0 + MUTE_AFTER_S, seen)) == {"mute"}
+        finally:
+            rank.kill()
