@@ -14,6 +14,7 @@ from sentinel.policy.schema_fields import Flag, Model, Name, Text
 
 LENGTH_MAX = 1000
 LOGS_MAX = 100
+LOG_FILES_MAX = 20
 UNKNOWN = "unknown"
 SHOWN_CHARS = 80  # of a pattern, for a person
 
@@ -34,6 +35,7 @@ Pattern = Annotated[
     PlainValidator(_pattern),
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": LENGTH_MAX, "examples": ["uncorrectable ECC error"]}),
 ]
+LogPath = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[^\x00\r\n]+$")]
 ClassWord = Annotated[str, Field(min_length=1, max_length=100)]
 
 

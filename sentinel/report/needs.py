@@ -7,7 +7,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from sentinel.model.incidents import Incident, IncidentState, Outcome
+from sentinel.model.incidents import Incident, Outcome
 from sentinel.model.state import RunState
 from sentinel.paging.case_answers import AnswerCommand, answers, unwatched_answers
 from sentinel.paging.case_words import follows, span
@@ -24,14 +24,6 @@ _UNWATCHED = {
     "stuck": "nothing is repaired while the supervisor stands still",
     "unknown": "whether anybody repairs it is not known from here",
 }
-STANDS = {
-    IncidentState.OPEN: "open",
-    IncidentState.PROBATION: "a repair is on probation",
-    IncidentState.RECOVERED: "recovered",
-    IncidentState.EXHAUSTED: IncidentState.EXHAUSTED.words,
-    IncidentState.UNKNOWN: "how it ended is not known",
-}
-"""How an incident stands, for who does not know our words."""
 FULL_NEXT = "free space on it: the supervisor goes on by itself, and nothing is repaired before"
 _NOBODY = {
     "gone": ("Nobody watches this run", "its supervisor is gone", "bad"),
@@ -168,7 +160,7 @@ def _standing(snapshot: RunSnapshot, incident: Incident, policy: Policy | None) 
         "incident": incident.id,
         "kind": str(incident.kind),
         "state": str(incident.state),
-        "stands": STANDS[incident.state],
+        "stands": incident.state.words,
         "reason": incident.reason,
         "waits": _is_asked(state, incident) or (page is not None and page.is_open and not page.is_answered),
         "next": _next(snapshot, incident, policy),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -33,6 +34,7 @@ from sentinel.model.records import Attribution, FoundCheckpoints
 from sentinel.operator.applying import load_wanted
 from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.telemetry.checkpoints import read_all
+from sentinel.telemetry.named_logs import note_before
 from sentinel.telemetry.records import compare_attempts
 from sentinel.telemetry.samples import has_stream, read_samples
 from sentinel.telemetry.saved_numbers import verify_saved
@@ -50,9 +52,10 @@ def build_handlers(
     withheld: frozenset[str],
     trained: Trained | None = None,
     masking: Masking | None = None,
+    named_logs: tuple[str, ...] = (),
 ) -> Mapping[type[a.Action], Handler]:
     """How each action is carried out here. `send_page`: the courier's. `withheld`: the launcher's. `trained`: where the trainer
-    has a profile. `masking`: of evidence.
+    has a profile. `masking`: of evidence. `named_logs`: further log files, of which is noted how long they are at a launch.
 
     Raises:
         AssertionError: an action has no handler.
@@ -70,6 +73,8 @@ def build_handlers(
             vouched=action.vouched,
         )
         laid = spec if trained is None else trained.lay(spec)
+        with suppress(OSError):  # then the first look at them notes it, and leaves out what was written until then
+            note_before(run_dir, action.attempt, named_logs)
         return start_recorded(launcher, run_dir, laid, run.code, withheld, () if trained is None else trained.saved())
 
     source = SampleSource(partial(has_stream, run_dir), partial(read_samples, run_dir))

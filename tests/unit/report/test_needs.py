@@ -17,7 +17,8 @@ from sentinel.model.stall import StepTimes
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
-from sentinel.report.needs import STANDS, needs_document, standing_documents, unwatched_words
+from sentinel.report.documents import incident_document
+from sentinel.report.needs import needs_document, standing_documents, unwatched_words
 from sentinel.report.snapshot import RunSnapshot, are_ranks_asked
 from sentinel.run_files.detector_standings import DetectorStandings
 from sentinel.run_files.heartbeats import RankSeen
@@ -239,7 +240,9 @@ def test_the_list_of_runs_names_the_cause_and_not_the_rung(tmp_path: Path) -> No
 
 
 def test_every_state_of_an_incident_has_words_that_need_no_vocabulary(tmp_path: Path) -> None:
-    assert set(STANDS) == set(IncidentState)
+    words = {state: state.words for state in IncidentState}
+    assert len({*words.values()}) == len(IncidentState)
+    assert words[IncidentState.PROBATION] == "repair on probation"
     page = IncidentPage("critical", "demo: spike", "text", at(91))
     gone = changed(90.5, state=IncidentState.EXHAUSTED, page=page)
     (standing,) = standing_documents(RunSnapshot(tmp_path, gone, supervisor="alive"), DEMO)
@@ -260,3 +263,10 @@ def test_a_question_dies_with_the_run_it_was_asked_of(tmp_path: Path) -> None:
     (standing,) = standing_documents(snapshot, DEMO)
     assert standing["next"] == ["the run was stopped: nothing trains until you start it again"]
     assert overview_document("demo", snapshot, ())["incident"]["awaits_approval"] is False
+
+
+@pytest.mark.parametrize("state", [IncidentState.OPEN, IncidentState.PROBATION])
+def test_how_an_incident_stands_has_one_wording_wherever_it_is_shown(tmp_path: Path, state: IncidentState) -> None:
+    found = changed(90.5, state=state)
+    (standing,) = standing_documents(RunSnapshot(tmp_path, found, supervisor="alive"), DEMO)
+    assert standing["stands"] == incident_document(found.incidents[0])["stands"] == state.words
