@@ -11,10 +11,11 @@ from sentinel.model.incidents import Incident, Outcome
 from sentinel.model.state import RunState
 from sentinel.paging.case_answers import AnswerCommand, answers, unwatched_answers
 from sentinel.paging.case_words import follows, span
+from sentinel.plan.last_straw import last_straw
 from sentinel.policy.rung_words import CONDITIONS
 from sentinel.policy.schema import Policy
 from sentinel.policy.schema_rungs import Rung
-from sentinel.report.cause import cause_of, last_straw, tried_words
+from sentinel.report.cause import cause_of, tried_words
 from sentinel.report.snapshot import RunSnapshot
 from sentinel.run_files.stall import SILENT_S, Stall, stall_of
 

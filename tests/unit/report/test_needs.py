@@ -22,6 +22,7 @@ from sentinel.report.needs import needs_document, standing_documents, unwatched_
 from sentinel.report.snapshot import RunSnapshot, are_ranks_asked
 from sentinel.run_files.detector_standings import DetectorStandings
 from sentinel.run_files.heartbeats import RankSeen
+from sentinel.terminal.picture import shown_incident
 from sentinel.web.fleet import order, overview_document
 from tests.unit.told_run import at, state_of, told
 
@@ -269,4 +270,38 @@ def test_a_question_dies_with_the_run_it_was_asked_of(tmp_path: Path) -> None:
 def test_how_an_incident_stands_has_one_wording_wherever_it_is_shown(tmp_path: Path, state: IncidentState) -> None:
     found = changed(90.5, state=state)
     (standing,) = standing_documents(RunSnapshot(tmp_path, found, supervisor="alive"), DEMO)
-    assert standing["stands"] == incident_document(found.incidents[0])["stands"] == state.words
+    assert standing["stands"] == incident_document(found.incidents[-1])["stands"] == state.words
+
+
+def told_first() -> RunState:
+    """It failed of incident N, for which repairs were tried; N + 1 had only been told, and training had gone on."""
+    state = failed()
+    straw = replace(state.incidents[-1], closed_s=at(93), verdict=state.end_reason, severity="critical", page=page_of("spike"))
+    only_told = replace(straw, id=straw.id + 1, kind=Kind.ENVIRONMENT_CHANGED, closed_s=at(90), verdict="a person is called")
+    only_told = replace(only_told, tries=(), reason="a file is new", severity="warning", page=page_of("a file"))
+    return replace(state, incidents=(*state.incidents[:-1], straw, only_told))
+
+
+def page_of(words: str) -> IncidentPage:
+    return IncidentPage("critical", words, words, at(91))
+
+
+@pytest.mark.parametrize("verdict", [None, "other words"])
+def test_a_run_failed_of_what_ended_it_and_not_of_what_was_only_told_meanwhile(tmp_path: Path, verdict: str | None) -> None:
+    state = told_first()
+    straw, only_told = state.incidents[-2:]
+    if verdict is not None:
+        straw = replace(straw, verdict=verdict)
+        state = replace(state, incidents=(*state.incidents[:-2], straw, only_told))
+    needs = needs_of(RunSnapshot(tmp_path, state, attempt_alive=False))
+    assert (needs["incident"], needs["cause"]) == (straw.id, "spike: loss 8.6 over 2.2")
+    assert "No repair was tried" not in needs["tried"]
+    assert f"sentinel ack {straw.id} " in needs["answers"][0]["command"]
+    row = overview_document("demo", RunSnapshot(tmp_path, state), ())
+    assert (row["incident"]["id"], row["reason"]) == (straw.id, "spike: loss 8.6 over 2.2")
+    assert shown_incident(state) == straw
+
+
+def test_of_pages_that_wait_the_list_of_runs_shows_the_critical_one(tmp_path: Path) -> None:
+    state = replace(told_first(), ended="", end_reason="")
+    assert overview_document("demo", RunSnapshot(tmp_path, state), ())["incident"]["id"] == state.incidents[-2].id
