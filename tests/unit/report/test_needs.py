@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 
 from sentinel.model import facts as f
+from sentinel.model.attempts import SampleRange
 from sentinel.model.findings import Kind
-from sentinel.model.incidents import AwaitedApproval, IncidentState, Outcome
+from sentinel.model.incidents import AwaitedApproval, IncidentState, Outcome, Remedy, Try
 from sentinel.model.paging import IncidentPage
+from sentinel.model.proof import Proof
 from sentinel.model.stall import StepTimes
 from sentinel.model.state import RunState
+from sentinel.plan.structural import LOOK_AT
 from sentinel.policy.schema import Policy
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.report.documents import incident_document
@@ -94,7 +97,8 @@ def test_a_suspected_hang_says_when_it_is_believed_and_what_is_done_then(tmp_pat
     assert (needs["head"], needs["tone"]) == ("A hang is suspected", "warn")
     assert needs["cause"] == "no step for 10 s (a step takes 0.2 s)"
     assert needs["next"] == [
-        "it counts as a hang once all ranks have been silent for 6 s, or longer in a slow phase", "then rung 1, resume",
+        "it counts as a hang once all ranks have been silent for 6 s, or longer in a slow phase",
+        "then rung 1, resume: training starts again from a checkpoint",
         "nothing is asked of you yet",
     ]  # fmt: skip
     assert needs["answers"] == []
@@ -114,7 +118,7 @@ def test_an_approval_says_what_it_is_for_until_when_and_the_whole_command(tmp_pa
         WOULD,
         "training goes on (attempt 2)",
         "rung 2 waits for you; without an answer it is passed over in 13 min",
-        "then: rung 3, rollback + skip",
+        "then: rung 3, rollback + skip: training starts again from a checkpoint",
     ]
     assert [one["command"] for one in standing["answers"]][:2] == [
         f"sentinel approve 2 {tmp_path / 'demo'}", f"sentinel deny 2 {tmp_path / 'demo'}",
@@ -126,7 +130,7 @@ def test_patience_says_what_comes_after_it_and_asks_for_nothing(tmp_path: Path) 
     assert standing["next"] == [
         "training goes on (attempt 2)",
         "rung 1 (patience: wait up to 40 steps) is being tried",
-        "if that fails: rung 2, rollback + skip",
+        "if that fails: rung 2, rollback + skip: training starts again from a checkpoint",
     ]
     assert standing["answers"] == [], "nobody was called: there is nothing to acknowledge"
 
@@ -305,3 +309,17 @@ def test_a_run_failed_of_what_ended_it_and_not_of_what_was_only_told_meanwhile(t
 def test_of_pages_that_wait_the_list_of_runs_shows_the_critical_one(tmp_path: Path) -> None:
     state = replace(told_first(), ended="", end_reason="")
     assert overview_document("demo", RunSnapshot(tmp_path, state), ())["incident"]["id"] == state.incidents[-2].id
+
+
+def test_where_repairs_have_shown_that_nothing_they_change_explains_it_a_person_is_told_where_to_look(tmp_path: Path) -> None:
+    state = failed()
+    straw = state.incidents[-1]
+    onset = straw.onset_step
+    assert onset is not None
+    proofs = (Proof("skip", "read_back"), Proof("lr_scale", "read_back"))
+    remedy = Remedy(1, ("rollback", "skip", "lr"), "chosen", onset - 40, (SampleRange(0, 90),), 0.5)
+    tries = (Try(remedy, at(91), onset + 4, 2, Outcome.FAILED, "the same again", onset, proofs),)
+    for shown, is_told in ((tries, True), ((replace(tries[0], proofs=()),), False)):
+        found = replace(state, incidents=(*state.incidents[:-1], replace(straw, tries=shown)))
+        following = needs_of(RunSnapshot(tmp_path, found, attempt_alive=False))["next"]
+        assert (LOOK_AT in following) is is_told
