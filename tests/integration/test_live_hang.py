@@ -16,7 +16,7 @@ from tests.integration.test_page_of_a_run import Page as Api
 from tests.unit.web_page import browser
 from tests.unit.web_page.browser import Page
 from tests.unit.web_page.test_page_first_screen import SEEN
-from tests.unit.web_page.test_page_wcag import SHAPES, judge, put_in
+from tests.unit.web_page.test_page_wcag import SHAPES, look
 
 BELIEVED_LATE = """
 apiVersion: sentinel/v1
@@ -46,12 +46,9 @@ def test_a_suspected_hang_is_the_first_thing_that_is_seen_everywhere(tmp_path: P
     chrome = browser.start()
     try:
         page = Page(chrome)
-        page.open(api.url, SHAPES[0])
-        put_in(page)
         for size in SHAPES:
             for dark in (False, True):
-                page.reshape(size, dark)
-                look_at(page, size)
+                look_at(page, api.url, size, dark)
         assert api.status()["state"] == "stalled", "it still hangs: all of this was seen meanwhile"
         for pid in run.living():
             os.kill(pid, signal.SIGCONT)
@@ -64,8 +61,8 @@ def test_a_suspected_hang_is_the_first_thing_that_is_seen_everywhere(tmp_path: P
     assert run.wait() == 130, run.log
 
 
-def look_at(page: Page, size: tuple[int, int]) -> None:
-    """The window changes, and the page stays open: how it is drawn is looked at, not six times how it is loaded."""
+def look_at(page: Page, url: str, size: tuple[int, int], dark: bool) -> None:
+    page.open(url, size, dark)
     page.wait_for_text("#figures .chip.warn", "stalled")
     page.wait_for_text("#banner section.warn", HEAD)
     page.wait_for_text("#ranks-body tr.warn", "silent for")
@@ -73,4 +70,4 @@ def look_at(page: Page, size: tuple[int, int]) -> None:
     assert page.chrome.title.startswith("stalled")
     assert page.script(AMBER, "#figures .chip.warn"), "a word in the colour of all others"
     assert page.script("return document.documentElement.scrollWidth") <= size[0], "it scrolls sideways"
-    judge(page)
+    look(page)

@@ -27,18 +27,9 @@ SHAPES = [(360, 800), (1280, 900), (2560, 1300)]
 
 
 def look(page: Page, part: str = "") -> None:
-    """As `judge`, of a page that axe is not in yet."""
-    put_in(page)
-    judge(page, part)
-
-
-def put_in(page: Page) -> None:
-    """axe's script, by the driver: the page's policy lets in none but its own."""
+    """Nothing that axe finds, serious or not. Its script is put in by the driver: the page's policy lets in none but its own.
+    `part`: an element of the page; empty: all of it."""
     page.chrome.execute_script(SCRIPT)
-
-
-def judge(page: Page, part: str = "") -> None:
-    """Nothing that axe finds, serious or not. `part`: an element of the page; empty: all of it."""
     found: Any = page.chrome.execute_async_script(RUN, part)
     assert isinstance(found, dict), found
     assert found["violations"] == []
