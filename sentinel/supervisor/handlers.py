@@ -73,8 +73,7 @@ def build_handlers(
             vouched=action.vouched,
         )
         laid = spec if trained is None else trained.lay(spec)
-        with suppress(OSError):  # then the first look at them notes it, and leaves out what was written until then
-            note_before(run_dir, action.attempt, named_logs)
+        _note(run_dir, action.attempt, named_logs)
         return start_recorded(launcher, run_dir, laid, run.code, withheld, () if trained is None else trained.saved())
 
     source = SampleSource(partial(has_stream, run_dir), partial(read_samples, run_dir))
@@ -105,6 +104,13 @@ def build_handlers(
     }
     assert not (missing := [kind.__qualname__ for kind in a.ACTIONS if kind not in handlers]), f"no handler for {missing}"
     return cast(Mapping[type[a.Action], Handler], handlers)
+
+
+def _note(run_dir: Path, attempt: int, named_logs: tuple[str, ...]) -> None:
+    """How long these logs are before the launch. Where that cannot be written, the first look at them notes it, and leaves out
+    what was written until then."""
+    with suppress(OSError):
+        note_before(run_dir, attempt, named_logs)
 
 
 def _admit(run_dir: Path, lease: Lease, attempt: int) -> str:

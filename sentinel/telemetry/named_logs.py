@@ -43,14 +43,14 @@ class Stood:
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class StoodBefore:
     """What stood before one attempt, in which files (by path), and for which patterns that was asked."""
 
     patterns: tuple[str, ...] = ()
     files: Mapping[str, Stood] = field(default_factory=dict)
 
 
-def note_before(run_dir: Path, attempt: int, patterns: Sequence[str]) -> Noted:
+def note_before(run_dir: Path, attempt: int, patterns: Sequence[str]) -> StoodBefore:
     """Note the files of patterns that are not noted for this attempt yet, as they are now. Raises OSError."""
     noted = _read(run_dir, attempt)
     new = [pattern for pattern in patterns if pattern not in noted.patterns]
@@ -60,7 +60,7 @@ def note_before(run_dir: Path, attempt: int, patterns: Sequence[str]) -> Noted:
     for path in (path for pattern in new for path in _matches(pattern) if path not in files):
         with suppress(OSError):  # gone again, or no file that could be read: it is read from its beginning if it becomes one
             files[path] = _stood(path)
-    noted = Noted((*noted.patterns, *new), files)
+    noted = StoodBefore((*noted.patterns, *new), files)
     plain = {"attempt": attempt, "patterns": list(noted.patterns), "files": {path: asdict(one) for path, one in files.items()}}
     write_atomically(run_dir / NOTED_NAME, dumps(plain).encode() + b"\n")
     return noted
@@ -71,7 +71,7 @@ class NamedLogs:
 
     def __init__(self, run_dir: Path, attempt: int, patterns: Sequence[str]) -> None:
         self._run_dir, self._attempt, self._patterns = run_dir, attempt, tuple(patterns)
-        self._noted: Noted | None = None
+        self._noted: StoodBefore | None = None
         self._found: list[str] = []
         self._found_s = float("-inf")
 
@@ -109,12 +109,12 @@ def _mark(descriptor: int, size: int) -> str:
     return hashlib.sha256(os.pread(descriptor, size - begin, begin)).hexdigest()
 
 
-def _read(run_dir: Path, attempt: int) -> Noted:
+def _read(run_dir: Path, attempt: int) -> StoodBefore:
     """What is noted for the attempt; of another one, or of a file that cannot be used, nothing."""
     try:
         plain = loads(read_regular(run_dir / NOTED_NAME))
         if plain["attempt"] != attempt:
-            return Noted()
-        return Noted(tuple(plain["patterns"]), {path: Stood(**one) for path, one in plain["files"].items()})
+            return StoodBefore()
+        return StoodBefore(tuple(plain["patterns"]), {path: Stood(**one) for path, one in plain["files"].items()})
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return Noted()
+        return StoodBefore()
