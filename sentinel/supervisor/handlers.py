@@ -57,8 +57,7 @@ def build_handlers(
     """How each action is carried out here. `send_page`: the courier's. `withheld`: the launcher's. `trained`: where the trainer
     has a profile. `masking`: of evidence. `named_logs`: further log files, of which is noted how long they are at a launch.
 
-    Raises:
-        AssertionError: an action has no handler.
+    Raises AssertionError: an action has no handler.
     """
 
     def start(action: a.StartAttempt) -> tuple[str, Environment]:
