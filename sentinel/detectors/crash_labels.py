@@ -17,6 +17,10 @@ from enum import Enum
 from sentinel.client.late_regex import late_regex
 
 LABELS_MAX = 6
+RANK_NAME = late_regex(r"(?:^|[^a-z])rank[-_. =]?(\d{1,7})(?!\d)", re.IGNORECASE)
+"""A rank in the name of a log, its path included."""
+OF_A_NODE = late_regex(r"(?:node|machine|host|group)[-_. ]?rank", re.IGNORECASE)
+_LOCAL = late_regex(r"local[-_. ]?rank", re.IGNORECASE)
 
 
 class LabelKind(Enum):
@@ -199,3 +203,9 @@ class Writers:
             return rank, ""
         return None, f"{line.host}#{line.number}#{line.role}" if line.is_labelled else ""
 
+
+
+def rank_in_name(path: str) -> int | None:
+    """The rank whose log that is, by its name alone; None where the number may be a node's, or a place on one."""
+    found = RANK_NAME.search(path)
+    return None if found is None or OF_A_NODE.search(path) or _LOCAL.search(path) else int(found[1])

@@ -92,7 +92,7 @@ def _in_its_words(finding: Finding, rule: LogRule, match: LogMatch) -> Finding:
 
 def _words(rule: LogRule, match: LogMatch) -> str:
     """`sick GPU on rank 3: GPU 5: Xid 63`: the class, who printed it, what the author says, and the line."""
-    what = fill_groups(rule.class_, match.groups) if rule.class_ is not None else rule.name
+    what = fill_groups(rule.class_, match.groups) if rule.class_ is not None else rule.found
     where = f" on rank {match.rank}" if match.rank is not None else ""
     says = f"{fill_groups(rule.text, match.groups)}: " if rule.text else ""
     return f"{what}{where}: {says}{match.line}"

@@ -32,10 +32,17 @@ class IncidentState(StrEnum):
 
     @property
     def words(self) -> str:
-        """As whoever does not know our words reads it beside an incident."""
-        return "no repair is left" if self is IncidentState.EXHAUSTED else self.value
+        """How it stands, for who does not know our words: the one wording on every surface."""
+        return _STANDS[self]
 
 
+_STANDS = {
+    IncidentState.OPEN: "open",
+    IncidentState.PROBATION: "repair on probation",
+    IncidentState.RECOVERED: "recovered",
+    IncidentState.EXHAUSTED: "no repair is left",
+    IncidentState.UNKNOWN: "end not known",
+}
 CLOSED = (IncidentState.RECOVERED, IncidentState.EXHAUSTED, IncidentState.UNKNOWN)
 NEXT: dict[IncidentState, tuple[IncidentState, ...]] = {
     IncidentState.OPEN: (IncidentState.PROBATION, *CLOSED),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from difflib import SequenceMatcher
+from typing import Any
 
 from sentinel.model.environment import Environment, Named
 
 COMMAND_CHARS = 300  # of a command's changes; the journal has both commands whole
-CHANGES_LISTED = 12  # changes named in a sentence; the rest is counted
+CHANGES_LISTED = 5  # changes named in a sentence, which stands first on a phone; the rest is counted, and on record
 PARTS = ("interpreter", "distributions", "code", "configs", "variables")
 # Libraries that change numbers or communication come first in the sentence.
 TELLING = (
@@ -20,18 +21,22 @@ def merge(before: Environment | None, now: Environment) -> Environment:
     """The newest that is known of each part: what could not be read now stands as it was last read."""
     if before is None:
         return now
+    known: dict[str, Any]
     known = {part: getattr(now, part) if getattr(now, part) is not None else getattr(before, part) for part in PARTS}
+    if now.interpreter is None and before.interpreter is not None and before.code is not None and now.code is not None:
+        known["code"] = tuple(sorted({**dict(before.code), **dict(now.code)}.items()))  # see `compare_environments`
     return Environment(**known, unknown=now.unknown, capped=now.capped)
 
 
 def compare_environments(before: Environment, now: Environment) -> tuple[str, ...]:
-    """Every difference, libraries that matter most first. A part unknown on either side is passed over: see `unknown`."""
+    """Every difference, libraries that matter most first. A part unknown on either side is passed over: see `unknown`. An
+    interpreter that did not answer leaves the code below its own folders unread: then a file that one side lacks says nothing."""
     found: list[str] = []
     if None not in (before.interpreter, now.interpreter) and before.interpreter != now.interpreter:
         found.append(f"{before.interpreter} → {now.interpreter}")
     found += _versions(before.distributions, now.distributions)
     whole = not (before.capped or now.capped)
-    found += _files(before.code, now.code, whole)
+    found += _files(before.code, now.code, whole and (before.interpreter is None) == (now.interpreter is None))
     found += _files(before.configs, now.configs, whole)
     found += _values(before.variables, now.variables)
     return tuple(found)

@@ -17,6 +17,9 @@ from sentinel.policy.schema_rungs import WORDS
 
 SAME_STEPS = 10  # an onset is dated to within some rows; what breaks of itself breaks tens of steps apart
 
+LOOK_AT = "neither state nor data nor the size of a step explains it; look at code, configuration and schedule"
+"""What follows of it for a person."""
+
 
 def judge_structural(incident: Incident, rungs: Sequence[Rung], index: int) -> str:
     """Why rung `index` and those behind it need not be tried; empty while they may help."""
@@ -34,8 +37,7 @@ def judge_structural(incident: Incident, rungs: Sequence[Rung], index: int) -> s
     furthest = min(t.remedy.rollback_to_step or 0 for t in back)
     return (
         f"structural: {incident.kind} at step {_steps(same)} again and again, from as far back as step {furthest}, without "
-        f"{samples} samples around it, and at {slower[-1].remedy.lr_scale:g}x the learning rate: neither state nor data nor the "
-        "size of a step explains it; look at code, configuration and schedule"
+        f"{samples} samples around it, and at {slower[-1].remedy.lr_scale:g}x the learning rate: {LOOK_AT}"
     )
 
 

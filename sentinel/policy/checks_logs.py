@@ -9,6 +9,9 @@ from sentinel.policy.schema import PolicySpec
 
 
 def check_logs(spec: PolicySpec, capabilities: Collection[str] | None) -> Iterator[Problem]:
+    if spec.run.log_files and not spec.logs:
+        message = "nothing is looked for in these files: there are no patterns"
+        yield Problem("spec.run.log_files", message, "write patterns under spec.logs, or remove the line", "warning")
     alerts = {rule.alert for rule in spec.rules}
     first: dict[str, int] = {}
     for index, rule in enumerate(spec.logs):

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sentinel.errors import Problem
+from sentinel.policy.log_names import name_of_entry
 from sentinel.policy.problems import did_you_mean
 from sentinel.policy.quantities import Malformed, show
 
@@ -119,9 +120,15 @@ def _name(entry: Node) -> str | None:
     return _text(entry, "name")
 
 
+def _log_entry(entry: Node) -> str | None:
+    """One without a name is called by what it looks for."""
+    pattern = _text(entry, "match")
+    return _name(entry) or (name_of_entry(pattern, _text(entry, "class")) if pattern is not None else None)
+
+
 NAMES: dict[str, Callable[[Node], str | None]] = {
     "spec.rules": _alert,
-    "spec.logs": _name,
+    "spec.logs": _log_entry,
     "spec.paging.routes": _route,
     "spec.paging.mute": _name,
     "spec.paging.inhibit": _name,

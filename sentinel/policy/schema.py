@@ -37,7 +37,7 @@ from sentinel.policy.schema_fields import (
     WrittenExpression,
     written,
 )
-from sentinel.policy.schema_logs import LOGS_MAX, LogRule
+from sentinel.policy.schema_logs import LOG_FILES_MAX, LOGS_MAX, LogPath, LogRule
 from sentinel.policy.schema_paging import ChannelKind, Paging, Route, route_of
 from sentinel.policy.schema_rungs import Exclude, Page, ResumeNewest, Rollback, Rung, Skip, Wait
 
@@ -171,6 +171,10 @@ class RunFacts(Model):
 
     gpu_hour_price: PriceOf | None = None
     """What one GPU costs an hour. Without it GPU hours alone are told."""
+
+    log_files: Annotated[tuple[LogPath, ...], Field(max_length=LOG_FILES_MAX)] = ()
+    """Files, beside what ranks and launcher print, that `logs` is looked for in: paths from where the command is started, with *
+    and **/ for several, of which some may come later."""
 
     @model_validator(mode="after")
     def _leaves_time(self) -> RunFacts:

@@ -55,10 +55,12 @@ def problems_of(error: ValidationError, schema: dict[str, Any]) -> tuple[Problem
 
 
 def _is_explained(item: ErrorDetails, details: list[ErrorDetails]) -> bool:
-    """A missing key that stands there misspelt, or a list that is too short without its item that is wrong: one mistake, one
-    problem."""
+    """A missing key that stands there misspelt, a list that is too short without its item that is wrong, or a default made of
+    what is wrong: one mistake, one problem."""
     if item["type"] == "too_short":
         return any(other is not item and other["loc"][: len(item["loc"])] == item["loc"] for other in details)
+    if item["type"] == "default_factory_not_called":  # a name made of other fields, of which one is wrong
+        return True
     if item["type"] != "missing":
         return False
     beside = [str(other["loc"][-1]) for other in details if other is not item and other["loc"][:-1] == item["loc"][:-1]]

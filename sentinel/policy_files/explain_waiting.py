@@ -28,7 +28,7 @@ def waiting(policy: Policy, rule: Rule) -> Iterator[str]:
 def log_words(rule: LogRule) -> str:
     """An entry over logs: what its match means while training goes on, and of an attempt that died."""
     alive = f"a {rule.page} page" if rule.page else "recorded only"
-    dead = [f"the crash is '{rule.class_ or rule.name}'"] if rule.judges_deaths else []
+    dead = [f"the crash is '{rule.found}'"] if rule.judges_deaths else []
     dead += ["its node is left out"] if rule.node else []
     dead += [] if rule.retry else ["a person is called at once"]
     died = f"; of an attempt that died: {', '.join(dead)}" if dead else ""

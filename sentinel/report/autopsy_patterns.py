@@ -67,7 +67,7 @@ def _word(path: Path, owner: Owner, rule: LogRule) -> PolicyWord | None:
             continue
         label = read_labels(found.line[:LINE_CHARS])
         rank = owner if isinstance(owner, int) else label.rank
-        words = fill_groups(rule.class_, found.groups) if rule.class_ is not None else rule.name
+        words = fill_groups(rule.class_, found.groups) if rule.class_ is not None else rule.found
         text = "".join(char if char.isprintable() else " " for char in label.text.strip())
         evidence = f"{fill_groups(rule.text, found.groups)}: {text}" if rule.text else text
         line = number + block.count(b"\n", 0, found.at)

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Try
 from sentinel.model.state import RunState
-
-
-def last_straw(state: RunState) -> Incident | None:
-    """The newest that Sentinel had no repair left for."""
-    return next((one for one in reversed(state.incidents) if one.state is IncidentState.EXHAUSTED), None)
+from sentinel.plan.last_straw import last_straw
 
 
 def cause_of(state: RunState) -> str:

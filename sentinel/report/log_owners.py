@@ -14,17 +14,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sentinel.detectors.crash_class import Owner
-from sentinel.detectors.crash_labels import read_labels
+from sentinel.detectors.crash_labels import OF_A_NODE, RANK_NAME, read_labels
 
 LABELS_CHARS = 120
 _STREAM = re.compile(r"std(?:out|err)|\.(?:out|err)\b")
-_RANK_NAME = re.compile(r"(?:^|[^a-z])rank[-_. =]?(\d{1,7})(?!\d)", re.IGNORECASE)
 _ATTEMPT_NAME = re.compile(r"(?:^|/)(\d{1,7})/std(?:out|err)\.log$")  # torchrun --log-dir: RUN/attempt_0/3/stderr.log
 _NUMBERED_NAME = re.compile(
     r"(?:^|/)(?:std(?:out|err)|log|output|err|out|worker|task|proc(?:ess)?)[-_.](\d{1,7})\.(?:log|txt|out|err)(?:\.\w+)?$"
 )
-_NAMES = (_RANK_NAME, _ATTEMPT_NAME, _NUMBERED_NAME)
-_OF_A_NODE = re.compile(r"(?:node|machine|host|group)[-_. ]?rank", re.IGNORECASE)
+_NAMES = (RANK_NAME, _ATTEMPT_NAME, _NUMBERED_NAME)
 # What a rank's launcher prints of another rank
 _OF_ANOTHER = re.compile(r"Child process with PID")
 
@@ -36,7 +34,7 @@ def owners_of(folder: Path, logs: Mapping[Path, Sequence[str]]) -> dict[Path, Ow
     for path, name in owners.items():
         assert isinstance(name, str)
         way, found = next(((way, found) for way in _NAMES if (found := way.search(name)) is not None), (None, None))
-        if way is not None and found is not None and _OF_A_NODE.search(name) is None:
+        if way is not None and found is not None and OF_A_NODE.search(name) is None:
             ways[way][path] = int(found[1]), _STREAM.sub("", name[: found.start(1)].rpartition("/")[0])
     for way, named in ways.items():
         if _are_ranks(named, logs) and (way is not _NUMBERED_NAME or _are_dense({rank for rank, _ in named.values()})):

@@ -7,14 +7,16 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from sentinel.model.incidents import Incident, IncidentState, Outcome
+from sentinel.model.incidents import Incident, Outcome
 from sentinel.model.state import RunState
 from sentinel.paging.case_answers import AnswerCommand, answers, unwatched_answers
 from sentinel.paging.case_words import follows, span
+from sentinel.plan.last_straw import last_straw
+from sentinel.plan.structural import LOOK_AT, judge_structural
 from sentinel.policy.rung_words import CONDITIONS
 from sentinel.policy.schema import Policy
 from sentinel.policy.schema_rungs import Rung
-from sentinel.report.cause import cause_of, last_straw, tried_words
+from sentinel.report.cause import cause_of, tried_words
 from sentinel.report.snapshot import RunSnapshot
 from sentinel.run_files.stall import SILENT_S, Stall, stall_of
 
@@ -24,14 +26,6 @@ _UNWATCHED = {
     "stuck": "nothing is repaired while the supervisor stands still",
     "unknown": "whether anybody repairs it is not known from here",
 }
-STANDS = {
-    IncidentState.OPEN: "open",
-    IncidentState.PROBATION: "a repair is on probation",
-    IncidentState.RECOVERED: "recovered",
-    IncidentState.EXHAUSTED: IncidentState.EXHAUSTED.words,
-    IncidentState.UNKNOWN: "how it ended is not known",
-}
-"""How an incident stands, for who does not know our words."""
 FULL_NEXT = "free space on it: the supervisor goes on by itself, and nothing is repaired before"
 _NOBODY = {
     "gone": ("Nobody watches this run", "its supervisor is gone", "bad"),
@@ -57,7 +51,8 @@ def _stands_still(snapshot: RunSnapshot) -> dict[str, Any]:
     """Of a run that has failed or is held."""
     state = snapshot.state
     incident = last_straw(state)
-    is_left = not state.ended and snapshot.supervisor != "alive"
+    look_at = [LOOK_AT] if incident is not None and judge_structural(incident, (), 0) else []
+    unwatched = [_UNWATCHED[snapshot.supervisor]] if not state.ended and snapshot.supervisor != "alive" else []
     return {
         "head": "The run has failed" if state.ended else "The run is held and waits for a person",
         "tone": "bad",
@@ -65,7 +60,7 @@ def _stands_still(snapshot: RunSnapshot) -> dict[str, Any]:
         "cause": cause_of(state),
         "tried": tried_words(state, incident) if incident is not None else "",
         "trains": _trains(snapshot),
-        "next": [*follows(state, incident, snapshot.now_s), *([_UNWATCHED[snapshot.supervisor]] if is_left else [])],
+        "next": [*follows(state, incident, snapshot.now_s), *look_at, *unwatched],
         "answers": _typed(answers(snapshot.run_dir, state, incident, "trigger")),
     }
 
@@ -168,7 +163,7 @@ def _standing(snapshot: RunSnapshot, incident: Incident, policy: Policy | None) 
         "incident": incident.id,
         "kind": str(incident.kind),
         "state": str(incident.state),
-        "stands": STANDS[incident.state],
+        "stands": incident.state.words,
         "reason": incident.reason,
         "waits": _is_asked(state, incident) or (page is not None and page.is_open and not page.is_answered),
         "next": _next(snapshot, incident, policy),
@@ -221,7 +216,9 @@ def _rung(rungs: tuple[Rung, ...], index: int) -> str:
     rung = rungs[index]
     words = [word for word in rung.keys if word not in CONDITIONS]
     if "page" not in words:
-        return f"rung {index + 1}, {' + '.join(words)}" + (", which waits for approval" if rung.approval is not None else "")
+        again = ": training starts again from a checkpoint" if rung.does("relaunches") else ""
+        waits = ", which waits for approval" if rung.approval is not None else ""
+        return f"rung {index + 1}, {' + '.join(words)}{again}{waits}"
     end = {"stop_now": ", and training stops", "hold": ", and training is held"}.get(str(rung.then), "")
     return f"rung {index + 1}, a person is called{end}"
 

@@ -155,8 +155,9 @@ def _watch(
         disks = open_disks(run_dir, engine.policy.spec.detectors.disk_full, roots)
         behind = VerifiedBehind(run_dir, "full" if request.stop_at_once else engine.policy.spec.checkpoints.verify)
         telemetry = RunTelemetry(run_dir, launcher, hardware, boards, trackers, mirror, desk, disks, behind, wake)
-        telemetry.look_for([(rule.name, rule.match) for rule in engine.policy.spec.logs])
-        acts = build_handlers(run_dir, launcher, session.lease, run_file, desk.courier.send, withheld, trained, engine.masking)
+        telemetry.look_for([(rule.name, rule.match) for rule in engine.policy.spec.logs], named_logs := ruled.named_logs)
+        masking, send = engine.masking, desk.courier.send
+        acts = build_handlers(run_dir, launcher, session.lease, run_file, send, withheld, trained, masking, named_logs)
         runner = ThreadRunner(acts, wake.event, request.start_thread)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
         with (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -33,6 +34,7 @@ from sentinel.model.records import Attribution, FoundCheckpoints
 from sentinel.operator.applying import load_wanted
 from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.telemetry.checkpoints import read_all
+from sentinel.telemetry.named_logs import note_before
 from sentinel.telemetry.records import compare_attempts
 from sentinel.telemetry.samples import has_stream, read_samples
 from sentinel.telemetry.saved_numbers import verify_saved
@@ -50,12 +52,12 @@ def build_handlers(
     withheld: frozenset[str],
     trained: Trained | None = None,
     masking: Masking | None = None,
+    named_logs: tuple[str, ...] = (),
 ) -> Mapping[type[a.Action], Handler]:
     """How each action is carried out here. `send_page`: the courier's. `withheld`: the launcher's. `trained`: where the trainer
-    has a profile. `masking`: of evidence.
+    has a profile. `masking`: of evidence. `named_logs`: further log files, of which is noted how long they are at a launch.
 
-    Raises:
-        AssertionError: an action has no handler.
+    Raises AssertionError: an action has no handler.
     """
 
     def start(action: a.StartAttempt) -> tuple[str, Environment]:
@@ -70,6 +72,7 @@ def build_handlers(
             vouched=action.vouched,
         )
         laid = spec if trained is None else trained.lay(spec)
+        _note(run_dir, action.attempt, named_logs)
         return start_recorded(launcher, run_dir, laid, run.code, withheld, () if trained is None else trained.saved())
 
     source = SampleSource(partial(has_stream, run_dir), partial(read_samples, run_dir))
@@ -100,6 +103,13 @@ def build_handlers(
     }
     assert not (missing := [kind.__qualname__ for kind in a.ACTIONS if kind not in handlers]), f"no handler for {missing}"
     return cast(Mapping[type[a.Action], Handler], handlers)
+
+
+def _note(run_dir: Path, attempt: int, named_logs: tuple[str, ...]) -> None:
+    """How long these logs are before the launch. Where that cannot be written, the first look at them notes it, and leaves out
+    what was written until then."""
+    with suppress(OSError):
+        note_before(run_dir, attempt, named_logs)
 
 
 def _admit(run_dir: Path, lease: Lease, attempt: int) -> str:

@@ -6,6 +6,7 @@ trainer under a profile needs is imported where one is named.
 
 from __future__ import annotations
 
+import glob
 import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -66,6 +67,15 @@ class Ruled:
         from sentinel.trainers.launching import Trained
 
         return Trained(self.run_dir, self.profile, self.run_file.command, self.run_file.cwd)
+
+    @property
+    def named_logs(self) -> tuple[str, ...]:
+        """Absolute paths and patterns of the files, beside those of ranks and launcher, that the policy's `logs` are looked for
+        in; none where it has no such patterns. Raises UsageError as `find_root`."""
+        if not self.policy.spec.logs:
+            return ()
+        own = (os.path.join(glob.escape(self.run_file.cwd), path) for path in self.policy.spec.run.log_files)
+        return (*own, *(() if (trained := self.trained()) is None else trained.logs))
 
     @property
     def masking(self) -> Masking:

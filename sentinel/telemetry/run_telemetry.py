@@ -45,7 +45,13 @@ class FollowedAttempt:
     """The sources of one attempt, each with the thread it reads in. `exit` is held back until the stream was read to its end."""
 
     def __init__(
-        self, run_dir: Path, attempt: int, launcher: Launcher, healths: dict[str, SourceHealth], patterns: Patterns = ()
+        self,
+        run_dir: Path,
+        attempt: int,
+        launcher: Launcher,
+        healths: dict[str, SourceHealth],
+        patterns: Patterns = (),
+        named_logs: Sequence[str] = (),
     ) -> None:
         self.attempt = attempt
         self.exit: Exited | None = None
@@ -57,7 +63,7 @@ class FollowedAttempt:
         self.has_lines = False  # of the stream; from then on the follower writes there what it has to say
         self.beats = Heartbeats(run_dir, attempt, healths["heartbeats"])
         self.silent = SilentRanks(run_dir, attempt)
-        self.printed = LogPatterns(run_dir, attempt, patterns)
+        self.printed = LogPatterns(run_dir, attempt, patterns, named_logs if patterns else ())
         self.is_searched_out = False  # all that it printed was searched, its end included
         self.watch = LauncherWatch(launcher, run_dir, attempt, healths["launcher"])
         self.has_patterns = bool(patterns)
@@ -72,11 +78,11 @@ class FollowedAttempt:
     def has_more_steps(self) -> bool:
         return self.stream.has_more and not self.reads["metrics"].is_late
 
-    def search_logs(self) -> Sequence[Reading]:
+    def search_logs(self, now_s: float) -> Sequence[Reading]:
         """Lines in which the policy's patterns were found; behind an exit to the very end."""
         is_over, health = self.exit is not None, self._patterns_health
         try:
-            out: list[Reading] = [*self.printed.poll(is_over=is_over)]
+            out: list[Reading] = [*self.printed.poll(now_s, is_over=is_over)]
         except OSError as error:
             self.is_searched_out = is_over
             return health.lost(describe_os_error(error))
@@ -117,6 +123,7 @@ class RunTelemetry:
         self._hardware = hardware
         self._others = others
         self._patterns: Patterns = ()
+        self._named_logs: Sequence[str] = ()
         names = ("inbox", "checkpoints", "hardware", *OF_ATTEMPT)
         self._healths = {name: SourceHealth(name) for name in names}  # they outlive the attempts
         self._reads = {name: TimedReads(self._healths[name]) for name in ("inbox", "checkpoints", "hardware")}
@@ -135,16 +142,17 @@ class RunTelemetry:
         followed = self._followed
         return (followed is not None and (followed.has_more_steps or followed.has_more_printed)) or self._has_more_checkpoints
 
-    def look_for(self, patterns: Patterns) -> None:
-        """These, of the policy, in what attempts print that are followed from now on."""
-        self._patterns = patterns
+    def look_for(self, patterns: Patterns, named_logs: Sequence[str] = ()) -> None:
+        """These, of the policy, in what attempts print that are followed from now on, and in the files of `named_logs`: absolute
+        paths and patterns."""
+        self._patterns, self._named_logs = patterns, named_logs
 
     def follow(self, attempt: int) -> None:
         """Look at this attempt from now on, from the beginning of its files. Following it already changes nothing."""
         if attempt == self.attempt:
             return
         self._leave()
-        self._followed = FollowedAttempt(self.run_dir, attempt, self._launcher, self._healths, self._patterns)
+        self._followed = FollowedAttempt(self.run_dir, attempt, self._launcher, self._healths, self._patterns, self._named_logs)
         self._followed.oom_kills = read_oom_kills()
         self._checkpoints.look_again()
 
@@ -170,7 +178,7 @@ class RunTelemetry:
             lives = dict(followed.beats.lives)
             out += self._ask("silent ranks", now_s, lambda: followed.silent.poll(now_s, lives))
         if followed.has_patterns:
-            out += self._ask("log patterns", now_s, followed.search_logs)
+            out += self._ask("log patterns", now_s, lambda: followed.search_logs(now_s))
         if (hardware := self._hardware) is not None:
             out += self._ask("hardware", now_s, lambda: hardware.poll(now_s))  # before the exit that it may explain
         for other in self._others:

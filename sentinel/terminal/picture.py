@@ -12,6 +12,7 @@ from sentinel.curves.registry import metrics_shown_on
 from sentinel.engine.goodput import surviving_steps
 from sentinel.model.incidents import Incident
 from sentinel.model.state import RunState
+from sentinel.plan.last_straw import stands_still_for
 from sentinel.run_files.gpu_standing import GpuSeen
 from sentinel.run_files.heartbeats import RankSeen
 from sentinel.run_files.stall import Stall
@@ -52,8 +53,8 @@ def newest_step(picture: Picture) -> int:
 
 
 def shown_incident(state: RunState) -> Incident | None:
-    """The newest open incident, else the newest of all."""
-    return (state.open_incidents or state.incidents or (None,))[-1]
+    """What the run failed of or is held for, else the newest open incident, else the newest of all."""
+    return stands_still_for(state) or (state.open_incidents or state.incidents or (None,))[-1]
 
 
 def survival_in(picture: Picture) -> Callable[[Point], bool]:

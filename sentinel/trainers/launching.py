@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -23,6 +24,7 @@ from sentinel.trainers.found import find_checkpoints
 from sentinel.trainers.profile import TrainerProfile
 from sentinel.trainers.rendering import find_root, render, saves_at
 from sentinel.trainers.sealing import seal_new, sealed_path
+from sentinel.trainers.sources import places_of
 from sentinel.trainers.spec import TrainerSpec
 from sentinel.trainers.start import BEFORE_NAME, read_before
 
@@ -77,6 +79,15 @@ class Trained:
         """Where the trainer itself saves to; none where its profile says nothing of it."""
         root = find_root(self.profile.spec, self.command, self.cwd)
         return () if root is None else (Path(root),)
+
+    @property
+    def logs(self) -> tuple[str, ...]:
+        """Absolute paths and patterns of the files of lines that the profile reads rows from."""
+        metrics = self.profile.spec.metrics
+        if metrics.from_ != "file":
+            return ()
+        root = find_root(self.profile.spec, self.command, self.cwd)
+        return tuple(place for place in places_of(metrics, str(root), self.cwd) if "tfevents" not in os.path.basename(place))
 
     def saved(self) -> tuple[Path, ...]:
         """The checkpoints that lie in the trainer's folder; none where it cannot be read."""

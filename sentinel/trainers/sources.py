@@ -18,6 +18,7 @@ from sentinel.model.readings import StepReading
 from sentinel.telemetry.log_formats import NoStepYet, UnreadableLog, format_at_end, open_log
 from sentinel.telemetry.log_reader import LineLog, LogReader
 from sentinel.trainers.found import find_checkpoints
+from sentinel.trainers.profile import Metrics
 from sentinel.trainers.spec import TrainerSpec
 
 FIND_EVERY_S = 1.0
@@ -219,11 +220,14 @@ def metric_places(spec: TrainerSpec) -> list[str]:
     """Paths and patterns of what the profile names; of one that has no files of its own, none."""
     if spec.profile.spec.metrics.from_ in WITHOUT_FILES:
         return []
-    root = glob.escape(str(spec.root))
-    metrics = spec.profile.spec.metrics
+    return places_of(spec.profile.spec.metrics, str(spec.root), spec.cwd)
+
+
+def places_of(metrics: Metrics, root: str, cwd: str) -> list[str]:
+    """Absolute paths and patterns of the files of metrics that have any. `root`: of the checkpoints."""
     within = RUNS_OF.get(metrics.from_, "")
     paths = metrics.path or (DEFAULT_FOLDERS[metrics.from_],)
-    return [os.path.join(glob.escape(spec.cwd), path.replace("{root}", root), within).rstrip("/") for path in paths]
+    return [os.path.join(glob.escape(cwd), path.replace("{root}", glob.escape(root)), within).rstrip("/") for path in paths]
 
 
 def _is_pattern(place: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from sentinel.engine.goodput import account
 from sentinel.model.incidents import Incident
 from sentinel.model.state import UNSEEN, RunState
+from sentinel.plan.last_straw import stands_still_for
 from sentinel.policy.quiet_hours import hold_words
 from sentinel.report.cause import cause_of
 from sentinel.report.following import RunSnapshot
@@ -73,8 +74,9 @@ def _gravity(word: str, incident: Incident | None) -> int:
 
 
 def _worst(state: RunState) -> Incident | None:
-    """Whose page is open, else the newest that is open."""
-    return next(reversed([*state.open_incidents, *state.open_pages]), None)
+    """What the run failed of or is held for; else whose page is open, a critical one first; else the newest that is open."""
+    paged = max(state.open_pages, key=lambda one: (one.severity == "critical", one.id), default=None)
+    return stands_still_for(state) or paged or next(reversed(state.open_incidents), None)
 
 
 def _incident_row(incident: Incident, *, is_over: bool) -> dict[str, Any]:

@@ -110,8 +110,8 @@ def _ended(incident: Incident, state: RunState) -> str:
     if incident.awaits_approval and not state.ended:
         return f"A rung waits for a person.{seen_by}"
     if state.ended:
-        return f"It was {incident.state} when the run {state.ended}.{seen_by}"
-    return f"It is {incident.state} now{': ' + incident.verdict if incident.verdict else ''}.{seen_by}"
+        return f"How it stood when the run {state.ended}: {incident.state.words}.{seen_by}"
+    return f"How it stands now: {incident.state.words}{': ' + incident.verdict if incident.verdict else ''}.{seen_by}"
 
 
 def _ended_once(paragraph: str) -> str:

@@ -32,7 +32,7 @@ def test_an_incident_in_probation_ends_as_unknown() -> None:
     assert _ended(bench.incident, bench.state).startswith("Whether it healed is not known: the run ended")
     line = describe(bench.of(f.IncidentMoved)[-1], bench.now_s, bench.state)
     assert line is not None
-    assert (line.tone, line.words.split(":")[0]) == ("warn", "incident 1 UNKNOWN")
+    assert (line.tone, line.words.split(":")[0]) == ("warn", "incident 1 END NOT KNOWN")
 
 
 def test_what_was_saved_behind_an_onset_that_nobody_saw_heal_is_not_resumed_from() -> None:

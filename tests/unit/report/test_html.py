@@ -151,7 +151,7 @@ def test_an_attempt_has_one_colour_in_every_plot_and_in_the_key(tmp_path: Path) 
 def test_a_run_of_which_nothing_is_left_but_the_journal_is_told_too(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path / "demo", until=91)
     assert "show nothing around the onset" in incident_report(run_dir, 2)
-    assert "It is open now" in check_self_contained(incident_report(run_dir, 2)).text
+    assert "How it stands now: open" in check_self_contained(incident_report(run_dir, 2)).text
     assert "No step was reported" in run_report(run_dir)
     with pytest.raises(UsageError, match="nothing is recorded yet"):
         run_report(write_run(tmp_path / "young", until=-1))

@@ -10,17 +10,22 @@ from typing import Any
 import pytest
 
 from sentinel.model import facts as f
+from sentinel.model.attempts import SampleRange
 from sentinel.model.findings import Kind
-from sentinel.model.incidents import AwaitedApproval, IncidentState, Outcome
+from sentinel.model.incidents import AwaitedApproval, IncidentState, Outcome, Remedy, Try
 from sentinel.model.paging import IncidentPage
+from sentinel.model.proof import Proof
 from sentinel.model.stall import StepTimes
 from sentinel.model.state import RunState
+from sentinel.plan.structural import LOOK_AT
 from sentinel.policy.schema import Policy
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
-from sentinel.report.needs import STANDS, needs_document, standing_documents, unwatched_words
+from sentinel.report.documents import incident_document
+from sentinel.report.needs import needs_document, standing_documents, unwatched_words
 from sentinel.report.snapshot import RunSnapshot, are_ranks_asked
 from sentinel.run_files.detector_standings import DetectorStandings
 from sentinel.run_files.heartbeats import RankSeen
+from sentinel.terminal.picture import shown_incident
 from sentinel.web.fleet import order, overview_document
 from tests.unit.told_run import at, state_of, told
 
@@ -92,7 +97,8 @@ def test_a_suspected_hang_says_when_it_is_believed_and_what_is_done_then(tmp_pat
     assert (needs["head"], needs["tone"]) == ("A hang is suspected", "warn")
     assert needs["cause"] == "no step for 10 s (a step takes 0.2 s)"
     assert needs["next"] == [
-        "it counts as a hang once all ranks have been silent for 6 s, or longer in a slow phase", "then rung 1, resume",
+        "it counts as a hang once all ranks have been silent for 6 s, or longer in a slow phase",
+        "then rung 1, resume: training starts again from a checkpoint",
         "nothing is asked of you yet",
     ]  # fmt: skip
     assert needs["answers"] == []
@@ -112,7 +118,7 @@ def test_an_approval_says_what_it_is_for_until_when_and_the_whole_command(tmp_pa
         WOULD,
         "training goes on (attempt 2)",
         "rung 2 waits for you; without an answer it is passed over in 13 min",
-        "then: rung 3, rollback + skip",
+        "then: rung 3, rollback + skip: training starts again from a checkpoint",
     ]
     assert [one["command"] for one in standing["answers"]][:2] == [
         f"sentinel approve 2 {tmp_path / 'demo'}", f"sentinel deny 2 {tmp_path / 'demo'}",
@@ -124,7 +130,7 @@ def test_patience_says_what_comes_after_it_and_asks_for_nothing(tmp_path: Path) 
     assert standing["next"] == [
         "training goes on (attempt 2)",
         "rung 1 (patience: wait up to 40 steps) is being tried",
-        "if that fails: rung 2, rollback + skip",
+        "if that fails: rung 2, rollback + skip: training starts again from a checkpoint",
     ]
     assert standing["answers"] == [], "nobody was called: there is nothing to acknowledge"
 
@@ -239,7 +245,9 @@ def test_the_list_of_runs_names_the_cause_and_not_the_rung(tmp_path: Path) -> No
 
 
 def test_every_state_of_an_incident_has_words_that_need_no_vocabulary(tmp_path: Path) -> None:
-    assert set(STANDS) == set(IncidentState)
+    words = {state: state.words for state in IncidentState}
+    assert len({*words.values()}) == len(IncidentState)
+    assert words[IncidentState.PROBATION] == "repair on probation"
     page = IncidentPage("critical", "demo: spike", "text", at(91))
     gone = changed(90.5, state=IncidentState.EXHAUSTED, page=page)
     (standing,) = standing_documents(RunSnapshot(tmp_path, gone, supervisor="alive"), DEMO)
@@ -260,3 +268,58 @@ def test_a_question_dies_with_the_run_it_was_asked_of(tmp_path: Path) -> None:
     (standing,) = standing_documents(snapshot, DEMO)
     assert standing["next"] == ["the run was stopped: nothing trains until you start it again"]
     assert overview_document("demo", snapshot, ())["incident"]["awaits_approval"] is False
+
+
+@pytest.mark.parametrize("state", [IncidentState.OPEN, IncidentState.PROBATION])
+def test_how_an_incident_stands_has_one_wording_wherever_it_is_shown(tmp_path: Path, state: IncidentState) -> None:
+    found = changed(90.5, state=state)
+    (standing,) = standing_documents(RunSnapshot(tmp_path, found, supervisor="alive"), DEMO)
+    assert standing["stands"] == incident_document(found.incidents[-1])["stands"] == state.words
+
+
+def told_first() -> RunState:
+    """It failed of incident N, for which repairs were tried; N + 1 had only been told, and training had gone on."""
+    state = failed()
+    straw = replace(state.incidents[-1], closed_s=at(93), verdict=state.end_reason, severity="critical", page=page_of("spike"))
+    only_told = replace(straw, id=straw.id + 1, kind=Kind.ENVIRONMENT_CHANGED, closed_s=at(90), verdict="a person is called")
+    only_told = replace(only_told, tries=(), reason="a file is new", severity="warning", page=page_of("a file"))
+    return replace(state, incidents=(*state.incidents[:-1], straw, only_told))
+
+
+def page_of(words: str) -> IncidentPage:
+    return IncidentPage("critical", words, words, at(91))
+
+
+@pytest.mark.parametrize("verdict", [None, "other words"])
+def test_a_run_failed_of_what_ended_it_and_not_of_what_was_only_told_meanwhile(tmp_path: Path, verdict: str | None) -> None:
+    state = told_first()
+    straw, only_told = state.incidents[-2:]
+    if verdict is not None:
+        straw = replace(straw, verdict=verdict)
+        state = replace(state, incidents=(*state.incidents[:-2], straw, only_told))
+    needs = needs_of(RunSnapshot(tmp_path, state, attempt_alive=False))
+    assert (needs["incident"], needs["cause"]) == (straw.id, "spike: loss 8.6 over 2.2")
+    assert "No repair was tried" not in needs["tried"]
+    assert f"sentinel ack {straw.id} " in needs["answers"][0]["command"]
+    row = overview_document("demo", RunSnapshot(tmp_path, state), ())
+    assert (row["incident"]["id"], row["reason"]) == (straw.id, "spike: loss 8.6 over 2.2")
+    assert shown_incident(state) == straw
+
+
+def test_of_pages_that_wait_the_list_of_runs_shows_the_critical_one(tmp_path: Path) -> None:
+    state = replace(told_first(), ended="", end_reason="")
+    assert overview_document("demo", RunSnapshot(tmp_path, state), ())["incident"]["id"] == state.incidents[-2].id
+
+
+def test_where_repairs_have_shown_that_nothing_they_change_explains_it_a_person_is_told_where_to_look(tmp_path: Path) -> None:
+    state = failed()
+    straw = state.incidents[-1]
+    onset = straw.onset_step
+    assert onset is not None
+    proofs = (Proof("skip", "read_back"), Proof("lr_scale", "read_back"))
+    remedy = Remedy(1, ("rollback", "skip", "lr"), "chosen", onset - 40, (SampleRange(0, 90),), 0.5)
+    tries = (Try(remedy, at(91), onset + 4, 2, Outcome.FAILED, "the same again", onset, proofs),)
+    for shown, is_told in ((tries, True), ((replace(tries[0], proofs=()),), False)):
+        found = replace(state, incidents=(*state.incidents[:-1], replace(straw, tries=shown)))
+        following = needs_of(RunSnapshot(tmp_path, found, attempt_alive=False))["next"]
+        assert (LOOK_AT in following) is is_told

@@ -86,7 +86,7 @@ def test_a_call_that_nobody_has_answered_outlives_the_run(tmp_path: Path) -> Non
     run_dir = write_run(tmp_path / "run", facts=stopped())
     assert code(run_dir) == WAITS
     text = status_text(read_status(run_dir))
-    assert "incident 2, spike, a repair is on probation: loss 8.6 over 2.2" in text
+    assert "incident 2, spike, repair on probation: loss 8.6 over 2.2" in text
     assert f"sentinel ack 2 {run_dir}" in text
     seen = f.RequestAnswered("1", "ann", w.Acknowledge(2), True, "noted")
     assert code(write_run(tmp_path / "seen", facts=stopped(seen))) == WELL

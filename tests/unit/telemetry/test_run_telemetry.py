@@ -205,7 +205,7 @@ def test_logs_that_cannot_be_searched_are_said_to_be_and_hold_no_exit_up(world, 
     from sentinel.policy.line_patterns import compile_pattern
     from sentinel.telemetry.log_patterns import LogPatterns
 
-    def denied(self, *, is_over: bool = False):
+    def denied(self, now_s: float, *, is_over: bool = False):
         raise PermissionError(13, "Permission denied", "logs")
 
     monkeypatch.setattr(LogPatterns, "poll", denied)
