@@ -155,7 +155,8 @@ def _watch(
         disks = open_disks(run_dir, engine.policy.spec.detectors.disk_full, roots)
         behind = VerifiedBehind(run_dir, "full" if request.stop_at_once else engine.policy.spec.checkpoints.verify)
         telemetry = RunTelemetry(run_dir, launcher, hardware, boards, trackers, mirror, desk, disks, behind, wake)
-        telemetry.look_for([(rule.name, rule.match) for rule in engine.policy.spec.logs], named_logs := ruled.named_logs)
+        named_logs = ruled.named_logs
+        telemetry.look_for([(rule.name, rule.match) for rule in engine.policy.spec.logs], named_logs)
         masking, send = engine.masking, desk.courier.send
         acts = build_handlers(run_dir, launcher, session.lease, run_file, send, withheld, trained, masking, named_logs)
         runner = ThreadRunner(acts, wake.event, request.start_thread)
