@@ -171,7 +171,7 @@ def test_a_finished_attempt_leaves_everything_the_protocol_names(launch):
             "rank": rank, "code": 0, "error": None, "step": 10
         }  # fmt: skip
         assert attempt.beat(rank)["phase"] == "idle"
-        keys = {"step", "phase", "time_s", "pid", "host", "boot_id", "stack_signal", "busy_s", "busy_step"}
+        keys = {"step", "phase", "time_s", "pid", "host", "boot_id", "stack_signal", "stack_after_s", "busy_s", "busy_step"}
         assert set(attempt.beat(rank)) == keys
     assert "step 10" in (attempt.folder / "logs" / "rank-00000.out").read_text()
     manifest = json.loads((attempt.run_dir / "checkpoints" / "step-00000008" / "manifest.json").read_text())

@@ -41,7 +41,7 @@ def test_a_resume_keeps_the_padding_of_the_first_launch_on_any_number_of_ranks(t
     (folder / "manifest.json").write_text(json.dumps({"step": 4, "files": {}, "padded_vocab": 384}))
     assert agree_on_padding(launch, None, tmp_path, world) == 256, "it does not resume"
     assert agree_on_padding(replace(launch, resume=True), None, tmp_path, world) == 384
-    asked = SimpleNamespace(spec=SimpleNamespace(resume=Resume(4, "checkpoints/step-00000004", "")))
+    asked = SimpleNamespace(spec=SimpleNamespace(resume=Resume(4, "checkpoints/step-00000004", ""), reads_digests=()))
     assert agree_on_padding(launch, asked, tmp_path, world) == 384
     beats = []
     beat = lambda step, phase: beats.append((step, phase))  # noqa: E731
