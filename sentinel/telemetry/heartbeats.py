@@ -7,7 +7,6 @@ cannot be read, that changes while it is read, or is no heartbeat is left out th
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -15,13 +14,12 @@ from typing import get_args
 from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import attempt_folder
 from sentinel.model.readings import Heartbeat, Phase, Reading
-from sentinel.run_files.attempt_files import rank_files
+from sentinel.run_files.attempt_files import HOST, rank_files
 from sentinel.run_files.stream_lines import parse_object, real_number, whole_number
 from sentinel.telemetry.source import SourceHealth, describe_os_error
 
 FILE_BYTES_MAX = 1 << 16
 PHASES: dict[str, Phase] = {phase: phase for phase in get_args(Phase)}
-HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:%-]{0,254}")
 SETTLED_S = 0.25  # far above the tick of any filesystem's clock (4 to 10 ms)
 UNKNOWN_PHASE: Phase = "idle"  # a word of a newer trainer: the rank lives, what it does is not known here
 
