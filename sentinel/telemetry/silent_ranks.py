@@ -1,27 +1,23 @@
 """What silent ranks are doing, for whoever judges a hang: looked at while a hang is only suspected, before anything is killed.
 
-A rank is looked at when it is silent (`silence`). Its kernel state is read every second. Its Python stack is asked for once in a
-silence, where its heartbeat says by which signal (`stack_signal`, see client/stacks.py), else by py-spy if there is one
-(launcher/py_spy.py). Where all ranks are silent, those that have a flight recorder are asked for a dump of it. Only ranks of this
-machine can be looked at; of others nothing is reported but what they dump.
+A rank is looked at when it is silent (`silence`), every second (`rank_look`). Where all ranks are silent, those that have a
+flight recorder are asked for a dump of it. Ranks of this machine are looked at here, others by the agent of their node where
+there is one (`agents`); of the rest nothing is reported but what they dump.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sentinel.client.run_layout import flight_recorder_pipe_prefix, flight_recorder_prefix, rank_file, stack_path
-from sentinel.launcher.process_tree import read_environment
-from sentinel.launcher.py_spy import StackDump, start_dump
-from sentinel.launcher.rank_processes import Frame, ask_for_stack, judge_stack, read_stack, read_state
+from sentinel.client.run_layout import rank_file
 from sentinel.model.collectives import Collective
 from sentinel.model.readings import Doing, FlightRecords, Reading, SilentRank
 from sentinel.run_files.attempt_files import AttemptFiles, is_this_host
-from sentinel.telemetry.flight_recorder import PIPE_VARIABLES, PREFIX_VARIABLES, ask_for_dump, find_dumps, read_dumps
+from sentinel.telemetry.flight_recorder import ask_for_dump, find_dumps, read_dumps
 from sentinel.telemetry.heartbeats import RankLife
+from sentinel.telemetry.rank_look import RankLook, dump_places, mark_of
 from sentinel.telemetry.silence import Silence
 
 LOOK_EVERY_S = 1.0
@@ -31,25 +27,12 @@ DUMPS_AT_ONCE = 16  # a look may not hold up the loop: a dump of a megabyte take
 
 
 @dataclass(slots=True)
-class _RankLook:
-    """At one rank in one silence, which began with the heartbeat read at `since_s`. `is_blocked`: it was so at the last look,
-    which may be a moment of a healthy read."""
-
-    since_s: float
-    reported: tuple[Doing, str] | None = None
-    is_blocked: bool = False
-    asked_from: int | None = None  # bytes of its file before it was asked; None: not asked yet
-    dump: StackDump | None = None
-    stack: tuple[Doing, str] | None = None
-
-
-@dataclass(slots=True)
 class SilentRanks:
     """Of one attempt."""
 
     run_dir: Path
     attempt: int
-    _looks: dict[int, _RankLook] = field(default_factory=dict)
+    _looks: dict[int, RankLook] = field(default_factory=dict)
     _looked_s: float = float("-inf")
     _silence: Silence = field(default_factory=Silence)
     _silent_since_s: float | None = None  # by the clock of files, since when dumps are of this silence
@@ -68,11 +51,11 @@ class SilentRanks:
             return []
         self._looked_s = now_s
         out: list[Reading] = []
-        marks = AttemptFiles.of(self.run_dir, self.attempt).environment
+        files = AttemptFiles.of(self.run_dir, self.attempt)
         here = sorted(rank for rank in silent if is_this_host(lives[rank].host or None))[:RANKS_MAX]
         for rank in here:
-            look = self._looks.setdefault(rank, _RankLook(lives[rank].changed_s))
-            seen = self._look_at(rank, lives[rank], look, marks, now_s)
+            look = self._looks.setdefault(rank, RankLook(lives[rank].changed_s))
+            seen = self._look_at(rank, lives[rank], look, files, now_s)
             if seen is not None and seen != look.reported:
                 look.reported = seen
                 out.append(SilentRank(self.attempt, rank, doing=seen[0], where=seen[1]))
@@ -83,13 +66,13 @@ class SilentRanks:
         a run that goes on says nothing."""
         if not all_silent:
             return []
-        prefixes, pipes = self._places(pids)
+        prefixes, pipes = dump_places(AttemptFiles.of(self.run_dir, self.attempt), pids)
         if self._silent_since_s is None:
             self._silent_since_s = max((self._beaten_s(rank) for rank in ranks), default=0.0)
             for pipe in pipes:
                 for rank in ranks:
                     ask_for_dump(pipe, rank)
-        found = {path: _mark(path) for prefix in prefixes for path in find_dumps(prefix, self._silent_since_s)}
+        found = {path: mark_of(path) for prefix in prefixes for path in find_dumps(prefix, self._silent_since_s)}
         unread = sorted(path for path, mark in found.items() if self._dumps_read.get(path) != mark)
         if not unread:
             return []
@@ -105,60 +88,15 @@ class SilentRanks:
         except OSError:
             return 0.0
 
-    def _places(self, pids: list[int | None]) -> tuple[set[str], set[str]]:
-        """The prefixes of dumps and of pipes: our own, and what the processes were started with."""
-        prefixes = {str(flight_recorder_prefix(self.run_dir, self.attempt))}
-        pipes = {str(flight_recorder_pipe_prefix(self.run_dir, self.attempt))}
-        for pid in pids[:1]:
-            for entry in read_environment(pid) if pid is not None else ():
-                name, _, value = os.fsdecode(entry).partition("=")
-                if value and name in PREFIX_VARIABLES:
-                    prefixes.add(value)
-                elif value and name in PIPE_VARIABLES:
-                    pipes.add(value)
-        return prefixes, pipes
-
     def close(self) -> None:
         self._forget(set(self._looks))
 
     def _forget(self, ranks: set[int]) -> None:
         for rank in ranks:
-            if (dump := self._looks.pop(rank).dump) is not None:
-                dump.close()
+            self._looks.pop(rank).close()
 
-    def _look_at(
-        self, rank: int, life: RankLife, look: _RankLook, marks: dict[str, str], now_s: float
-    ) -> tuple[Doing, str] | None:
-        state = read_state(life.pid, marks) if life.pid is not None else None
-        if state is None or life.pid is None:
+    def _look_at(self, rank: int, life: RankLife, look: RankLook, files: AttemptFiles, now_s: float) -> tuple[Doing, str] | None:
+        if life.pid is None:
             return None
-        doing, where = state
-        was_blocked, look.is_blocked = look.is_blocked, doing == "blocked"
-        if doing == "stopped" or (doing == "blocked" and was_blocked):
-            return state
-        path = stack_path(self.run_dir, self.attempt, rank)
-        if look.asked_from is None:
-            look.asked_from = -1
-            size = _mark(path)[1]
-            if life.stack_signal is not None and ask_for_stack(life.pid, life.stack_signal, marks):
-                look.asked_from = size
-            elif sum(other.dump is not None for other in self._looks.values()) < SPIES_MAX:
-                look.dump = start_dump(life.pid, path.with_suffix(".py-spy.json"), marks, now_s)
-        elif look.stack is None:
-            stack = read_stack(path, look.asked_from) if look.asked_from >= 0 else _take(look, now_s)
-            look.stack = judge_stack(stack) if stack else None
-        return look.stack if look.stack is not None else ("runs", where)
-
-
-def _take(look: _RankLook, now_s: float) -> tuple[Frame, ...]:
-    stack = look.dump.read(now_s) if look.dump is not None else ()
-    look.dump = look.dump if stack is None else None
-    return stack or ()
-
-
-def _mark(path: Path) -> tuple[int, int]:
-    try:
-        status = path.stat()
-    except OSError:
-        return 0, 0
-    return status.st_mtime_ns, status.st_size
+        may_spy = sum(other.dump is not None for other in self._looks.values()) < SPIES_MAX
+        return look.see(files, rank, life.pid, life.stack_signal, now_s, may_spy=may_spy)
