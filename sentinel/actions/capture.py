@@ -1,5 +1,6 @@
 """Evidence, before it is lost: the end of the stream, the heartbeats, the exit records, the Python stacks, the ends of the logs,
-and what the processes were doing (their state and kernel wait), into incidents/NNNN/attempt-NNNN/.
+what the processes were doing (their state and kernel wait), and what the agents of the nodes saw, into
+incidents/NNNN/attempt-NNNN/.
 
 Reads bounded tails only. Nothing here stops or signals a process.
 """
@@ -14,9 +15,10 @@ from pathlib import Path
 from sentinel.client.atomic_file import ensure_directory, write_atomically
 from sentinel.client.masking import Masking
 from sentinel.client.regular_file import regular
-from sentinel.client.run_layout import STREAM_NAME, attempt_folder, incident_folder
+from sentinel.client.run_layout import AGENTS, STREAM_NAME, attempt_folder, incident_folder
 from sentinel.client.strict_json import dumps, loads
 from sentinel.launcher.elsewhere import ENDED_HERE
+from sentinel.run_files.agent_files import list_reports
 
 TAIL_BYTES = 256 * 1024
 FILES_MAX = 256
@@ -40,6 +42,11 @@ def capture(run_dir: Path, incident: int, attempt: int, pids: Sequence[int], mas
         if (source / name).is_file():
             ensure_directory((target / name).parent)
             _copy_tail(source / name, target / name, masking)
+            saved += 1
+    for _, path in sorted(list_reports(run_dir).items())[:FILES_MAX]:
+        with suppress(OSError):
+            ensure_directory(target / AGENTS)
+            _copy_tail(path, target / AGENTS / path.name, masking)
             saved += 1
     return f"{saved} files saved in {target.relative_to(run_dir)}"
 

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections import deque
 
-from sentinel.model.agents import NodeHardware
+from sentinel.model.agents import HARDWARE_EVENTS, NodeHardware
 from sentinel.model.readings import HardwareReading, HardwareWhat, SourceReading
 from sentinel.run_files.agent_files import HARDWARE_MAX
 from sentinel.telemetry.hardware import Hardware
 
-EVENTS: frozenset[HardwareWhat] = frozenset(
-    ("xid", "machine_check", "machine_check_corrected", "memory_error", "pcie_error", "io_error", "oom_kill")
-)
 OLD_FAULTS: frozenset[HardwareWhat] = frozenset(
     ("gpu_lost", "recovery_action", "ecc_uncorrected", "row_remap_failure", "throttle")
 )
@@ -61,7 +58,7 @@ class HardwareNews:
             self.blind[reading.source] = reading.text
         elif reading.what == "seen":
             self._places[reading.device] = reading
-        elif reading.what in EVENTS:
+        elif reading.what in HARDWARE_EVENTS:
             self._tell(now_s, reading)
         else:
             part = (reading.source, reading.what, reading.device)

@@ -41,9 +41,9 @@ class _Known:
 class NodeRanks:
     """Of one run. `marked`: every process of the run here, by pid, as of the last walk."""
 
-    def __init__(self, run_dir: Path) -> None:
+    def __init__(self, run_dir: Path, node: str) -> None:
         """`run_dir`: resolved."""
-        self._run_dir = run_dir
+        self._run_dir, self._node = run_dir, node
         self._known: dict[Key, _Known] = {}
         self._walked_s = self._searched_s = float("-inf")
         self.marked: Mapping[int, MarkedProcess] = {}
@@ -67,7 +67,7 @@ class NodeRanks:
 
     def _walk(self, now_s: float) -> None:
         self._walked_s = now_s
-        self.marked = find_marked(self._run_dir)
+        self.marked = find_marked(self._run_dir, self._node)
         chosen = choose_rank_processes(self.marked)
         unranked = {one.attempt for one in self.marked.values()} - {attempt for attempt, _ in chosen}
         if unranked and now_s - self._searched_s >= SEARCH_EVERY_S:

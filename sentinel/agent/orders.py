@@ -167,7 +167,7 @@ class NodeOrders:
 
     def _find(self, order: AgentOrder) -> tuple[Process, ...]:
         """What lives of what the order is about, and below that."""
-        meant = {pid for pid, one in find_marked(self._run_dir).items() if _is_of(one, order)}
+        meant = {pid for pid, one in find_marked(self._run_dir, self._node).items() if _is_of(one, order)}
         processes = read_processes() if meant else {}
         meant |= find_descendants(processes, meant)
         return tuple(processes[pid] for pid in sorted(meant - {os.getpid()}) if pid in processes and processes[pid].is_living)

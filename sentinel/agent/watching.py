@@ -31,6 +31,7 @@ from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, HOST, RUN_DIR_VAR
 from sentinel.signals import stop_event
 
 EVERY_S = 1.0
+SOON_S = 0.2  # while something is done that somebody waits for
 
 
 class NodeAgent:
@@ -46,7 +47,7 @@ class NodeAgent:
     ) -> None:
         run_dir = Path(os.path.realpath(run_dir))
         self._node, self._news = node, news
-        self._ranks = NodeRanks(run_dir)
+        self._ranks = NodeRanks(run_dir, node)
         self._orders = NodeOrders(run_dir, node, self._ranks, check, beside)
         self._file = ReportFile(run_dir, node)
         self._boot_id, self._life, self._turn = read_boot_id(), uuid.uuid4().hex[:12], 0
@@ -55,6 +56,11 @@ class NodeAgent:
             self._orders.remember(before.answers)
             if before.boot_id == self._boot_id:  # pids of an earlier boot say nothing; what ended in this one stays ended
                 self._ranks.ended.extend(before.ended)
+
+    @property
+    def is_busy(self) -> bool:
+        """Something that it was asked for is under way."""
+        return any(one.outcome == "begun" for one in self._orders.answers.values())
 
     def turn(self, now_s: float) -> None:
         """Look, write, do what is asked, and write what came of it. Raises OSError where nothing can be written."""
@@ -124,7 +130,8 @@ def watch_node(run_dir: Path, node: str, news: HardwareNews, check: NodeCheck, c
         while not stop.is_set():
             began_s = clock.now_s()
             trouble = _tried(agent, began_s, trouble)
-            clock.wait(stop, max(0.0, began_s + EVERY_S - clock.now_s()))
+            pause_s = SOON_S if agent.is_busy else EVERY_S
+            clock.wait(stop, max(0.0, began_s + pause_s - clock.now_s()))
         try:
             agent.close(clock.now_s())
         except OSError as error:

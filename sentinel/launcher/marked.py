@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sentinel.client.machine import NODE_VARIABLE
 from sentinel.launcher.process_tree import Process, read_environment, read_processes
-from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, LAUNCH_VARIABLE, RUN_DIR_VARIABLE, is_rank
+from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, LAUNCH_VARIABLE, RUN_DIR_VARIABLE, is_rank, is_same_host
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +22,9 @@ class MarkedProcess:
     rank: int | None
 
 
-def find_marked(run_dir: Path) -> dict[int, MarkedProcess]:
-    """By pid; this process is left out. `run_dir`: resolved, as the mark has it."""
+def find_marked(run_dir: Path, node: str) -> dict[int, MarkedProcess]:
+    """By pid; this process is left out, and so is what its launcher has told to be on another machine than `node`. `run_dir`:
+    resolved, as the mark has it."""
     mark = os.fsencode(f"{RUN_DIR_VARIABLE}={run_dir}")
     found = {}
     for pid, process in read_processes().items():
@@ -31,7 +33,8 @@ def find_marked(run_dir: Path) -> dict[int, MarkedProcess]:
             continue
         variables = _variables(entries)
         attempt, rank = variables.get(ATTEMPT_VARIABLE, ""), variables.get("RANK", "")
-        if attempt.isdecimal() and len(attempt) < 10:
+        is_here = is_same_host(variables.get(NODE_VARIABLE) or node, node)
+        if is_here and attempt.isdecimal() and len(attempt) < 10:
             number = int(rank) if rank.isdecimal() and len(rank) < 10 and is_rank(int(rank)) else None
             found[pid] = MarkedProcess(process, int(attempt), variables.get(LAUNCH_VARIABLE), number)
     return found

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from sentinel.model.readings import Doing, HardwareReading
+from sentinel.model.readings import Doing, HardwareReading, HardwareWhat
 
 OrderWord = Literal["stacks", "signal", "kill", "clean", "check"]
 """`stacks`: look at the ranks, and ask them for their Python stacks. `signal`: send the ranks one. `kill`: end every process of
@@ -15,6 +15,11 @@ the attempt. `clean`: end every process of attempts before it. `check`: run the 
 Outcome = Literal["begun", "done", "failed", "sick", "unknown"]
 """`begun`: not answered yet. `done`: what was asked for holds now. `failed`: it does not. `sick`: the check says that the node
 is. `unknown`: it cannot be told."""
+
+HARDWARE_EVENTS: frozenset[HardwareWhat] = frozenset(
+    ("xid", "machine_check", "machine_check_corrected", "memory_error", "pcie_error", "io_error", "oom_kill")
+)
+"""What happens once, and is no state that lasts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,12 @@ def encode_report_of_node(report: AgentReport) -> bytes:
 
 def read_report_of_node(path: str | os.PathLike[str]) -> AgentReport:
     """Raises OSError, and ValueError for what is no whole report."""
-    return parse_report_of_node(read_regular(path, REPORT_BYTES_MAX))
+    return parse_report_of_node(read_report_bytes(path))
+
+
+def read_report_bytes(path: str | os.PathLike[str]) -> bytes:
+    """Raises OSError."""
+    return read_regular(path, REPORT_BYTES_MAX)
 
 
 def parse_report_of_node(data: bytes) -> AgentReport:

@@ -32,6 +32,7 @@ from sentinel.report.chronicle.write import leave_chronicle
 from sentinel.report.html.keeper import ReportKeeper
 from sentinel.report.own_needs import own_needs
 from sentinel.report.summary import leave_report
+from sentinel.run_files.agent_orders import OrderBook
 from sentinel.run_files.detector_standings import StandingsFile
 from sentinel.supervisor.daemon import Daemon, Narrator
 from sentinel.supervisor.deadline import refuse_too_late
@@ -58,6 +59,7 @@ from sentinel.supervisor.stop_signals import StopSignals
 from sentinel.supervisor.strangers import tell_strangers
 from sentinel.supervisor.systemd import Notifier
 from sentinel.supervisor.takeover import Takeover
+from sentinel.telemetry.agents import Agents
 from sentinel.telemetry.disks import open_disks
 from sentinel.telemetry.hardware import open_hardware
 from sentinel.telemetry.run_telemetry import RunTelemetry
@@ -144,7 +146,9 @@ def _watch(
             _take_over(ruled, engine.state)
         outage.stops.wake((wake := Wake(run_dir)).event)
         withheld = secret_variables(engine.policy.spec.paging)
-        reserve = launchers.reserve_of(launcher := _open_launcher(run_dir, run_file, withheld), request.start_thread)
+        reserve = launchers.reserve_of(own := _open_launcher(run_dir, run_file, withheld), request.start_thread)
+        agents = Agents(run_dir, OrderBook(run_dir, session.epoch))
+        launcher = launchers.with_agents(own, run_file.launcher, run_dir, agents.orders)
         show_gpus(narrator, (hardware := open_hardware(engine.policy.spec.detectors.gpu_fault, run_dir)).gpus)
         show_needs(narrator, own_needs(run_dir, engine.policy))
         boards = open_boards(run_dir, lambda: engine.state, request.tensorboard)
@@ -154,7 +158,7 @@ def _watch(
         desk = open_desk(run_dir, engine, clock, session.lease)
         disks = open_disks(run_dir, engine.policy.spec.detectors.disk_full, roots)
         behind = VerifiedBehind(run_dir, "full" if request.stop_at_once else engine.policy.spec.checkpoints.verify)
-        telemetry = RunTelemetry(run_dir, launcher, hardware, boards, trackers, mirror, desk, disks, behind, wake)
+        telemetry = RunTelemetry(run_dir, launcher, hardware, boards, trackers, mirror, desk, disks, behind, wake, agents=agents)
         telemetry.look_for([(rule.name, rule.match) for rule in engine.policy.spec.logs])
         acts = build_handlers(run_dir, launcher, session.lease, run_file, desk.courier.send, withheld, trained, engine.masking)
         runner = ThreadRunner(acts, wake.event, request.start_thread)
@@ -171,8 +175,8 @@ def _watch(
             if request.stop_at_once:
                 daemon.want_stop("sentinel stop")
             standings = StandingsFile(run_dir, hardware.gpus)
-            own = run_file.policy.source or run_file.policy.path
-            each_turn = keep_up(session, wake, daemon, outage.stops, standings, desk, outage.systemd, reserve, own)
+            policy_path = run_file.policy.source or run_file.policy.path
+            each_turn = keep_up(session, wake, daemon, outage.stops, standings, desk, outage.systemd, reserve, policy_path)
             run_until_over(daemon, clock, wake, each_turn)
             standings.write(clock.now_s(), engine)
         return _leave(run_dir, engine.state, clock.now_s())

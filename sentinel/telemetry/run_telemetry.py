@@ -24,6 +24,7 @@ from pathlib import Path
 from sentinel.launcher.contract import Launcher
 from sentinel.model.attempts import Exited
 from sentinel.model.readings import LauncherReading, Reading, Receipt, StepReading
+from sentinel.telemetry.agents import Agents
 from sentinel.telemetry.checkpoints import CheckpointSource
 from sentinel.telemetry.follower_remarks import FollowerRemarks
 from sentinel.telemetry.hardware import Hardware
@@ -109,13 +110,16 @@ class FollowedAttempt:
 class RunTelemetry:
     """A `Source` over the sources of one run. Nothing of an attempt is read before `follow` names it; operator requests are."""
 
-    def __init__(self, run_dir: Path, launcher: Launcher, hardware: Hardware | None = None, *others: Source) -> None:
+    def __init__(
+        self, run_dir: Path, launcher: Launcher, hardware: Hardware | None = None, *others: Source, agents: Agents | None = None
+    ) -> None:
         """`hardware` belongs to whoever opened it, and is asked only while an attempt is followed; so do `others`, which must
-        answer at once."""
+        answer at once. `agents` are closed with this."""
         self.run_dir = Path(os.path.realpath(run_dir))
         self._launcher = launcher
         self._hardware = hardware
         self._others = others
+        self._agents = agents
         self._patterns: Patterns = ()
         names = ("inbox", "checkpoints", "hardware", *OF_ATTEMPT)
         self._healths = {name: SourceHealth(name) for name in names}  # they outlive the attempts
@@ -132,6 +136,11 @@ class RunTelemetry:
     @property
     def has_more(self) -> bool:
         """True when there is more to read at once. The exit of an attempt is held back until then."""
+        return self._has_more_written or (self._agents is not None and self._agents.has_more)
+
+    @property
+    def _has_more_written(self) -> bool:
+        """By the trainer."""
         followed = self._followed
         return (followed is not None and (followed.has_more_steps or followed.has_more_printed)) or self._has_more_checkpoints
 
@@ -165,10 +174,10 @@ class RunTelemetry:
         if self._has_more_checkpoints:
             return out
         out += self._ask("metrics", now_s, lambda: followed.read_stream(now_s))
-        out += self._ask("heartbeats", now_s, lambda: followed.beats.poll(now_s))
+        out += self._beats(followed, now_s)
         if followed.exit is None and not followed.reads["heartbeats"].is_late:
-            lives = dict(followed.beats.lives)
-            out += self._ask("silent ranks", now_s, lambda: followed.silent.poll(now_s, lives))
+            lives, agents = dict(followed.beats.lives), self._agents
+            out += self._ask("silent ranks", now_s, lambda: followed.silent.poll(now_s, lives, agents))
         if followed.has_patterns:
             out += self._ask("log patterns", now_s, followed.search_logs)
         if (hardware := self._hardware) is not None:
@@ -176,6 +185,18 @@ class RunTelemetry:
         for other in self._others:
             out += other.poll(now_s)
         return out + self._exit_of(followed, now_s)
+
+    def _beats(self, followed: FollowedAttempt, now_s: float) -> list[Reading]:
+        """Heartbeats, by agents first. Those of ranks that no agent tells of are read from their files."""
+        agents, beats = self._agents, followed.beats
+        if agents is None:
+            return self._ask("heartbeats", now_s, lambda: beats.poll(now_s))
+        if followed.reads["heartbeats"].is_late:  # its thread may be at the same books
+            return self._ask("heartbeats", now_s, lambda: beats.poll(now_s))
+        out = agents.poll(now_s, followed.attempt, beats.lives)
+        out += beats.hear(agents.reports, now_s)
+        covered = agents.covered(now_s)
+        return out + self._ask("heartbeats", now_s, lambda: beats.poll(now_s, covered))
 
     def poll_steps(self, now_s: float) -> list[Reading]:
         """The new checkpoints and the new rows, and nothing else: for a loop that took a whole look a moment ago, and was woken
@@ -195,6 +216,8 @@ class RunTelemetry:
         self._leave()
         for reads in self._reads.values():
             reads.close()
+        if self._agents is not None:
+            self._agents.close()
 
     def _leave(self) -> None:
         followed, self._followed = self._followed, None
@@ -207,7 +230,7 @@ class RunTelemetry:
 
     def _exit_of(self, followed: FollowedAttempt, now_s: float) -> list[Reading]:
         """The word on the exit, behind everything that was written before it and the ends of the logs."""
-        if followed.exit is None or self.has_more:
+        if followed.exit is None or self._has_more_written:
             return []
         asked = followed.reads["metrics"], followed.reads["log patterns"], self._reads["checkpoints"]
         late = [reads.late_since_s for reads in asked if reads.late_since_s is not None]

@@ -7,7 +7,7 @@ there is one (`agents`); of the rest nothing is reported but what they dump.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from sentinel.client.run_layout import rank_file
 from sentinel.model.collectives import Collective
 from sentinel.model.readings import Doing, FlightRecords, Reading, SilentRank
 from sentinel.run_files.attempt_files import AttemptFiles, is_this_host
+from sentinel.telemetry.agents import Agents
 from sentinel.telemetry.flight_recorder import ask_for_dump, find_dumps, read_dumps
 from sentinel.telemetry.heartbeats import RankLife
 from sentinel.telemetry.rank_look import RankLook, dump_places, mark_of
@@ -39,8 +40,8 @@ class SilentRanks:
     _dumps_read: dict[Path, tuple[int, int]] = field(default_factory=dict)  # with what they looked like
     _dumps: dict[int, Sequence[Collective]] = field(default_factory=dict)
 
-    def poll(self, now_s: float, lives: dict[int, RankLife]) -> list[Reading]:
-        """What is new of the ranks that are silent."""
+    def poll(self, now_s: float, lives: dict[int, RankLife], agents: Agents | None = None) -> list[Reading]:
+        """What is new of the ranks that are silent. `agents`: of other nodes."""
         self._silence.note(now_s, lives)
         if now_s - self._looked_s < LOOK_EVERY_S:
             return []
@@ -59,7 +60,34 @@ class SilentRanks:
             if seen is not None and seen != look.reported:
                 look.reported = seen
                 out.append(SilentRank(self.attempt, rank, doing=seen[0], where=seen[1]))
-        return [*out, *self._look_at_dumps([lives[rank].pid for rank in here], here, len(silent) == len(lives))]
+        all_silent = len(silent) == len(lives)
+        away = [] if agents is None else [rank for rank in silent if not is_this_host(lives[rank].host or None)]
+        if agents is not None and away:
+            out += self._look_elsewhere(away, lives, agents, now_s, all_silent)
+        ranks = here or away[:RANKS_MAX]
+        return [*out, *self._look_at_dumps([lives[rank].pid for rank in here], ranks, all_silent)]
+
+    def _look_elsewhere(
+        self, ranks: Sequence[int], lives: Mapping[int, RankLife], agents: Agents, now_s: float, all_silent: bool
+    ) -> list[Reading]:
+        """As the agents of their nodes see them. They are asked to look closer once in a silence."""
+        out: list[Reading] = []
+        unasked: list[int] = []
+        for rank in ranks:
+            seen = agents.sight(rank, now_s)
+            if seen is None:
+                continue
+            look = self._looks.setdefault(rank, RankLook(lives[rank].changed_s))
+            if look.asked_from is None:
+                look.asked_from = -1
+                unasked.append(rank)
+            if seen != look.reported:
+                look.reported = seen
+                out.append(SilentRank(self.attempt, rank, doing=seen[0], where=seen[1]))
+        if unasked:
+            newest = max((lives[rank] for rank in unasked), key=lambda life: life.time_s)
+            agents.ask_for_stacks(self.attempt, unasked, newest, with_dumps=all_silent)
+        return out
 
     def _look_at_dumps(self, pids: list[int | None], ranks: list[int], all_silent: bool) -> list[Reading]:
         """Ask each rank for a dump once in a silence, and read what was dumped in it. Only where every rank is silent: a dump of

@@ -61,10 +61,12 @@ class Node:
         assert report is not None
         return report
 
-    def rank(self, rank: int | None, attempt: int = 1, launch: str = "w", words: Sequence[str] = ("sleep", "600")) -> int:
-        """The pid of a process that carries the marks of a rank."""
+    def rank(
+        self, rank: int | None, attempt: int = 1, launch: str = "w", words: Sequence[str] = ("sleep", "600"), node: str = ""
+    ) -> int:
+        """The pid of a process that carries the marks of a rank. `node`: on which its launcher says that it is."""
         marks = AttemptFiles.of(self.run_dir, attempt).environment
-        named = {} if rank is None else {"RANK": str(rank)}
+        named = ({} if rank is None else {"RANK": str(rank)}) | ({"SENTINEL_NODE": node} if node else {})
         environment = {"PATH": os.environ["PATH"]} | marks | named | {"SENTINEL_LAUNCH": launch}
         self._pids.append(os.posix_spawnp(words[0], list(words), environment))
         while not is_marked(self._pids[-1], marks):  # in the middle of exec it shows none

@@ -65,6 +65,12 @@ def test_processes_of_another_run_are_none_of_its_own(node: Node, tmp_path: Path
         other.close()
 
 
+def test_processes_that_their_launcher_has_put_on_another_node_are_that_nodes(node: Node) -> None:
+    node.rank(0, node="n3")
+    mine = node.rank(1, node="n2.cluster")
+    assert [(one.rank, one.pid) for one in node.turn().ranks] == [(1, mine)]
+
+
 def test_what_ends_is_told_with_what_it_has_recorded(node: Node) -> None:
     pids = [node.rank(0), node.rank(1)]
     node.turn()
