@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from sentinel.launcher.process_tree import Process, is_same_process
 from sentinel.launcher.rank_processes import read_state
 from sentinel.model.agents import EndedOnNode, RankOnNode
 from sentinel.model.readings import Doing
-from sentinel.run_files.agent_files import ENDED_MAX, RANKS_MAX
+from sentinel.run_files.agent_files import ENDED_MAX, RANKS_MAX, beat_of
 from sentinel.run_files.attempt_files import AttemptFiles, rank_files
 
 WALK_EVERY_S = 5.0
@@ -107,7 +107,7 @@ class NodeRanks:
         shown: Doing = "runs" if doing == "blocked" and not was_blocked else doing
         beat = self._read(key, "heartbeats")
         is_own = read_pid(beat) in (known.process.pid, None) and bool(beat)
-        return RankOnNode(attempt, rank, known.process.pid, shown, where, beat if is_own else None)
+        return RankOnNode(attempt, rank, known.process.pid, shown, where, beat_of(beat) if is_own else None)
 
     def _end(self, key: Key, process: Process) -> None:
         attempt, rank = key
@@ -123,11 +123,6 @@ class NodeRanks:
         return AttemptFiles(self._run_dir, attempt)
 
 
-def beat_place(beat: Mapping[str, Any] | None) -> tuple[object, ...]:
-    """By which a later heartbeat of the rank differs."""
-    return () if beat is None else tuple(beat.get(name) for name in ("step", "phase", "time_s"))
-
-
 def with_sight(one: RankOnNode, sight: tuple[Doing, str] | None) -> RankOnNode:
     """As a closer look has it."""
-    return one if sight is None else replace(one, doing=sight[0], where=sight[1])
+    return one if sight is None else one._replace(doing=sight[0], where=sight[1])

@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sentinel.agent.node_ranks import NodeRanks, beat_place, with_sight
+from sentinel.agent.node_ranks import NodeRanks, with_sight
 from sentinel.launcher.asking import AskLimits, ask, without
 from sentinel.launcher.marked import MarkedProcess, find_marked
 from sentinel.launcher.process_tree import Process, describe_stuck, find_descendants, kill_until_none, read_processes, send_signal
-from sentinel.model.agents import AgentAnswer, AgentOrder, Outcome, RankOnNode
+from sentinel.model.agents import AgentAnswer, AgentOrder, BeatOnNode, Outcome, RankOnNode
 from sentinel.model.readings import Doing
 from sentinel.run_files.agent_orders import AgentOrders, read_orders
 from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles, is_same_host
@@ -55,7 +55,7 @@ class NodeOrders:
         self._run_dir, self._node, self._ranks, self._check, self._beside = run_dir, node, ranks, check, beside
         self._orders = AgentOrders()
         self._ended: queue.SimpleQueue[AgentAnswer] = queue.SimpleQueue()
-        self._looks: dict[tuple[int, int], tuple[RankLook, tuple[object, ...]]] = {}
+        self._looks: dict[tuple[int, int], tuple[RankLook, BeatOnNode | None]] = {}
         self.answers: dict[str, AgentAnswer] = {}
         self.trouble = ""  # why orders cannot be read; empty where they can
 
@@ -105,8 +105,8 @@ class NodeOrders:
 
     def look_closer(self, ranks: Sequence[RankOnNode], now_s: float) -> tuple[RankOnNode, ...]:
         """The ranks, those that were asked about as `RankLook` sees them, until they are heard again."""
-        beats = {(one.attempt, one.rank): beat_place(one.beat) for one in ranks}
-        for key in [key for key, (_, place) in self._looks.items() if beats.get(key) != place]:
+        beats = {(one.attempt, one.rank): one.beat for one in ranks}
+        for key in [key for key, (_, beat) in self._looks.items() if beats.get(key) != beat]:
             self._looks.pop(key)[0].close()
         return tuple(with_sight(one, self._sight(one, now_s)) for one in ranks)
 
@@ -130,7 +130,7 @@ class NodeOrders:
             before = self._looks.pop((one.attempt, one.rank), None)
             if before is not None:
                 before[0].close()
-            self._looks[one.attempt, one.rank] = RankLook(0.0), beat_place(one.beat)
+            self._looks[one.attempt, one.rank] = RankLook(0.0), one.beat
         if order.with_dumps and asked:
             _, pipes = dump_places(AttemptFiles(self._run_dir, order.attempt), [asked[0].pid])
             for pipe in pipes:
@@ -142,10 +142,10 @@ class NodeOrders:
         found = self._looks.get((one.attempt, one.rank))
         if found is None:
             return None
-        number = (one.beat or {}).get("stack_signal")
+        number = None if one.beat is None else one.beat.stack_signal
         may_spy = sum(look.dump is not None for look, _ in self._looks.values()) < SPIES_MAX
         files = AttemptFiles(self._run_dir, one.attempt)
-        return found[0].see(files, one.rank, one.pid, number if type(number) is int else None, now_s, may_spy=may_spy)
+        return found[0].see(files, one.rank, one.pid, number, now_s, may_spy=may_spy)
 
     def _signal(self, order: AgentOrder, ranks: Sequence[RankOnNode]) -> None:
         asked = [one for one in ranks if one.attempt == order.attempt and (not order.ranks or one.rank in order.ranks)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 from sentinel.model.readings import Doing, HardwareReading, HardwareWhat
 
@@ -54,8 +54,20 @@ class AgentAnswer:
     count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RankOnNode:
+class BeatOnNode(NamedTuple):
+    """A rank's heartbeat, as far as a supervisor reads it; the names are those of `Heartbeat`. `stack_signal`: by which it can be
+    asked for its stack; None where it offers none."""
+
+    step: int
+    phase: str
+    time_s: float
+    stack_signal: int | None
+    busy_step: int
+    busy_s: float | None
+    host: str
+
+
+class RankOnNode(NamedTuple):
     """A rank whose process lives there. `beat`: its heartbeat as it stands, None where it has none of this process. `doing` and
     `where`: as in `SilentRank`."""
 
@@ -64,7 +76,7 @@ class RankOnNode:
     pid: int
     doing: Doing = "runs"
     where: str = ""
-    beat: Mapping[str, Any] | None = None
+    beat: BeatOnNode | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentinel.clock import Clock, SystemClock
-from sentinel.model.agents import HARDWARE_EVENTS, AgentOrder, AgentReport, RankOnNode
+from sentinel.model.agents import HARDWARE_EVENTS, AgentOrder, AgentReport
 from sentinel.model.readings import Doing, Reading, SourceReading
 from sentinel.run_files.agent_orders import OrderBook
 from sentinel.run_files.attempt_files import is_this_host
@@ -32,20 +32,22 @@ SLICE = 32  # files between two pauses: the loop is not to wait for a sweep
 REPORTS_PER_POLL = 256  # some 2,000 heartbeats, two hundredths of a second
 FALLBACK_S = 5.0
 BLIND_S = 15.0
+YOUNG_S = 120.0
 NAMED_MAX = 4
 RANKS_NAMED_MAX = 64  # in an order; of more all are asked
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What the loop knows of a node. `number`: how far its hardware was heard in this life of its agent. `ranks`: of the
-    attempt."""
+    """What the loop knows of a node. `number`: how far its hardware was heard in this `life` of its agent. `ranks`: of the
+    attempt, and of these `beating`, whose heartbeats it tells."""
 
-    report: AgentReport
     changed_s: float
+    has_left: bool = False
     life: str = ""
     number: int = 0
     ranks: frozenset[int] = frozenset()
+    beating: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
@@ -60,15 +62,17 @@ class Agents:
     _health: SourceHealth = field(default_factory=lambda: SourceHealth("agents"))
     _waiting: dict[str, AgentReport] = field(default_factory=dict)
     _seen: dict[str, _Seen] = field(default_factory=dict)
-    _rows: dict[int, tuple[str, RankOnNode]] = field(default_factory=dict)
+    _rows: dict[int, tuple[str, Doing, str]] = field(default_factory=dict)
     _attempt: int = -1
     _began_s: float | None = None
+    _followed_s: float = 0.0
     _judged_s: float = float("-inf")
     _missed: tuple[str, ...] = ()
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
     _covered: frozenset[int] = frozenset()
     _stale: frozenset[str] = frozenset()
+    _is_moved: bool = False  # ranks have come to a node, or gone from it, since it was last found out who is covered
     sweep: AgentSweep = field(init=False)
 
     def __post_init__(self) -> None:
@@ -84,9 +88,10 @@ class Agents:
         attempt's ranks, whoever tells of them."""
         self._begin(now_s)
         if attempt != self._attempt:
-            self._attempt, self._rows, self._covered = attempt, {}, frozenset()
+            self._attempt, self._rows, self._covered, self._followed_s = attempt, {}, frozenset(), now_s
+            self._is_moved = True
             for node in self._seen.values():
-                self._place(node)
+                node.ranks = node.beating = frozenset()
         self._waiting |= self.sweep.take()
         names = [*self._waiting][:REPORTS_PER_POLL]
         self.reports = [self._waiting.pop(name) for name in names]
@@ -101,9 +106,9 @@ class Agents:
     def covered(self, now_s: float) -> frozenset[int]:
         """The attempt's ranks whose heartbeats come by an agent just now."""
         stale = frozenset(name for name, node in self._seen.items() if self._is_stale(node, now_s, FALLBACK_S))
-        if self.reports or stale != self._stale:
-            self._stale = stale
-            self._covered = frozenset(rank for rank, (node, row) in self._rows.items() if node not in stale and row.beat)
+        if self._is_moved or stale != self._stale:
+            self._stale, self._is_moved = stale, False
+            self._covered = frozenset().union(*(node.beating for name, node in self._seen.items() if name not in stale))
         return self._covered
 
     def sight(self, rank: int, now_s: float) -> tuple[Doing, str] | None:
@@ -111,7 +116,7 @@ class Agents:
         found = self._rows.get(rank)
         if found is None or self._is_stale(self._seen[found[0]], now_s, FALLBACK_S):
             return None
-        return found[1].doing, found[1].where
+        return found[1], found[2]
 
     def ask_for_stacks(self, attempt: int, ranks: Sequence[int], newest: RankLife, *, with_dumps: bool) -> None:
         """Once for a silence, which is told from others by the last heartbeat in it. Raises OSError."""
@@ -147,9 +152,9 @@ class Agents:
     def _hear(self, report: AgentReport, now_s: float) -> list[Reading]:
         node = self._seen.get(report.node)
         if node is None:
-            node = self._seen[report.node] = _Seen(report, now_s)
-        node.report, node.changed_s = report, now_s
-        self._place(node)
+            node = self._seen[report.node] = _Seen(now_s)
+        node.changed_s, node.has_left = now_s, report.has_left
+        self._place(node, report)
         if not report.hardware or is_this_host(report.node):  # of its own machine the supervisor hears itself
             return []
         if node.life != report.life:
@@ -164,25 +169,29 @@ class Agents:
                     out.append(one.reading)
         return out
 
-    def _place(self, node: _Seen) -> None:
-        name, before = node.report.node, node.ranks
-        rows = {row.rank: (name, row) for row in node.report.ranks if row.attempt == self._attempt}
-        node.ranks = frozenset(rows)
-        self._rows |= rows
+    def _place(self, node: _Seen, report: AgentReport) -> None:
+        name, before, rows = report.node, node.ranks, [row for row in report.ranks if row.attempt == self._attempt]
+        for row in rows:
+            self._rows[row.rank] = (name, row.doing, row.where)
+        node.ranks = frozenset([row.rank for row in rows])
+        beating = frozenset([row.rank for row in rows if row.beat is not None])
+        self._is_moved = self._is_moved or beating != node.beating
+        node.beating = beating
         for rank in before - node.ranks:  # gone from there, and perhaps on another node by now
             if rank in self._rows and self._rows[rank][0] == name:
                 del self._rows[rank]
 
     def _is_stale(self, node: _Seen, now_s: float, after_s: float) -> bool:
-        return node.report.has_left or now_s - node.changed_s > after_s
+        return node.has_left or now_s - node.changed_s > after_s
 
     def _judge_missed(self, now_s: float, lives: Mapping[int, RankLife]) -> list[Reading]:
         """Agents that have fallen silent on nodes where ranks of the attempt are known to be. One of a node that the run does not
         use any more is not missed."""
         silent = {name for name, node in self._seen.items() if self._is_stale(node, now_s, BLIND_S)}
         if silent:
-            hosts = {node for node, _ in self._rows.values()} | {life.host for life in lives.values()}
-            silent &= hosts
+            hosts = {row[0] for row in self._rows.values()} | {life.host for life in lives.values()}
+            is_young = now_s - self._followed_s < YOUNG_S  # an attempt whose ranks are not all heard yet
+            silent &= hosts | set(self._missed if is_young else ())
         missed = tuple(sorted(silent))
         if missed == self._missed:
             return []
@@ -197,7 +206,7 @@ class Agents:
         words = []
         for name in missed[:NAMED_MAX]:
             node = self._seen[name]
-            words.append(f"{name} (stopped)" if node.report.has_left else f"{name} (silent for {now_s - node.changed_s:.0f} s)")
+            words.append(f"{name} (stopped)" if node.has_left else f"{name} (silent for {now_s - node.changed_s:.0f} s)")
         more = f" and {len(missed) - NAMED_MAX} more" if len(missed) > NAMED_MAX else ""
         return (
             f"no word from the agent of {', '.join(words)}{more}: what ranks do there, GPUs and kernel log are not seen, and "

@@ -8,7 +8,6 @@ cannot be read, that changes while it is read, or is no heartbeat is left out th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -62,20 +61,22 @@ class Heartbeats:
     def hear(self, reports: Sequence[AgentReport], now_s: float) -> list[Reading]:
         """The same from agents: one reading per rank whose heartbeat is another than the one that was last known."""
         out: list[Reading] = []
+        lives, attempt = self.lives, self.attempt
         for report in reports:
             for row in report.ranks:
-                beat = row.beat
-                if beat is None or row.attempt != self.attempt:
+                beat, rank = row.beat, row.rank
+                if beat is None or row.attempt != attempt:
                     continue
-                life = self.lives.get(row.rank)
-                if life is not None and life.time_s == beat.get("time_s") and life.step == beat.get("step"):
+                known = lives.get(rank)
+                if known is not None and known.time_s == beat.time_s and known.step == beat.step:
                     continue
-                with suppress(ValueError):
-                    reading, self.lives[row.rank] = _read_beat(beat, self.attempt, row.rank, now_s)
-                    self._by_agent.add(row.rank)
-                    self._contents.pop(row.rank, None)
-                    self._signatures.pop(row.rank, None)
-                    out.append(reading)
+                lives[rank] = RankLife(beat.step, row.pid, beat.host, beat.stack_signal, now_s, beat.time_s)
+                phase = PHASES.get(beat.phase, UNKNOWN_PHASE)
+                out.append(Heartbeat(attempt, rank, beat.step, phase, beat.time_s, beat.busy_s, beat.busy_step, beat.host))
+                if rank not in self._by_agent:
+                    self._by_agent.add(rank)
+                    self._contents.pop(rank, None)
+                    self._signatures.pop(rank, None)
         return out
 
     def poll(self, now_s: float, covered: Set[int] = frozenset()) -> list[Reading]:

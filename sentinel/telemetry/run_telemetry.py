@@ -175,8 +175,10 @@ class RunTelemetry:
             return out
         out += self._ask("metrics", now_s, lambda: followed.read_stream(now_s))
         out += self._beats(followed, now_s)
-        if followed.exit is None and not followed.reads["heartbeats"].is_late:
-            lives, agents = dict(followed.beats.lives), self._agents
+        agents = self._agents
+        is_behind = agents is not None and agents.has_more  # whose report waits to be heard is not silent
+        if followed.exit is None and not followed.reads["heartbeats"].is_late and not is_behind:
+            lives = dict(followed.beats.lives)
             out += self._ask("silent ranks", now_s, lambda: followed.silent.poll(now_s, lives, agents))
         if followed.has_patterns:
             out += self._ask("log patterns", now_s, followed.search_logs)
@@ -189,9 +191,7 @@ class RunTelemetry:
     def _beats(self, followed: FollowedAttempt, now_s: float) -> list[Reading]:
         """Heartbeats, by agents first. Those of ranks that no agent tells of are read from their files."""
         agents, beats = self._agents, followed.beats
-        if agents is None:
-            return self._ask("heartbeats", now_s, lambda: beats.poll(now_s))
-        if followed.reads["heartbeats"].is_late:  # its thread may be at the same books
+        if agents is None or followed.reads["heartbeats"].is_late:  # its thread may be at the same books
             return self._ask("heartbeats", now_s, lambda: beats.poll(now_s))
         out = agents.poll(now_s, followed.attempt, beats.lives)
         out += beats.hear(agents.reports, now_s)

@@ -14,7 +14,7 @@ from sentinel.agent.watching import check_node
 from sentinel.client.run_layout import agent_path
 from sentinel.errors import UsageError
 from sentinel.launcher.process_tree import read_boot_id
-from sentinel.model.agents import EndedOnNode
+from sentinel.model.agents import BeatOnNode, EndedOnNode
 from sentinel.run_files.agent_files import find_report
 from sentinel.run_files.attempt_files import AttemptFiles
 from tests.conformance.launcher_world import wait_for
@@ -29,12 +29,12 @@ def test_ranks_are_found_with_their_heartbeats_whatever_they_start(node: Node) -
     report = node.turn()
     assert (report.node, report.boot_id, report.turn) == ("n2", read_boot_id(), 1)
     assert [(one.attempt, one.rank, one.pid) for one in report.ranks] == [(1, 0, pids[0]), (1, 3, pids[1])]
-    assert [one.beat and one.beat["step"] for one in report.ranks] == [7, None]
+    assert [one.beat and one.beat.step for one in report.ranks] == [7, None]
     assert {one.doing for one in report.ranks} == {"runs"}
     node.beat(0, 8, pid=pids[0])
     later = node.turn()
     assert later.turn > report.turn
-    assert later.ranks[0].beat == {"step": 8, "phase": "forward", "time_s": 8.0, "pid": pids[0]}
+    assert later.ranks[0].beat == BeatOnNode(8, "forward", 8.0, None, 0, None, "")
 
 
 def test_a_rank_below_a_shell_that_hands_on_its_number_is_the_one_that_beats(node: Node) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from sentinel.model.agents import (
     AgentAnswer,
     AgentOrder,
     AgentReport,
+    BeatOnNode,
     EndedOnNode,
     NodeHardware,
     RankOnNode,
@@ -26,6 +28,7 @@ from sentinel.run_files.agent_files import (
     RANKS_MAX,
     REPORT_BYTES_MAX,
     ReportFile,
+    beat_of,
     encode_report_of_node,
     find_report,
     list_reports,
@@ -34,14 +37,14 @@ from sentinel.run_files.agent_files import (
 )
 from sentinel.run_files.agent_orders import ORDERS_MAX, AgentOrders, OrderBook, read_orders, write_orders
 
-BEAT = {"step": 12, "phase": "forward", "time_s": 1.5, "pid": 82, "host": "n2"}
+BEAT = BeatOnNode(12, "forward", 1.5, 39, 11, 0.25, "n2")
 XID = HardwareReading("kernel_log", "xid", "Xid 79", "n2", "0000:3b:00", 79.0, rank=3, place=(1, 8), by_agent=True)
 REPORT = AgentReport(
     node="n2",
     boot_id="b-1",
     life="l-1",
     turn=7,
-    ranks=(RankOnNode(1, 3, 82, "blocked", "nfs_wait", BEAT), RankOnNode(1, 4, 83)),
+    ranks=(RankOnNode(1, 3, 82, "blocked", "nfs_wait", BEAT), RankOnNode(1, 4, 83, beat=BEAT._replace(host="n2.x", busy_s=None))),
     ended=(EndedOnNode(1, 5, 84, 1), EndedOnNode(1, 6, 85)),
     hardware=(NodeHardware(1, 0.5, XID),),
     blind={"nvml": "no driver"},
@@ -99,12 +102,32 @@ def test_a_pipe_under_its_name_holds_nobody_up(tmp_path: Path) -> None:
         read_orders(tmp_path)
 
 
+def test_of_a_heartbeat_is_kept_what_makes_sense() -> None:
+    fields = {"step": 12, "phase": "forward", "time_s": 1.5, "pid": 82, "host": "n2", "stack_signal": 39, "boot_id": "b"}
+    assert beat_of(fields | {"busy_step": 11, "busy_s": 0.25}) == BEAT
+    assert beat_of(fields | {"busy_step": 11, "host": "a b", "stack_signal": -1}) == BEAT._replace(
+        busy_step=0, busy_s=None, host="", stack_signal=None
+    )
+    assert beat_of({"step": -1, "phase": "forward"}) is None
+    assert beat_of({"step": 1}) is None
+
+
+@pytest.mark.parametrize(
+    "row",
+    ["7", "[1,2]", '[1,3,82,"sings",""]', '[1,-3,82,"runs",""]', '[1,3,82,"runs","",[]]', '[1,3,82,"runs","",[1,2,3,4,5,6]]'],
+)
+def test_ranks_that_make_no_sense_make_no_report(row: str) -> None:
+    body = f'{{"v":1,"node":"n2","boot_id":"b","life":"l","turn":1,"ranks":[{row}]}}'.encode()
+    with pytest.raises(ValueError, match="sense"):
+        parse_report_of_node(b'{"crc":"%08x",' % zlib.crc32(body) + body[1:])
+
+
 def test_its_size_is_bounded_and_the_newest_is_kept() -> None:
     wide = "\u20ac" * 1000  # six bytes each in ASCII JSON
     reading = replace(XID, text=wide, device=wide)
     report = AgentReport(
         "n2", "b", "l", 1,
-        ranks=tuple(RankOnNode(1, rank, rank + 1, where=wide, beat=BEAT | {"host": wide[:100]}) for rank in range(1000)),
+        ranks=tuple(RankOnNode(1, rank, rank + 1, where=wide, beat=BEAT._replace(host="h" * 200)) for rank in range(1000)),
         ended=tuple(EndedOnNode(1, rank, rank + 1) for rank in range(1000)),
         hardware=tuple(NodeHardware(number, 0.0, reading) for number in range(1, 1001)),
         blind={str(number): wide for number in range(100)},

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from sentinel.client.run_layout import agent_path
-from sentinel.model.agents import AgentReport, NodeHardware, RankOnNode
+from sentinel.model.agents import AgentReport, BeatOnNode, NodeHardware, RankOnNode
 from sentinel.model.readings import HardwareReading, Heartbeat, Reading, SilentRank, SourceReading
 from sentinel.run_files.agent_files import ReportFile
 from sentinel.run_files.agent_orders import OrderBook, read_orders
 from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.telemetry.agent_sweep import LIST_EVERY_S, OLD_EVERY_S, OLD_S
-from sentinel.telemetry.agents import BLIND_S, FALLBACK_S, REPORTS_PER_POLL, Agents
+from sentinel.telemetry.agents import BLIND_S, FALLBACK_S, REPORTS_PER_POLL, YOUNG_S, Agents
 from sentinel.telemetry.heartbeats import Heartbeats
 from sentinel.telemetry.run_telemetry import RunTelemetry
 from sentinel.telemetry.silent_ranks import SilentRanks
@@ -52,8 +52,8 @@ class Watched:
         return out + self.beats.poll(self.now_s, self.agents.covered(self.now_s))
 
 
-def beat(rank: int, step: int, node: str) -> dict[str, object]:
-    return {"step": step, "phase": "forward", "time_s": float(step), "pid": 100 + rank, "host": node}
+def beat(rank: int, step: int, node: str) -> BeatOnNode:
+    return BeatOnNode(step, "forward", float(step), None, 0, None, node)
 
 
 def heard(readings: list[Reading]) -> list[tuple[int, int, str]]:
@@ -67,7 +67,7 @@ def seeing(readings: list[Reading]) -> list[bool]:
 def write_beat(run_dir: Path, rank: int, step: int, node: str) -> None:
     folder = AttemptFiles.of(run_dir, 1).heartbeats
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"rank-{rank:05d}.json").write_text(json.dumps(beat(rank, step, node)))
+    (folder / f"rank-{rank:05d}.json").write_text(json.dumps(beat(rank, step, node)._asdict() | {"pid": 100 + rank}))
 
 
 @pytest.fixture
@@ -136,6 +136,16 @@ def test_one_that_was_stopped_is_missed_at_once_and_a_second_one_is_told_too(wat
     assert "n2 (stopped), n3 (stopped)" in found[0].reason  # type: ignore[union-attr]
 
 
+def test_one_that_is_missed_stays_so_while_another_attempt_begins(watched: Watched) -> None:
+    watched.write("n2", (0, 4))
+    watched.poll()
+    watched.write("n2", (0, 4), has_left=True)
+    assert seeing(watched.poll()) == [False]
+    watched.now_s += 1.0
+    assert watched.agents.poll(watched.now_s, 2, {}) == []  # nothing of it is heard yet
+    assert seeing(watched.agents.poll(watched.now_s + YOUNG_S, 2, {})) == [True]  # it does without that node
+
+
 def test_an_agent_of_a_node_where_nothing_of_the_attempt_runs_is_not_missed(watched: Watched) -> None:
     watched.write("n7")
     watched.poll()
@@ -198,7 +208,7 @@ def test_silent_ranks_of_other_nodes_are_seen_and_asked_for_their_stacks_once(wa
     assert found == []
     order = read_orders(watched.run_dir).orders[0]
     assert (order.word, order.attempt, order.ranks, order.with_dumps) == ("stacks", 1, (0, 1), True)
-    rows[0] = replace(rows[0], doing="waits", where="distributed_c10d.py:2501 in all_reduce")
+    rows[0] = rows[0]._replace(doing="waits", where="distributed_c10d.py:2501 in all_reduce")
     watched.write("n2", ranks=tuple(rows))
     watched.poll()
     found = silent.poll(watched.now_s, watched.beats.lives, watched.agents)
