@@ -8,6 +8,7 @@ from a clock of another machine: it is as old as the reader has seen it unchange
 from __future__ import annotations
 
 import os
+import sys
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -163,20 +164,23 @@ def _rank_of_json(row: list[Any], node: str) -> RankOnNode:
     attempt, rank, pid, doing, where = row[:5]
     if not (type(rank) is type(pid) is type(attempt) is int and is_rank(rank) and doing in _DOING and type(where) is str):
         raise ValueError("a rank on the node makes no sense")
-    beat = _beat_of_json(row[5], node) if len(row) > 5 else None
-    return RankOnNode(attempt, rank, pid, _DOING[doing], where[:TEXT_CHARS], beat)
-
-
-def _beat_of_json(row: list[Any], node: str) -> BeatOnNode:
-    """Raises ValueError."""
-    step, phase, time_s, number, busy_step, busy_s = row[:6]
-    host = row[6] if len(row) > 6 else node
-    is_whole = type(step) is type(busy_step) is int and type(time_s) is float and type(phase) is str and type(host) is str
-    if not is_whole or not (number is None or type(number) is int) or not (busy_s is None or type(busy_s) is float):
+    if len(row) == 5:
+        return RankOnNode(attempt, rank, pid, _DOING[doing], sys.intern(where[:TEXT_CHARS]))
+    step, phase, time_s, number, busy_step, busy_s, *named = row[5]
+    if not (type(step) is type(busy_step) is int and type(time_s) is float and type(phase) is str):
         raise ValueError("a heartbeat on the node makes no sense")
-    if host != node and host and not HOST.fullmatch(host):
-        raise ValueError("a heartbeat on the node names no host")
-    return BeatOnNode(step, phase, time_s, number, busy_step, busy_s, host)
+    if not (number is None or type(number) is int) or not (busy_s is None or type(busy_s) is float):
+        raise ValueError("numbers of a heartbeat on the node make no sense")
+    host = _host_of(named[0]) if named else node
+    beat = BeatOnNode(step, phase, time_s, number, busy_step, busy_s, host)
+    return RankOnNode(attempt, rank, pid, _DOING[doing], sys.intern(where[:TEXT_CHARS]), beat)
+
+
+def _host_of(name: object) -> str:
+    """Raises ValueError."""
+    if not isinstance(name, str) or (name and not HOST.fullmatch(name)):
+        raise ValueError("a heartbeat on the node names no host that makes sense")
+    return name
 
 
 def _ended_of_json(value: Mapping[str, Any]) -> EndedOnNode:

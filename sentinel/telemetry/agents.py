@@ -170,13 +170,16 @@ class Agents:
         return out
 
     def _place(self, node: _Seen, report: AgentReport) -> None:
-        name, before, rows = report.node, node.ranks, [row for row in report.ranks if row.attempt == self._attempt]
-        for row in rows:
-            self._rows[row.rank] = (name, row.doing, row.where)
-        node.ranks = frozenset([row.rank for row in rows])
-        beating = frozenset([row.rank for row in rows if row.beat is not None])
-        self._is_moved = self._is_moved or beating != node.beating
-        node.beating = beating
+        name, before, ranks, beating = report.node, node.ranks, [], []
+        for row in report.ranks:
+            if row.attempt == self._attempt:
+                ranks.append(row.rank)
+                self._rows[row.rank] = (name, row.doing, row.where)
+                if row.beat is not None:
+                    beating.append(row.rank)
+        node.ranks, known = frozenset(ranks), node.beating
+        node.beating = frozenset(beating)
+        self._is_moved = self._is_moved or node.beating != known
         for rank in before - node.ranks:  # gone from there, and perhaps on another node by now
             if rank in self._rows and self._rows[rank][0] == name:
                 del self._rows[rank]
