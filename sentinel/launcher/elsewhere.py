@@ -3,7 +3,7 @@
 - its own exit record;
 - the word of who reaped it: torchrun's failure table, or a client that waits for what it started (`waiting_clients`), ended by
   itself and did not say that it left something behind; and no heartbeat changed in QUIET_S after that;
-- the kernel of its machine, by the agent there (`sentinel.agent`): it saw its very process end, or has ended all of the attempt;
+- the kernel of its machine, by the agent there (`sentinel.agent`), which saw its very process end;
 - the kernel of this machine, for a rank in a container of it (`containers`): no process can be the rank any more;
 - the scheduler: this process is of a later start of the very job in which the attempt ran. Slurm starts a job anew when every
   node has reported the end of the start before, or was given up, and then gets no new rank;

@@ -122,21 +122,14 @@ class AgentReport:
     has_left: bool = False
 
     def says_ended(self, attempt: int, rank: int, pid: int | None, boot_id: object) -> bool:
-        """Whether the process that a heartbeat names by `pid` and `boot_id` has ended there, as the kernel of its node shows.
-        A process that is not named may be another than the one that was seen to end."""
+        """Whether the process that a heartbeat names by `pid` and `boot_id` was seen there and is gone, as the kernel of its node
+        shows. An agent that has ended all that it sees proves nothing of a process that it never saw: it may stand in another
+        process namespace."""
         if pid is None or (isinstance(boot_id, str) and boot_id and boot_id != self.boot_id):
             return False
-        if any((one.attempt, one.rank, one.pid) == (attempt, rank, pid) for one in self.ended):
-            return True
-        return any(
-            answer.outcome == "done" and is_kill_of(answer.id, attempt) for answer in self.answers.values()
-        ) and not any(one.attempt == attempt for one in self.ranks)
+        return any((one.attempt, one.rank, one.pid) == (attempt, rank, pid) for one in self.ended)
 
 
 def kill_id(attempt: int, launch: str | None) -> str:
     """Of the order that ends an attempt."""
     return f"kill/{attempt}/{launch or ''}"
-
-
-def is_kill_of(order_id: str, attempt: int) -> bool:
-    return order_id.startswith(f"kill/{attempt}/")

@@ -8,6 +8,7 @@ there is one (`agents`); of the rest nothing is reported but what they dump.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -79,14 +80,16 @@ class SilentRanks:
                 continue
             look = self._looks.setdefault(rank, RankLook(lives[rank].changed_s))
             if look.asked_from is None:
-                look.asked_from = -1
                 unasked.append(rank)
             if seen != look.reported:
                 look.reported = seen
                 out.append(SilentRank(self.attempt, rank, doing=seen[0], where=seen[1]))
         if unasked:
             newest = max((lives[rank] for rank in unasked), key=lambda life: life.time_s)
-            agents.ask_for_stacks(self.attempt, unasked, newest, with_dumps=all_silent)
+            with suppress(OSError):  # a full disk: the next look asks
+                agents.ask_for_stacks(self.attempt, unasked, newest, with_dumps=all_silent)
+                for rank in unasked:
+                    self._looks[rank].asked_from = -1
         return out
 
     def _look_at_dumps(self, pids: list[int | None], ranks: list[int], all_silent: bool) -> list[Reading]:

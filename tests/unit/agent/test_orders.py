@@ -28,12 +28,14 @@ def answer(node: Node, order: AgentOrder, turns: int = 2) -> AgentAnswer | None:
 
 def test_an_attempt_is_ended_with_all_that_it_has_started_and_nothing_else(node: Node) -> None:
     mine = [node.rank(0), node.rank(None)]
+    node.turn()
     others = [node.rank(0, attempt=2), node.rank(1, launch="later")]
     ended = answer(node, KILL)
     assert ended == AgentAnswer(KILL.id, "done", "2 processes ended, nothing is left", 2)
     assert [node.reap(pid) for pid in mine] == [-signal.SIGKILL] * 2
     assert [os.waitpid(pid, os.WNOHANG) for pid in others] == [(0, 0)] * 2
     report = node.turn()
+    assert report.says_ended(1, 0, mine[0], report.boot_id)
     assert not report.says_ended(2, 0, others[0], None)
 
 

@@ -122,11 +122,10 @@ def test_a_rank_that_the_agent_of_its_node_saw_end_has_ended(files: AttemptFiles
     assert unproven(files, replace(REPORT, ranks=(), ended=(EndedOnNode(1, 3, 7),))) == left  # an earlier process of it
 
 
-@pytest.mark.parametrize(("outcome", "is_proven"), [("done", True), ("begun", False), ("failed", False), ("unknown", False)])
-def test_so_has_one_whose_attempt_was_ended_there(files: AttemptFiles, outcome: str, is_proven: bool) -> None:
-    answer = AgentAnswer(kill_id(1, "w"), outcome)  # type: ignore[arg-type]
-    left = unproven(files, replace(REPORT, ranks=(), answers={answer.id: answer}))
-    assert (left == ()) is is_proven
+def test_one_that_an_agent_never_saw_is_not_known_to_have_ended_by_its_end_of_all_that_it_sees(files: AttemptFiles) -> None:
+    """It may stand in a process namespace of its own."""
+    answer = AgentAnswer(kill_id(1, "w"), "done", "0 processes ended, nothing is left")
+    assert unproven(files, replace(REPORT, ranks=(), answers={answer.id: answer})) == (RankElsewhere(3, "n2", 82),)
 
 
 def test_the_agent_of_another_boot_of_the_node_proves_nothing(files: AttemptFiles) -> None:

@@ -153,10 +153,8 @@ def test_a_rank_is_known_to_have_ended_only_where_its_very_process_was_seen_to()
     assert not REPORT.says_ended(1, 5, 99, "b-1")  # started again since
     assert not REPORT.says_ended(1, 5, None, "b-1")
     assert not REPORT.says_ended(1, 5, 84, "b-2")
-    assert not REPORT.says_ended(1, 3, 82, "b-1")  # killed, and there it is
-    killed = replace(REPORT, ranks=())
-    assert killed.says_ended(1, 3, 82, "b-1")
-    assert not killed.says_ended(2, 3, 82, "b-1")
+    assert not REPORT.says_ended(1, 3, 82, "b-1")  # the order to end it is answered, and it was not seen to end
+    assert not REPORT.says_ended(2, 5, 84, "b-1")
 
 
 # Orders

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sentinel.client.run_layout import agent_path
+from sentinel.client.run_layout import agent_orders_path, agent_path
 from sentinel.model.agents import AgentReport, BeatOnNode, NodeHardware, RankOnNode
 from sentinel.model.readings import HardwareReading, Heartbeat, Reading, SilentRank, SourceReading
 from sentinel.run_files.agent_files import ReportFile
@@ -214,6 +214,24 @@ def test_silent_ranks_of_other_nodes_are_seen_and_asked_for_their_stacks_once(wa
     found = silent.poll(watched.now_s, watched.beats.lives, watched.agents)
     assert found == [SilentRank(1, 0, "waits", "distributed_c10d.py:2501 in all_reduce")]
     assert len(read_orders(watched.run_dir).orders) == 1
+
+
+def test_a_disk_that_takes_no_order_ends_no_look_and_the_next_one_asks(watched: Watched) -> None:
+    silent, orders = SilentRanks(watched.run_dir, 1), agent_orders_path(watched.run_dir)
+    for step in range(1, 11):
+        watched.write("n2", (0, step))
+        watched.poll()
+        silent.poll(watched.now_s, watched.beats.lives, watched.agents)
+    orders.mkdir()
+    for _ in range(3):
+        watched.write("n2", (0, 10))
+        watched.poll()
+        silent.poll(watched.now_s, watched.beats.lives, watched.agents)
+    orders.rmdir()
+    watched.write("n2", (0, 10))
+    watched.poll()
+    silent.poll(watched.now_s, watched.beats.lives, watched.agents)
+    assert [one.word for one in read_orders(watched.run_dir).orders] == ["stacks"]
 
 
 def test_of_a_rank_whose_agent_is_gone_nothing_is_known(watched: Watched) -> None:
