@@ -21,7 +21,8 @@ from sentinel.launcher.process_tree import Process, is_same_process
 from sentinel.launcher.rank_processes import read_state
 from sentinel.model.agents import EndedOnNode, RankOnNode
 from sentinel.model.readings import Doing
-from sentinel.run_files.agent_files import ENDED_MAX, RANKS_MAX, beat_of
+from sentinel.run_files.agent_files import ENDED_MAX
+from sentinel.run_files.agent_rows import RANKS_MAX, beat_of
 from sentinel.run_files.attempt_files import AttemptFiles, rank_files
 
 WALK_EVERY_S = 5.0

@@ -8,7 +8,6 @@ from a clock of another machine: it is as old as the reader has seen it unchange
 from __future__ import annotations
 
 import os
-import sys
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -22,22 +21,21 @@ from sentinel.client.strict_json import dumps
 from sentinel.model.agents import (
     AgentAnswer,
     AgentReport,
-    BeatOnNode,
     EndedOnNode,
     NodeHardware,
     Outcome,
-    RankOnNode,
 )
-from sentinel.model.readings import Doing, HardwareReading, HardwareWhat
+from sentinel.model.readings import HardwareReading, HardwareWhat
+from sentinel.run_files.agent_rows import RANKS_MAX, TEXT_CHARS, rank_of_json, rank_to_json, rows_of
 from sentinel.run_files.attempt_files import HOST, is_rank
-from sentinel.run_files.stream_lines import parse_object, real_number, whole_number
+from sentinel.run_files.stream_lines import parse_object
 
 REPORT_BYTES_MAX = 1 << 19
 USUAL_BYTES = 8192  # room for half a MB is not had for nothing, 2,048 times a second
 ROOM_BYTES = 2048  # of a node with eight ranks; what needs more gets it
-RANKS_MAX, ENDED_MAX, HARDWARE_MAX, BLIND_MAX = 64, 128, 64, 4  # of one report
+ENDED_MAX, HARDWARE_MAX, BLIND_MAX = 128, 64, 4  # of one report
 ORDERS_MAX = 64
-TEXT_CHARS, NAME_CHARS, PHASE_CHARS = 300, 100, 24
+NAME_CHARS = 100
 NUMBER_MAX = 1 << 53
 _CRC = len('{"crc":"01234567",')
 _FIRST, _LAST = "node-", ".json"
@@ -57,7 +55,7 @@ class ReportFile:
 def encode_report_of_node(report: AgentReport) -> bytes:
     """One line of JSON, at most REPORT_BYTES_MAX long: of lists that are too long the newest are kept, of ranks the first."""
     value: dict[str, Any] = {"v": 1, "node": report.node, "boot_id": report.boot_id, "life": report.life, "turn": report.turn}
-    value["ranks"] = [_rank_to_json(one, report.node) for one in report.ranks[:RANKS_MAX]]
+    value["ranks"] = [rank_to_json(one, report.node) for one in report.ranks[:RANKS_MAX]]
     value["ended"] = [asdict(one) for one in report.ended[-ENDED_MAX:]]
     value["hardware"] = [_hardware_to_json(one) for one in report.hardware[-HARDWARE_MAX:]]
     value["blind"] = {name[:NAME_CHARS]: why[:TEXT_CHARS] for name, why in [*report.blind.items()][:BLIND_MAX]}
@@ -102,7 +100,7 @@ def parse_report_of_node(data: bytes) -> AgentReport:
         boot_id=text_of(value.get("boot_id")),
         life=life[:NAME_CHARS],
         turn=cast(int, turn),
-        ranks=tuple(_rank_of_json(row, node) for row in _rows_of(value)),
+        ranks=tuple(rank_of_json(row, node) for row in rows_of(value)),
         ended=tuple(map(_ended_of_json, objects_of(value, "ended", ENDED_MAX))),
         hardware=tuple(_hardware_of_json(one, node) for one in objects_of(value, "hardware", HARDWARE_MAX)),
         blind=texts_of(value.get("blind")),
@@ -129,58 +127,6 @@ def find_report(run_dir: Path, node: str) -> AgentReport | None:
         return read_report_of_node(agent_path(run_dir, node))
     except (OSError, ValueError):
         return None
-
-
-def beat_of(fields: Mapping[str, Any]) -> BeatOnNode | None:
-    """Of a heartbeat's own file; None where it is none."""
-    step, phase, host = whole_number(fields.get("step"), -1), fields.get("phase"), fields.get("host")
-    if step < 0 or not isinstance(phase, str):
-        return None
-    number, busy_s = whole_number(fields.get("stack_signal"), 0), real_number(fields.get("busy_s"), -1.0)
-    busy_step = whole_number(fields.get("busy_step"), -1)
-    is_busy = busy_s >= 0.0 and busy_step >= 0
-    return BeatOnNode(
-        step=step,
-        phase=phase[:PHASE_CHARS],
-        time_s=real_number(fields.get("time_s")),
-        stack_signal=number or None,
-        busy_step=busy_step if is_busy else 0,
-        busy_s=busy_s if is_busy else None,
-        host=host if isinstance(host, str) and HOST.fullmatch(host) else "",
-    )
-
-
-def _rank_to_json(one: RankOnNode, node: str) -> list[Any]:
-    """By place, not by name: a supervisor reads 16,384 of them a second. The host is named where it is another than the node."""
-    row = [one.attempt, one.rank, one.pid, one.doing, one.where[:TEXT_CHARS]]
-    if one.beat is None:
-        return row
-    beat = list(one.beat)
-    return [*row, beat[:-1] if one.beat.host == node else beat]
-
-
-def _rank_of_json(row: list[Any], node: str) -> RankOnNode:
-    """Raises ValueError."""
-    attempt, rank, pid, doing, where = row[:5]
-    if not (type(rank) is type(pid) is type(attempt) is int and is_rank(rank) and doing in _DOING and type(where) is str):
-        raise ValueError("a rank on the node makes no sense")
-    if len(row) == 5:
-        return RankOnNode(attempt, rank, pid, _DOING[doing], sys.intern(where[:TEXT_CHARS]))
-    step, phase, time_s, number, busy_step, busy_s, *named = row[5]
-    if not (type(step) is type(busy_step) is int and type(time_s) is float and type(phase) is str):
-        raise ValueError("a heartbeat on the node makes no sense")
-    if not (number is None or type(number) is int) or not (busy_s is None or type(busy_s) is float):
-        raise ValueError("numbers of a heartbeat on the node make no sense")
-    host = _host_of(named[0]) if named else node
-    beat = BeatOnNode(step, phase, time_s, number, busy_step, busy_s, host)
-    return RankOnNode(attempt, rank, pid, _DOING[doing], sys.intern(where[:TEXT_CHARS]), beat)
-
-
-def _host_of(name: object) -> str:
-    """Raises ValueError."""
-    if not isinstance(name, str) or (name and not HOST.fullmatch(name)):
-        raise ValueError("a heartbeat on the node names no host that makes sense")
-    return name
 
 
 def _ended_of_json(value: Mapping[str, Any]) -> EndedOnNode:
@@ -227,19 +173,6 @@ def _answer_of_json(value: Mapping[str, Any]) -> AgentAnswer:
     if not isinstance(name, str) or outcome not in get_args(Outcome):
         raise ValueError("an answer makes no sense")
     return AgentAnswer(name[:NAME_CHARS], cast(Outcome, outcome), text_of(value.get("text")), count_of(value, "count"))
-
-
-_DOING: dict[object, Doing] = {doing: doing for doing in get_args(Doing)}
-
-
-def _rows_of(value: Mapping[str, Any]) -> list[list[Any]]:
-    """Raises ValueError."""
-    rows = value.get("ranks")
-    if type(rows) is not list or not all(type(row) is list and len(row) in (5, 6) for row in rows):
-        raise ValueError("its ranks make no sense")
-    if not all(type(row[5]) is list and len(row[5]) in (6, 7) for row in rows if len(row) > 5):
-        raise ValueError("the heartbeats of its ranks make no sense")
-    return rows[:RANKS_MAX]
 
 
 def objects_of(value: Mapping[str, Any], name: str, at_most: int) -> Iterable[dict[str, Any]]:

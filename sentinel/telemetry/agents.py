@@ -38,7 +38,7 @@ RANKS_NAMED_MAX = 64  # in an order; of more all are asked
 
 
 @dataclass(slots=True)
-class _Seen:
+class _NodeSeen:
     """What the loop knows of a node. `number`: how far its hardware was heard in this `life` of its agent. `ranks`: of the
     attempt, and of these `beating`, whose heartbeats it tells."""
 
@@ -61,7 +61,7 @@ class Agents:
     reports: list[AgentReport] = field(default_factory=list)
     _health: SourceHealth = field(default_factory=lambda: SourceHealth("agents"))
     _waiting: dict[str, AgentReport] = field(default_factory=dict)
-    _seen: dict[str, _Seen] = field(default_factory=dict)
+    _seen: dict[str, _NodeSeen] = field(default_factory=dict)
     _rows: dict[int, tuple[str, Doing, str]] = field(default_factory=dict)
     _attempt: int = -1
     _began_s: float | None = None
@@ -152,7 +152,7 @@ class Agents:
     def _hear(self, report: AgentReport, now_s: float) -> list[Reading]:
         node = self._seen.get(report.node)
         if node is None:
-            node = self._seen[report.node] = _Seen(now_s)
+            node = self._seen[report.node] = _NodeSeen(now_s)
         node.changed_s, node.has_left = now_s, report.has_left
         self._place(node, report)
         if not report.hardware or is_this_host(report.node):  # of its own machine the supervisor hears itself
@@ -169,7 +169,7 @@ class Agents:
                     out.append(one.reading)
         return out
 
-    def _place(self, node: _Seen, report: AgentReport) -> None:
+    def _place(self, node: _NodeSeen, report: AgentReport) -> None:
         name, before, ranks, beating = report.node, node.ranks, [], []
         for row in report.ranks:
             if row.attempt == self._attempt:
@@ -184,7 +184,7 @@ class Agents:
             if rank in self._rows and self._rows[rank][0] == name:
                 del self._rows[rank]
 
-    def _is_stale(self, node: _Seen, now_s: float, after_s: float) -> bool:
+    def _is_stale(self, node: _NodeSeen, now_s: float, after_s: float) -> bool:
         return node.has_left or now_s - node.changed_s > after_s
 
     def _judge_missed(self, now_s: float, lives: Mapping[int, RankLife]) -> list[Reading]:

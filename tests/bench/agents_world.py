@@ -32,7 +32,9 @@ BAD = 5.0  # seconds before the end
 
 def write_nodes(run_dir: Path) -> None:
     """The nodes and rank 0: as long as it is not killed."""
+    deadline_s = time.monotonic() + 60.0
     while not (run_dir / "attempts" / "0001" / "heartbeats").is_dir():
+        assert time.monotonic() < deadline_s, "the supervisor has not begun"
         time.sleep(0.01)
     files = [ReportFile(run_dir, f"n{node}") for node in range(NODES)]
     began_s, turn = time.monotonic(), 0

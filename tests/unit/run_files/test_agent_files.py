@@ -25,10 +25,8 @@ from sentinel.model.readings import HardwareReading
 from sentinel.run_files.agent_files import (
     ENDED_MAX,
     HARDWARE_MAX,
-    RANKS_MAX,
     REPORT_BYTES_MAX,
     ReportFile,
-    beat_of,
     encode_report_of_node,
     find_report,
     list_reports,
@@ -36,6 +34,7 @@ from sentinel.run_files.agent_files import (
     read_report_of_node,
 )
 from sentinel.run_files.agent_orders import ORDERS_MAX, AgentOrders, OrderBook, read_orders, write_orders
+from sentinel.run_files.agent_rows import RANKS_MAX, beat_of
 
 BEAT = BeatOnNode(12, "forward", 1.5, 39, 11, 0.25, "n2")
 XID = HardwareReading("kernel_log", "xid", "Xid 79", "n2", "0000:3b:00", 79.0, rank=3, place=(1, 8), by_agent=True)
