@@ -7,7 +7,7 @@ BENCH := $(BIN)/python -m pytest -m bench -s -o timeout=1800 # a busy machine ta
 # The tests start sentinel and the trainer hundreds of times. Without bytecode each start compiles every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install install-locked lock sbom demo test lint types contracts kernels unit accept drills drills-real cluster-test kubernetes-test chaos soak trainers-test bench bench-client bench-detect bench-logs bench-policy bench-replay bench-recovery bench-long-life bench-telemetry bench-sealing bench-verify bench-watching bench-throughput bench-launch bench-relaunch bench-saving bench-scrape compare bench-web bench-page bench-kernels gpu leave-one-out pictures clean
+.PHONY: help install install-locked lock sbom demo test lint types contracts kernels unit accept drills drills-real cluster-test kubernetes-test chaos soak trainers-test bench bench-client bench-detect bench-logs bench-policy bench-replay bench-recovery bench-long-life bench-telemetry bench-sealing bench-verify bench-watching bench-agents bench-throughput bench-launch bench-relaunch bench-saving bench-scrape compare bench-web bench-page bench-kernels gpu leave-one-out pictures clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 14
 
@@ -125,6 +125,9 @@ bench-verify: $(STAMP) ## a checkpoint of 4 GiB verified by each word of the pol
 
 bench-watching: $(STAMP) ## the supervisor's processor time beside two ranks at twenty steps a second, in turn with the naive way (five minutes)
 	$(BENCH) tests/bench/test_watching_bench.py
+
+bench-agents: $(STAMP) ## one supervisor over 2,048 nodes and 16,384 ranks through their agents' files (a minute; NODES=2048 RANKS=8 SECONDS=60)
+	$(if $(NODES),NODES=$(NODES)) $(if $(RANKS),RANKS=$(RANKS)) $(if $(SECONDS),SECONDS=$(SECONDS)) $(BENCH) tests/bench/test_agents_bench.py
 
 bench-throughput: $(STAMP) ## steps a second of two ranks on two cores, watched and alone, in turn (ten minutes; on a quiet machine; PAIRS=10 STEPS=600)
 	$(BENCH) tests/bench/test_watched_throughput.py

@@ -1,5 +1,6 @@
 """Evidence, before it is lost: the end of the stream, the heartbeats, the exit records, the Python stacks, the ends of the logs,
-and what the processes were doing (their state and kernel wait), into incidents/NNNN/attempt-NNNN/.
+what the processes were doing (their state and kernel wait), and what the agents of the nodes saw, into
+incidents/NNNN/attempt-NNNN/.
 
 Reads bounded tails only. Nothing here stops or signals a process.
 """
@@ -14,9 +15,10 @@ from pathlib import Path
 from sentinel.client.atomic_file import ensure_directories, write_atomically
 from sentinel.client.masking import Masking
 from sentinel.client.regular_file import regular
-from sentinel.client.run_layout import STREAM_NAME, attempt_folder, incident_folder
+from sentinel.client.run_layout import AGENTS, STREAM_NAME, attempt_folder, incident_folder
 from sentinel.client.strict_json import dumps, loads
 from sentinel.launcher.elsewhere import ENDED_HERE
+from sentinel.run_files.agent_files import list_reports
 
 TAIL_BYTES = 256 * 1024
 FILES_MAX = 256
@@ -30,7 +32,8 @@ def capture(run_dir: Path, incident: int, attempt: int, pids: Sequence[int], mas
     """
     source = attempt_folder(run_dir, attempt)
     target = incident_folder(run_dir, incident) / f"attempt-{attempt:04d}"
-    _ensure_folders(source, target)
+    reports = sorted(list_reports(run_dir).items())[:FILES_MAX]
+    _ensure_folders(source, target, with_agents=bool(reports))
     write_atomically(target / "processes.txt", masking.text(describe_processes(pids)).encode())
     saved = 1
     names = [STREAM_NAME, "spec.json", "keeper.json", ENDED_HERE]
@@ -41,12 +44,18 @@ def capture(run_dir: Path, incident: int, attempt: int, pids: Sequence[int], mas
         if (source / name).is_file():
             _copy_tail(source / name, target / name, masking)
             saved += 1
+    for _, path in reports:
+        with suppress(OSError):
+            _copy_tail(path, target / AGENTS / path.name, masking)
+            saved += 1
     return f"{saved} files saved in {target.relative_to(run_dir)}"
 
 
-def _ensure_folders(source: Path, target: Path) -> None:
+def _ensure_folders(source: Path, target: Path, *, with_agents: bool) -> None:
     """Before the first copy, so that few calls wait for the disk: a recovery waits for this."""
-    ensure_directories((target, *(target / folder for folder in FOLDERS if (source / folder).is_dir())))
+    folders = [folder for folder in FOLDERS if (source / folder).is_dir()]
+    folders += [AGENTS] if with_agents else []
+    ensure_directories((target, *(target / folder for folder in folders)))
 
 
 def describe_processes(pids: Sequence[int]) -> str:

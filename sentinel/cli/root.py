@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from sentinel.cli.agent import agent
 from sentinel.cli.autopsy import autopsy
 from sentinel.cli.checkpoints import checkpoints_app
 from sentinel.cli.drill import drill
@@ -175,6 +176,7 @@ def hardware(
     raise typer.Exit(code)
 
 
+app.command(rich_help_panel=RUN)(agent)
 app.command(cls=NamesRows, rich_help_panel=RUN)(init)
 app.command(cls=NamesRows, rich_help_panel=TRAINERS)(probe)
 register_seeing(app)

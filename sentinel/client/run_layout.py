@@ -16,6 +16,8 @@ STANDINGS_NAME = "senses.json"  # how every detector stands
 OVERRIDES_NAME = "overrides.json"  # the settings a living trainer is asked to take
 INBOX = "inbox"  # what people and other programs ask for
 WARM_NAME = "warm.json"  # how the reserve for the next attempt stands
+AGENTS = "agents"  # what the agent of each node sees
+ORDERS_NAME = "orders.json"  # what the agents are asked to do; in the folder above
 CHECKPOINTS = "checkpoints"
 POLICIES = "policies"  # policies that were applied while it ran, each as it was then
 REMEMBERED = "verified"  # what was found of checkpoints that were read whole: one file for each
@@ -54,6 +56,16 @@ def spec_path(run_dir: Path, attempt: int) -> Path:
 def warm_offer_path(run_dir: Path, attempt: int) -> Path:
     """Which modules may be imported ahead for the next attempt, as the trainer of this one says."""
     return attempt_folder(run_dir, attempt) / "warm.json"
+
+
+def agent_path(run_dir: Path, node: str) -> Path:
+    """What the agent of a node sees, written by that agent alone."""
+    return run_dir / AGENTS / f"node-{node}.json"
+
+
+def agent_orders_path(run_dir: Path) -> Path:
+    """What the agents are asked to do, written by the supervisor alone."""
+    return run_dir / AGENTS / ORDERS_NAME
 
 
 def incident_folder(run_dir: Path, number: int) -> Path:

@@ -27,10 +27,10 @@ from sentinel.model.readings import HardwareReading, Receipt, SourceReading, Ste
 SETTLE_S = 2.0
 RECENT_S = 120.0  # how long before a crash or a hang a fault may be its cause
 RECENT_KEPT = 8
-PARTS_MAX = 256
+PARTS_MAX, PARTS_BY_AGENT_MAX = 256, 4096
 REPORTED_MAX = 512
 SOURCES_MAX = 8
-SOURCES = ("nvml", "kernel_log")
+SOURCES = ("nvml", "kernel_log", "agents")
 
 _RISING: dict[str, Severity] = {
     "ecc_uncorrected": "warning", "row_remap_pending": "warning", "row_remap_failure": "warning", "nvlink_errors": "info",
@@ -100,9 +100,11 @@ class GpuFault(Detector):
             self._see(reading.source, False, reading.text)
             return
         name = reading.device or reading.host or "machine"
+        if reading.by_agent and reading.device:
+            name = f"{reading.host}/{reading.device}"  # every node has a GPU of that address
         part = self._parts.get(name)
         if part is None:
-            if len(self._parts) >= PARTS_MAX:
+            if len(self._parts) >= (PARTS_BY_AGENT_MAX if reading.by_agent else PARTS_MAX):
                 return
             part = self._parts[name] = HardwarePart()
         part.locate(reading)
@@ -153,15 +155,16 @@ class GpuFault(Detector):
     def verdict(self) -> tuple[Verdict, str]:
         if self._worst:
             return Verdict.BREACHED, self._worst
-        gpus = sum(part.is_gpu for part in self._parts.values())
+        gpus = sum(part.is_gpu and not part.by_agent for part in self._parts.values())
         if self._blind or not gpus:
             return Verdict.UNKNOWN, "; ".join(self._blind.values()) or "no GPU was seen yet"
         return Verdict.HEALTHY, f"{gpus} GPUs are seen, and none has failed in this attempt"
 
     @property
     def gpus_in_use(self) -> int | None:
-        """GPUs on which a process of this run was seen; None while none was: it may run where nobody looks."""
-        return sum(part.is_gpu and part.used and part.rank is not None for part in self._parts.values()) or None
+        """GPUs of this machine on which a process of this run was seen; None while none was: it may run where nobody looks."""
+        own = (part for part in self._parts.values() if not part.by_agent)  # an agent tells of those alone that are news
+        return sum(part.is_gpu and part.used and part.rank is not None for part in own) or None
 
     # What one reading means.
 
@@ -239,8 +242,9 @@ class GpuFault(Detector):
             return
         self._reported.add((what, name))
         rank = part.rank_in(self._world_size)
-        who = f"GPU {name}" if part.is_gpu or kind is Kind.GPU_FAULT else name
-        where = f" on {part.host}" if part.host and part.host != name else ""
+        device = part.device or name
+        who = f"GPU {device}" if part.is_gpu or kind is Kind.GPU_FAULT else device
+        where = f" on {part.host}" if part.host and part.host != device else ""
         idle = "" if part.used else " (this run does not use it)"
         reason = f"{who}{where}{idle}: {text[:TEXT_CHARS]}"
         severity = "info" if severity == "info" or not part.used else self._severity(kind)

@@ -18,6 +18,8 @@ class HardwarePart:
     gravest Xid, what was said, what has to be done."""
 
     host: str = ""
+    device: str = ""
+    by_agent: bool = False
     rank: int | None = None
     place: tuple[int, int] | None = None
     used: bool = True
@@ -36,7 +38,7 @@ class HardwarePart:
 
     def locate(self, reading: HardwareReading) -> None:
         """Who and where it is; the kernel log knows no more than the host and, at times, a process."""
-        self.host = reading.host[:TEXT_CHARS]
+        self.host, self.device, self.by_agent = reading.host[:TEXT_CHARS], reading.device or "", reading.by_agent
         if reading.source == "nvml":
             self.is_gpu, self.rank, self.place, self.used = True, reading.rank, reading.place, reading.used
         elif reading.rank is not None:

@@ -3,6 +3,7 @@
 - its own exit record;
 - the word of who reaped it: torchrun's failure table, or a client that waits for what it started (`waiting_clients`), ended by
   itself and did not say that it left something behind; and no heartbeat changed in QUIET_S after that;
+- the kernel of its machine, by the agent there (`sentinel.agent`), which saw its very process end;
 - the kernel of this machine, for a rank in a container of it (`containers`): no process can be the rank any more;
 - the scheduler: this process is of a later start of the very job in which the attempt ran. Slurm starts a job anew when every
   node has reported the end of the start before, or was given up, and then gets no new rank;
@@ -28,9 +29,7 @@ from typing import Any
 
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.regular_file import read_regular, regular
-from sentinel.client.run_layout import rank_file
 from sentinel.client.strict_json import dumps, loads
-from sentinel.launcher.containers import has_ended_here
 from sentinel.launcher.exit_decoding import decode_report
 from sentinel.launcher.exit_report import (
     encode_report,
@@ -40,6 +39,7 @@ from sentinel.launcher.exit_report import (
     read_table,
     with_records,
 )
+from sentinel.launcher.kernel_word import not_seen_to_end
 from sentinel.model.attempts import ExitReport, RankElsewhere
 from sentinel.run_files.attempt_files import AttemptFiles, is_same_host, rank_files
 from sentinel.run_files.cluster_job import ClusterJob, has_started_anew, job_of_json, job_to_json
@@ -80,20 +80,7 @@ def find_unproven(files: AttemptFiles, host: str, named: frozenset[int]) -> tupl
     """Those of them that have left no record, and whose end nobody has told. Raises OSError."""
     elsewhere = find_elsewhere(files, host)
     proven = named | set(read_records(files)) if elsewhere else named
-    return _not_ended_here(files, tuple(one for rank, one in sorted(elsewhere.items()) if rank not in proven))
-
-
-def _not_ended_here(files: AttemptFiles, ranks: tuple[RankElsewhere, ...]) -> tuple[RankElsewhere, ...]:
-    """Without those that beat from a container of this machine, and have no process on it any more."""
-    keeper = read_object(files.keeper) if ranks else None
-    started_s = keeper.get("create_time") if keeper is not None else None
-    if not isinstance(started_s, float):
-        return ranks
-    return tuple(one for one in ranks if not has_ended_here(_boot_id_of(files, one.rank), one.pid, started_s))
-
-
-def _boot_id_of(files: AttemptFiles, rank: int) -> object:
-    return (read_object(rank_file(files.heartbeats, rank)) or {}).get("boot_id")
+    return not_seen_to_end(files, tuple(one for rank, one in sorted(elsewhere.items()) if rank not in proven))
 
 
 def describe(ranks: tuple[RankElsewhere, ...], why: str, files: AttemptFiles) -> str:
@@ -182,7 +169,7 @@ def settled_report(files: AttemptFiles, ended: EndedHere) -> tuple[ExitReport | 
     read, for ranks that began to beat later.
     """
     recorded = rank_files(files.exits)
-    unproven = _not_ended_here(files, tuple(one for one in ended.unproven if one.rank not in recorded))
+    unproven = not_seen_to_end(files, tuple(one for one in ended.unproven if one.rank not in recorded))
     unproven = unproven or find_unproven(files, ended.host, ended.named)
     is_over = (files.folder / GONE).exists() or has_started_anew(ended.job, os.environ)
     if not is_over and (unproven or ended.is_unheard):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.errors import UsageError
+from sentinel.launcher.by_agents import LauncherWithAgents
 from sentinel.launcher.checks import check_local
 from sentinel.launcher.command import CommandLauncher, CommandSettings, check_training_command
 from sentinel.launcher.contract import Launcher
@@ -23,6 +24,7 @@ from sentinel.launcher.local import LocalLauncher, LocalSettings
 from sentinel.launcher.reserve import NoReserve, Reserve
 from sentinel.launcher.reserve_start import StartThread
 from sentinel.launcher.slurm.settings import SlurmSettings, check_allocation
+from sentinel.run_files.agent_orders import OrderBook
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class LauncherRow:
     kind: its name in run.json and on the command line. settings: a frozen dataclass whose fields are all `str`; a field without
     a default must be given. check: refuses a training command, run in a directory under these settings, that could never start,
     before there is a run (UsageError). capabilities: of `model.capabilities.MORE`, those that it has for every command.
+    signals_all: it reaches ranks on every machine with a signal; else those of its own, if any.
     """
 
     kind: str
@@ -51,6 +54,7 @@ class LauncherRow:
     build: Callable[[LaunchPlace, Any], Launcher]
     check: Callable[[tuple[str, ...], str, Any], None]
     capabilities: tuple[str, ...] = ()
+    signals_all: bool = False
 
 
 def _reserve(place: LaunchPlace, settings: LocalSettings) -> Reserve | None:
@@ -102,6 +106,7 @@ LAUNCHERS = (
         build=_slurm,
         check=check_allocation,
         capabilities=("exclude",),
+        signals_all=True,
     ),
     LauncherRow(
         kind="kubernetes",
@@ -120,6 +125,11 @@ def open_launcher(kind: str, options: Mapping[str, str], place: LaunchPlace) -> 
     """The launcher of a run. Raises UsageError for an unknown kind or option."""
     row = find_row(kind)
     return row.build(place, settings_of(row, options))
+
+
+def with_agents(launcher: Launcher, kind: str, run_dir: Path, orders: OrderBook) -> Launcher:
+    """The same launcher, reaching on to nodes where there are agents."""
+    return LauncherWithAgents(launcher, run_dir, orders, signals_all=find_row(kind).signals_all)
 
 
 def reserve_of(launcher: Launcher, start_thread: StartThread | None) -> Reserve | NoReserve:

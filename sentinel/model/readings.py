@@ -205,6 +205,7 @@ class HardwareReading:
         value: an Xid's number, a counter, a recovery action's code, or 1 and 0 for on and off. Unknown values are not reported.
         rank: the rank whose process was seen on this GPU. place: (i, n) for the i-th of n GPUs visible to the run.
         used: False for a GPU that this run does not use.
+        by_agent: the agent of that machine tells it: another machine may have a device of the same address.
     """
 
     source: str
@@ -216,6 +217,7 @@ class HardwareReading:
     rank: int | None = None
     place: tuple[int, int] | None = None
     used: bool = True
+    by_agent: bool = False
 
 
 MirrorPart = Literal["journal", "streams", "checkpoints"]

@@ -20,6 +20,8 @@ LAUNCH_VARIABLE = "SENTINEL_LAUNCH"  # which launch of that number it is; no pro
 FOLLOWER_VARIABLE = "SENTINEL_FOLLOWER"  # of the process that writes down what the trainer shows
 EXCLUDE_VARIABLE = "SENTINEL_EXCLUDE_NODES"  # only where there are any; no process is found by it
 RANKS_MAX = 1 << 16  # of a run; a larger number is no rank, in a file's name or anywhere else
+HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:%-]{0,240}")
+"""A machine's name: it is put into lists and variables, into names of files, and into commands for a person to copy."""
 _RANK_FILE = re.compile(r"rank-([0-9]{1,9})\.json")
 
 

@@ -17,8 +17,9 @@ from typing import NamedTuple
 from sentinel.client.stacks import STACKS_AFTER_S
 from sentinel.model.readings import Doing, Phase, SilentRank
 from sentinel.sim.faults import Fault
+from sentinel.telemetry.rank_look import MUTE_AFTER_S
 from sentinel.telemetry.silence import Silence
-from sentinel.telemetry.silent_ranks import LOOK_EVERY_S, MUTE_AFTER_S
+from sentinel.telemetry.silent_ranks import LOOK_EVERY_S
 
 AT_ONCE_S, BUSY_S = 0.3, 4.0
 STACK_LOOKS, BUSY_LOOKS = 1, 6  # looks before a stack that was asked for can be read

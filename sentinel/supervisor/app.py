@@ -5,12 +5,9 @@ The only module that knows every adapter. What it refuses, it refuses before any
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sentinel.actions.runner import ThreadRunner
 from sentinel.channels.opening import secret_variables
@@ -21,17 +18,17 @@ from sentinel.journal.answering import is_being_answered
 from sentinel.journal.lost_history import refuse_no_journal
 from sentinel.journal.run_file import RunFile, write_run_file
 from sentinel.journal.run_folder import ensure_run_dir, find_group, who_else_reads
-from sentinel.journal.session import RunSession, take_run
+from sentinel.journal.session import take_run
 from sentinel.launcher import registry as launchers
 from sentinel.launcher.contract import Launcher
 from sentinel.metrics.exposition import exposition
 from sentinel.mirrors.keeper import open_mirror
-from sentinel.model.events import Deadline, StopWanted, SupervisorStarted
 from sentinel.model.state import RIGHTLY_ENDED, RunState
 from sentinel.report.chronicle.write import leave_chronicle
 from sentinel.report.html.keeper import ReportKeeper
 from sentinel.report.own_needs import own_needs
 from sentinel.report.summary import leave_report
+from sentinel.run_files.agent_orders import OrderBook
 from sentinel.run_files.detector_standings import StandingsFile
 from sentinel.supervisor.daemon import Daemon, Narrator
 from sentinel.supervisor.deadline import refuse_too_late
@@ -54,10 +51,12 @@ from sentinel.supervisor.ruled import (
     rule_run,
 )
 from sentinel.supervisor.run_request import RunRequest, refuse_while_it_trains
+from sentinel.supervisor.started import started_event
 from sentinel.supervisor.stop_signals import StopSignals
 from sentinel.supervisor.strangers import tell_strangers
 from sentinel.supervisor.systemd import Notifier
 from sentinel.supervisor.takeover import Takeover
+from sentinel.telemetry.agents import Agents
 from sentinel.telemetry.disks import open_disks
 from sentinel.telemetry.hardware import open_hardware
 from sentinel.telemetry.run_telemetry import RunTelemetry
@@ -68,9 +67,6 @@ from sentinel.terminal.choose import show_gpus, show_needs
 from sentinel.trackers.keeper import open_trackers
 from sentinel.web.opening import open_for_run
 from sentinel.web.site import SiteServices
-
-if TYPE_CHECKING:
-    from sentinel.trainers.launching import Trained
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_AGAIN, EXIT_STOPPED = 0, 1, 2, 75, 130  # 75 is EX_TEMPFAIL
 
@@ -144,7 +140,9 @@ def _watch(
             _take_over(ruled, engine.state)
         outage.stops.wake((wake := Wake(run_dir)).event)
         withheld = secret_variables(engine.policy.spec.paging)
-        reserve = launchers.reserve_of(launcher := _open_launcher(run_dir, run_file, withheld), request.start_thread)
+        reserve = launchers.reserve_of(own := _open_launcher(run_dir, run_file, withheld), request.start_thread)
+        agents = Agents(run_dir, OrderBook(run_dir, session.epoch))
+        launcher = launchers.with_agents(own, run_file.launcher, run_dir, agents.orders)
         show_gpus(narrator, (hardware := open_hardware(engine.policy.spec.detectors.gpu_fault, run_dir)).gpus)
         show_needs(narrator, own_needs(run_dir, engine.policy))
         boards = open_boards(run_dir, lambda: engine.state, request.tensorboard)
@@ -154,11 +152,10 @@ def _watch(
         desk = open_desk(run_dir, engine, clock, session.lease)
         disks = open_disks(run_dir, engine.policy.spec.detectors.disk_full, roots)
         behind = VerifiedBehind(run_dir, "full" if request.stop_at_once else engine.policy.spec.checkpoints.verify)
-        telemetry = RunTelemetry(run_dir, launcher, hardware, boards, trackers, mirror, desk, disks, behind, wake)
-        named_logs = ruled.named_logs
-        telemetry.look_for([(rule.name, rule.match) for rule in engine.policy.spec.logs], named_logs)
+        telemetry = RunTelemetry(run_dir, launcher, hardware, boards, trackers, mirror, desk, disks, behind, wake, agents=agents)
+        telemetry.look_for([(rule.name, rule.match) for rule in engine.policy.spec.logs], ruled.named_logs)
         masking, send = engine.masking, desk.courier.send
-        acts = build_handlers(run_dir, launcher, session.lease, run_file, send, withheld, trained, masking, named_logs)
+        acts = build_handlers(run_dir, launcher, session.lease, run_file, send, withheld, trained, masking, ruled.named_logs)
         runner = ThreadRunner(acts, wake.event, request.start_thread)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
         with (
@@ -166,15 +163,15 @@ def _watch(
             closing(behind), closing(trackers), closing(mirror), closing(desk), closing(reserve), last_act(runner.close),
         ):  # fmt: skip
             spare_collector()
-            daemon.start(clock.now_s(), _started(session, ruled, request, deadline, outage, trained))
+            daemon.start(clock.now_s(), started_event(session, ruled, request, deadline, outage, trained))
             outage.begin(clock.wall_s())
             show()
             outage.systemd.ready()
             if request.stop_at_once:
                 daemon.want_stop("sentinel stop")
             standings = StandingsFile(run_dir, hardware.gpus)
-            own = run_file.policy.source or run_file.policy.path
-            each_turn = keep_up(session, wake, daemon, outage.stops, standings, desk, outage.systemd, reserve, own)
+            policy_path = run_file.policy.source or run_file.policy.path
+            each_turn = keep_up(session, wake, daemon, outage.stops, standings, desk, outage.systemd, reserve, policy_path)
             run_until_over(daemon, clock, wake, each_turn)
             standings.write(clock.now_s(), engine)
         return _leave(run_dir, engine.state, clock.now_s())
@@ -210,39 +207,11 @@ def _take_over(ruled: Ruled, state: RunState) -> None:
 
 
 def _open_launcher(run_dir: Path, run: RunFile, withheld: frozenset[str]) -> Launcher:
-    return launchers.open_launcher(run.launcher, run.launcher_options, launchers.LaunchPlace(run_dir, withheld, supervises=True))
+    place = launchers.LaunchPlace(run_dir, withheld, supervises=True)
+    return launchers.open_launcher(run.launcher, run.launcher_options, place)
 
 
 def exit_code(state: RunState) -> int:
     if state.ended in RIGHTLY_ENDED:
         return EXIT_OK
     return {"stopped": EXIT_STOPPED, "suspended": EXIT_AGAIN}.get(state.ended, EXIT_FAILED)
-
-
-def _started(
-    session: RunSession,
-    ruled: Ruled,
-    request: RunRequest,
-    deadline: Deadline | None,
-    outage: JournalOutage,
-    trained: Trained | None,
-) -> SupervisorStarted:
-    run, policy = ruled.run_file, ruled.policy
-    return SupervisorStarted(
-        epoch=session.epoch,
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        run_id=run.id,
-        command=run.command,
-        cwd=run.cwd,
-        policy_name=policy.metadata.name,
-        policy_digest=run.policy.digest,
-        observe_only=request.observe_only or policy.spec.mode == "observe",
-        capabilities=run.capabilities or (),
-        deadline=deadline,
-        leaves=any(isinstance(event, StopWanted) for event in outage.stops.events),
-        settable=None if trained is None else trained.profile.settable,
-        stop_answer_s=None if trained is None else trained.stop_answer_s,
-        command_digest=run.command_digest,
-        policy_remark=ruled.remark,
-    )

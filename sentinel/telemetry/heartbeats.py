@@ -7,21 +7,22 @@ cannot be read, that changes while it is read, or is no heartbeat is left out th
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import attempt_folder
+from sentinel.model.agents import AgentReport
 from sentinel.model.readings import Heartbeat, Phase, Reading
-from sentinel.run_files.attempt_files import rank_files
+from sentinel.run_files.attempt_files import HOST, rank_files
 from sentinel.run_files.stream_lines import parse_object, real_number, whole_number
 from sentinel.telemetry.source import SourceHealth, describe_os_error
 
 FILE_BYTES_MAX = 1 << 16
 PHASES: dict[str, Phase] = {phase: phase for phase in get_args(Phase)}
-HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:%-]{0,254}")
+LIST_EVERY_S = 5.0
 SETTLED_S = 0.25  # far above the tick of any filesystem's clock (4 to 10 ms)
 UNKNOWN_PHASE: Phase = "idle"  # a word of a newer trainer: the rank lives, what it does is not known here
 
@@ -30,14 +31,15 @@ Signature = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class RankLife:
-    """Where a rank lives, by its newest heartbeat, first read at `changed_s`. `pid` None: it does not say. `stack_after_s`: the
-    seconds of silence after which it writes its stacks by itself; None: it does not."""
+    """Where a rank lives, by its newest heartbeat, first read at `changed_s`. `pid` None: it does not say. `time_s`: its own.
+    `stack_after_s`: seconds of silence after which it writes its stacks by itself; None: it does not, or an agent tells of it."""
 
     step: int
     pid: int | None
     host: str
     stack_signal: int | None
     changed_s: float
+    time_s: float = 0.0
     stack_after_s: float | None = None
 
 
@@ -50,20 +52,47 @@ class Heartbeats:
         self._health = health if health is not None else SourceHealth("heartbeats")
         self._signatures: dict[int, tuple[Signature, float]] = {}  # and when, by our clock, it was first seen
         self._contents: dict[int, bytes] = {}
+        self._by_agent: set[int] = set()  # ranks whose newest heartbeat an agent has told
+        self._listed_s = float("-inf")
         self.lives: dict[int, RankLife] = {}
 
     @property
     def has_more(self) -> bool:
         return False
 
-    def poll(self, now_s: float) -> list[Reading]:
-        """One reading per rank whose heartbeat changed, by rank."""
+    def hear(self, reports: Sequence[AgentReport], now_s: float) -> list[Reading]:
+        """The same from agents: one reading per rank whose heartbeat is another than the one that was last known."""
+        out: list[Reading] = []
+        lives, attempt = self.lives, self.attempt
+        for report in reports:
+            for row in report.ranks:
+                beat, rank = row.beat, row.rank
+                if beat is None or row.attempt != attempt:
+                    continue
+                known = lives.get(rank)
+                if known is not None and known.time_s == beat.time_s and known.step == beat.step:
+                    continue
+                lives[rank] = RankLife(beat.step, row.pid, beat.host, beat.stack_signal, now_s, beat.time_s)
+                phase = PHASES.get(beat.phase, UNKNOWN_PHASE)
+                out.append(Heartbeat(attempt, rank, beat.step, phase, beat.time_s, beat.busy_s, beat.busy_step, beat.host))
+                if rank not in self._by_agent:
+                    self._by_agent.add(rank)
+                    self._contents.pop(rank, None)
+                    self._signatures.pop(rank, None)
+        return out
+
+    def poll(self, now_s: float, covered: Set[int] = frozenset()) -> list[Reading]:
+        """One reading per rank whose heartbeat changed, by rank. `covered`: of these an agent tells, and their files are not
+        read; where that is every rank, others are looked for now and then."""
+        if covered and now_s - self._listed_s < LIST_EVERY_S and covered >= self.lives.keys():
+            return []
         try:
             entries = rank_files(self.folder)
         except OSError as error:
             return [*self._health.lost(describe_os_error(error))]
+        self._listed_s = now_s
         out: list[Reading] = [*self._health.regained()]
-        for rank in sorted(entries):
+        for rank in sorted(entries.keys() - covered):
             try:
                 status = entries[rank].stat()
                 signature = (status.st_mtime_ns, status.st_ino, status.st_size)
@@ -72,9 +101,13 @@ class Heartbeats:
                     continue
                 content = _read_whole(entries[rank].path)
                 if content != self._contents.get(rank):
-                    beat, life = _parse_beat(content, self.attempt, rank, now_s)
-                    out.append(beat)
-                    self.lives[rank] = life
+                    beat, life = _read_beat(parse_object(content), self.attempt, rank, now_s)
+                    if rank not in self._by_agent or not _is_same(self.lives[rank], life):
+                        out.append(beat)
+                        self.lives[rank] = life
+                    else:
+                        self.lives[rank] = replace(life, changed_s=self.lives[rank].changed_s)
+                    self._by_agent.discard(rank)
             except (OSError, ValueError):
                 continue
             self._signatures[rank] = (signature, since_s if known == signature else now_s)
@@ -92,9 +125,8 @@ def _read_whole(path: str) -> bytes:
     return content
 
 
-def _parse_beat(content: bytes, attempt: int, rank: int, now_s: float) -> tuple[Heartbeat, RankLife]:
+def _read_beat(fields: Mapping[str, Any], attempt: int, rank: int, now_s: float) -> tuple[Heartbeat, RankLife]:
     """Raises ValueError for what is no heartbeat."""
-    fields = parse_object(content)
     step = whole_number(fields.get("step"), -1)
     phase = fields.get("phase")
     if step < 0 or not isinstance(phase, str):
@@ -104,6 +136,7 @@ def _parse_beat(content: bytes, attempt: int, rank: int, now_s: float) -> tuple[
     busy, at = (busy_s, busy_step) if busy_s >= 0.0 and busy_step >= 0 else (None, 0)
     host = _name(fields.get("host"))
     pid, stack_signal = whole_number(fields.get("pid"), 0), whole_number(fields.get("stack_signal"), 0)
+    time_s, known = real_number(fields.get("time_s")), PHASES.get(phase, UNKNOWN_PHASE)
     after_s = real_number(fields.get("stack_after_s"), -1.0)
     life = RankLife(
         step=step,
@@ -111,10 +144,15 @@ def _parse_beat(content: bytes, attempt: int, rank: int, now_s: float) -> tuple[
         host=host,
         stack_signal=stack_signal if stack_signal > 0 else None,
         changed_s=now_s,
+        time_s=time_s,
         stack_after_s=after_s if after_s > 0.0 else None,
     )
-    time_s, known = real_number(fields.get("time_s")), PHASES.get(phase, UNKNOWN_PHASE)
     return Heartbeat(attempt, rank, step, known, time_s, busy, at, host), life
+
+
+def _is_same(one: RankLife, other: RankLife) -> bool:
+    """Whether both are the same heartbeat, by an agent and by its file."""
+    return (one.step, one.time_s, one.pid) == (other.step, other.time_s, other.pid)
 
 
 def _name(host: object) -> str:

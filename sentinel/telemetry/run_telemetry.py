@@ -23,105 +23,33 @@ from pathlib import Path
 
 from sentinel.launcher.contract import Launcher
 from sentinel.model.attempts import Exited
-from sentinel.model.readings import LauncherReading, Reading, Receipt, StepReading
+from sentinel.model.readings import LauncherReading, Reading
+from sentinel.telemetry.agents import Agents
 from sentinel.telemetry.checkpoints import CheckpointSource
-from sentinel.telemetry.follower_remarks import FollowerRemarks
+from sentinel.telemetry.followed_attempt import OF_ATTEMPT, FollowedAttempt
 from sentinel.telemetry.hardware import Hardware
-from sentinel.telemetry.heartbeats import Heartbeats
 from sentinel.telemetry.inbox import Inbox
-from sentinel.telemetry.launcher_watch import LauncherWatch
-from sentinel.telemetry.log_patterns import LogPatterns, Patterns
+from sentinel.telemetry.log_patterns import Patterns
 from sentinel.telemetry.log_tail import read_log_tails, read_oom_kills
-from sentinel.telemetry.metrics_jsonl import MetricsStream
-from sentinel.telemetry.silent_ranks import SilentRanks
-from sentinel.telemetry.source import Source, SourceHealth, describe_os_error
+from sentinel.telemetry.source import Source, SourceHealth
 from sentinel.telemetry.timed_reads import ANSWER_S, HURRY_S, Read, TimedReads
 
-OF_ATTEMPT = ("launcher", "metrics", "heartbeats", "silent ranks", "log patterns", "logs")
 EXIT_WAITS_S = 60.0  # for a stream or checkpoints that do not answer; after that the exit is told without their last word
-
-
-class FollowedAttempt:
-    """The sources of one attempt, each with the thread it reads in. `exit` is held back until the stream was read to its end."""
-
-    def __init__(
-        self,
-        run_dir: Path,
-        attempt: int,
-        launcher: Launcher,
-        healths: dict[str, SourceHealth],
-        patterns: Patterns = (),
-        named_logs: Sequence[str] = (),
-    ) -> None:
-        self.attempt = attempt
-        self.exit: Exited | None = None
-        self.oom_kills: int | None = None
-        self.reopens_stream = False
-        self.is_read_out = False
-        self.stream = MetricsStream(run_dir, attempt, healths["metrics"])
-        self.follower = FollowerRemarks(run_dir, attempt)
-        self.has_lines = False  # of the stream; from then on the follower writes there what it has to say
-        self.beats = Heartbeats(run_dir, attempt, healths["heartbeats"])
-        self.silent = SilentRanks(run_dir, attempt)
-        self.printed = LogPatterns(run_dir, attempt, patterns, named_logs if patterns else ())
-        self.is_searched_out = False  # all that it printed was searched, its end included
-        self.watch = LauncherWatch(launcher, run_dir, attempt, healths["launcher"])
-        self.has_patterns = bool(patterns)
-        self._patterns_health = healths["log patterns"]
-        self.reads = {name: TimedReads(healths[name]) for name in OF_ATTEMPT}
-
-    @property
-    def has_more_printed(self) -> bool:
-        return self.printed.has_more and not self.reads["log patterns"].is_late
-
-    @property
-    def has_more_steps(self) -> bool:
-        return self.stream.has_more and not self.reads["metrics"].is_late
-
-    def search_logs(self, now_s: float) -> Sequence[Reading]:
-        """Lines in which the policy's patterns were found; behind an exit to the very end."""
-        is_over, health = self.exit is not None, self._patterns_health
-        try:
-            out: list[Reading] = [*self.printed.poll(now_s, is_over=is_over)]
-        except OSError as error:
-            self.is_searched_out = is_over
-            return health.lost(describe_os_error(error))
-        self.is_searched_out = is_over and not self.printed.has_more
-        if trouble := self.printed.trouble:
-            return [*out, *health.lost(trouble)]
-        return [*health.regained(), *out] if health.is_blind else out
-
-    def read_stream(self, now_s: float) -> Sequence[Reading]:
-        """The next rows; behind an exit also a last line that was never finished."""
-        if self.reopens_stream:
-            self.reopens_stream = False
-            self.stream.look_again()
-        out = self.stream.poll(now_s)
-        if not self.has_lines:
-            self.has_lines = any(isinstance(reading, (Receipt, StepReading)) for reading in out)
-            out += self.follower.poll()
-        if self.exit is not None and not self.stream.has_more:
-            out += self.stream.finish()
-            self.is_read_out = True
-        return out
-
-    def close(self) -> None:
-        for name, last in (("metrics", self.stream.close), ("silent ranks", self.silent.close)):
-            self.reads.pop(name).close(last)
-        for reads in self.reads.values():
-            reads.close()
 
 
 class RunTelemetry:
     """A `Source` over the sources of one run. Nothing of an attempt is read before `follow` names it; operator requests are."""
 
-    def __init__(self, run_dir: Path, launcher: Launcher, hardware: Hardware | None = None, *others: Source) -> None:
+    def __init__(
+        self, run_dir: Path, launcher: Launcher, hardware: Hardware | None = None, *others: Source, agents: Agents | None = None
+    ) -> None:
         """`hardware` belongs to whoever opened it, and is asked only while an attempt is followed; so do `others`, which must
-        answer at once."""
+        answer at once. `agents` are closed with this."""
         self.run_dir = Path(os.path.realpath(run_dir))
         self._launcher = launcher
         self._hardware = hardware
         self._others = others
+        self._agents = agents
         self._patterns: Patterns = ()
         self._named_logs: Sequence[str] = ()
         names = ("inbox", "checkpoints", "hardware", *OF_ATTEMPT)
@@ -139,6 +67,11 @@ class RunTelemetry:
     @property
     def has_more(self) -> bool:
         """True when there is more to read at once. The exit of an attempt is held back until then."""
+        return self._has_more_written or (self._agents is not None and self._agents.has_more)
+
+    @property
+    def _has_more_written(self) -> bool:
+        """By the trainer."""
         followed = self._followed
         return (followed is not None and (followed.has_more_steps or followed.has_more_printed)) or self._has_more_checkpoints
 
@@ -173,10 +106,12 @@ class RunTelemetry:
         if self._has_more_checkpoints:
             return out
         out += self._ask("metrics", now_s, lambda: followed.read_stream(now_s))
-        out += self._ask("heartbeats", now_s, lambda: followed.beats.poll(now_s))
-        if followed.exit is None and not followed.reads["heartbeats"].is_late:
+        out += self._beats(followed, now_s)
+        agents = self._agents
+        is_behind = agents is not None and agents.has_more  # whose report waits to be heard is not silent
+        if followed.exit is None and not followed.reads["heartbeats"].is_late and not is_behind:
             lives = dict(followed.beats.lives)
-            out += self._ask("silent ranks", now_s, lambda: followed.silent.poll(now_s, lives))
+            out += self._ask("silent ranks", now_s, lambda: followed.silent.poll(now_s, lives, agents))
         if followed.has_patterns:
             out += self._ask("log patterns", now_s, lambda: followed.search_logs(now_s))
         if (hardware := self._hardware) is not None:
@@ -184,6 +119,16 @@ class RunTelemetry:
         for other in self._others:
             out += other.poll(now_s)
         return out + self._exit_of(followed, now_s)
+
+    def _beats(self, followed: FollowedAttempt, now_s: float) -> list[Reading]:
+        """Heartbeats, by agents first. Those of ranks that no agent tells of are read from their files."""
+        agents, beats = self._agents, followed.beats
+        if agents is None or followed.reads["heartbeats"].is_late:  # its thread may be at the same books
+            return self._ask("heartbeats", now_s, lambda: beats.poll(now_s))
+        out = agents.poll(now_s, followed.attempt, beats.lives)
+        out += beats.hear(agents.reports, now_s)
+        covered = agents.covered(now_s)
+        return out + self._ask("heartbeats", now_s, lambda: beats.poll(now_s, covered))
 
     def poll_steps(self, now_s: float) -> list[Reading]:
         """The new checkpoints and the new rows, and nothing else: for a loop that took a whole look a moment ago, and was woken
@@ -203,6 +148,8 @@ class RunTelemetry:
         self._leave()
         for reads in self._reads.values():
             reads.close()
+        if self._agents is not None:
+            self._agents.close()
 
     def _leave(self) -> None:
         followed, self._followed = self._followed, None
@@ -215,7 +162,7 @@ class RunTelemetry:
 
     def _exit_of(self, followed: FollowedAttempt, now_s: float) -> list[Reading]:
         """The word on the exit, behind everything that was written before it and the ends of the logs."""
-        if followed.exit is None or self.has_more:
+        if followed.exit is None or self._has_more_written:
             return []
         asked = followed.reads["metrics"], followed.reads["log patterns"], self._reads["checkpoints"]
         late = [reads.late_since_s for reads in asked if reads.late_since_s is not None]

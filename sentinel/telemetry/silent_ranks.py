@@ -1,55 +1,36 @@
 """What silent ranks are doing, for whoever judges a hang: looked at while a hang is only suspected, before anything is killed.
 
-A rank is looked at when it is silent (`silence`). Its kernel state is read every second. Its Python stack is asked for once in a
-silence, where its heartbeat says by which signal (`stack_signal`, see client/stacks.py), else by py-spy if there is one
-(launcher/py_spy.py). Where all ranks are silent, those that have a flight recorder are asked for a dump of it. Only ranks of this
-machine can be looked at. Of others is reported what they dump, and what their stacks say, which they write by themselves where
-their heartbeat says so (`stack_after_s`). One whose stack is overdue by `MUTE_AFTER_S` is told as mute.
+A rank is looked at when it is silent (`silence`), every second (`rank_look`). Where all ranks are silent, those that have a
+flight recorder are asked for a dump of it. Ranks of this machine are looked at here, others by the agent of their node where
+there is one (`agents`). Of the rest is reported what they dump, and what their stacks say, which they write by themselves where
+their heartbeat says so (`stack_after_s`).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sentinel.client.flight_pipe import PIPE_VARIABLES, ask_for_dump
+from sentinel.client.flight_pipe import ask_for_dump
 from sentinel.client.regular_file import regular
-from sentinel.client.run_layout import flight_recorder_pipe_prefix, flight_recorder_prefix, rank_file, stack_path
-from sentinel.launcher.process_tree import read_environment
-from sentinel.launcher.py_spy import StackDump, start_dump
-from sentinel.launcher.rank_processes import Frame, ask_for_stack, judge_stack, read_stack, read_state
+from sentinel.client.run_layout import rank_file, stack_path
+from sentinel.launcher.rank_processes import judge_stack, read_stack
 from sentinel.model.collectives import Collective
 from sentinel.model.readings import Doing, FlightRecords, Reading, SilentRank
 from sentinel.run_files.attempt_files import AttemptFiles, is_this_host
-from sentinel.telemetry.flight_recorder import PREFIX_VARIABLES, find_dumps, read_dumps
+from sentinel.telemetry.agents import Agents
+from sentinel.telemetry.flight_recorder import find_dumps, read_dumps
 from sentinel.telemetry.heartbeats import RankLife
+from sentinel.telemetry.rank_look import RankLook, dump_places, mark_of
 from sentinel.telemetry.silence import Silence
 
 LOOK_EVERY_S = 1.0
 RANKS_MAX = 64  # of one machine
 SPIES_MAX = 16  # py-spy processes at once, of ranks that offer no stack
-MUTE_AFTER_S = 10.0  # far above what a stack takes on a busy machine, and its file through a shared filesystem's cache
 DUMPS_AT_ONCE = 16  # a look may not hold up the loop: a dump of a megabyte takes a twentieth of a second
-
-
-@dataclass(slots=True)
-class _RankLook:
-    """At one rank in one silence, which began with the heartbeat read at `since_s`. `is_blocked`: it was so at the last look,
-    which may be a moment of a healthy read."""
-
-    since_s: float
-    reported: tuple[Doing, str] | None = None
-    is_blocked: bool = False
-    asked_from: int | None = None  # bytes of its file before it was asked; None: not asked yet
-    due_s: float | None = None  # when its stack was asked for, or should have come by itself
-    reads: int = 0
-    dump: StackDump | None = None
-    stack: tuple[Doing, str] | None = None
-
-    def is_mute(self, now_s: float) -> bool:
-        return self.due_s is not None and now_s - self.due_s > MUTE_AFTER_S
 
 
 @dataclass(slots=True)
@@ -58,15 +39,15 @@ class SilentRanks:
 
     run_dir: Path
     attempt: int
-    _looks: dict[int, _RankLook] = field(default_factory=dict)
+    _looks: dict[int, RankLook] = field(default_factory=dict)
     _looked_s: float = float("-inf")
     _silence: Silence = field(default_factory=Silence)
     _silent_since_s: float | None = None  # by the clock of files, since when dumps are of this silence
     _dumps_read: dict[Path, tuple[int, int]] = field(default_factory=dict)  # with what they looked like
     _dumps: dict[int, Sequence[Collective]] = field(default_factory=dict)
 
-    def poll(self, now_s: float, lives: dict[int, RankLife]) -> list[Reading]:
-        """What is new of the ranks that are silent."""
+    def poll(self, now_s: float, lives: dict[int, RankLife], agents: Agents | None = None) -> list[Reading]:
+        """What is new of the ranks that are silent. `agents`: of other nodes."""
         self._silence.note(now_s, lives)
         if now_s - self._looked_s < LOOK_EVERY_S:
             return []
@@ -77,36 +58,55 @@ class SilentRanks:
             return []
         self._looked_s = now_s
         out: list[Reading] = []
-        marks = AttemptFiles.of(self.run_dir, self.attempt).environment
+        files = AttemptFiles.of(self.run_dir, self.attempt)
         here = sorted(rank for rank in silent if is_this_host(lives[rank].host or None))[:RANKS_MAX]
         for rank in here:
-            look = self._looks.setdefault(rank, _RankLook(lives[rank].changed_s))
-            seen = self._look_at(rank, lives[rank], look, marks, now_s)
-            out += self._report(rank, look, seen)
-        for rank in self._elsewhere(silent, here, lives, now_s):
+            look = self._looks.setdefault(rank, RankLook(lives[rank].changed_s))
+            out += self._report(rank, look, self._look_at(rank, lives[rank], look, files, now_s))
+        away = sorted(rank for rank in silent if not is_this_host(lives[rank].host or None))
+        sights = {} if agents is None else {rank: seen for rank in away if (seen := agents.sight(rank, now_s)) is not None}
+        for rank, seen in sights.items():
+            out += self._report(rank, self._looks.setdefault(rank, RankLook(lives[rank].changed_s)), seen)
+        all_silent = len(silent) == len(lives)
+        if agents is not None:
+            self._ask_agents([*sights], lives, agents, all_silent)
+        for rank in self._with_own_stacks([rank for rank in away if rank not in sights], lives, now_s):
             out += self._report(rank, self._looks[rank], self._read_own_stack(rank, self._looks[rank], now_s))
-        known = here or sorted(silent)[:RANKS_MAX]
-        return [*out, *self._look_at_dumps([lives[rank].pid for rank in here], known, len(silent) == len(lives))]
+        ranks = here or away[:RANKS_MAX]
+        return [*out, *self._look_at_dumps([lives[rank].pid for rank in here], ranks, all_silent)]
 
-    def _report(self, rank: int, look: _RankLook, seen: tuple[Doing, str] | None) -> list[Reading]:
+    def _report(self, rank: int, look: RankLook, seen: tuple[Doing, str] | None) -> list[Reading]:
         if seen is None or seen == look.reported:
             return []
         look.reported = seen
         return [SilentRank(self.attempt, rank, doing=seen[0], where=seen[1])]
 
-    def _elsewhere(self, silent: list[int], here: list[int], lives: dict[int, RankLife], now_s: float) -> list[int]:
-        """Those on other machines whose stack is due and was not read: so many at once, the ones read least often first."""
+    def _ask_agents(self, ranks: Sequence[int], lives: Mapping[int, RankLife], agents: Agents, all_silent: bool) -> None:
+        """To look closer at these ranks of their nodes, once in a silence."""
+        unasked = [rank for rank in ranks if self._looks[rank].asked_from is None]
+        if not unasked:
+            return
+        newest = max((lives[rank] for rank in unasked), key=lambda life: life.time_s)
+        with suppress(OSError):  # a full disk: the next look asks
+            agents.ask_for_stacks(self.attempt, unasked, newest, with_dumps=all_silent)
+            for rank in unasked:
+                self._looks[rank].asked_from = -1
+
+    def _with_own_stacks(self, ranks: Sequence[int], lives: Mapping[int, RankLife], now_s: float) -> list[int]:
+        """Those whose stack is due by itself and was not read: so many at once, the ones read least often first."""
         due: list[int] = []
-        for rank in set(silent).difference(here):
+        for rank in ranks:
             life = lives[rank]
-            if life.stack_after_s is None or is_this_host(life.host or None) or now_s < life.changed_s + life.stack_after_s:
+            if life.stack_after_s is None or now_s < life.changed_s + life.stack_after_s:
                 continue
-            look = self._looks.setdefault(rank, _RankLook(life.changed_s, due_s=life.changed_s + life.stack_after_s))
+            look = self._looks.setdefault(rank, RankLook(life.changed_s))
+            if look.due_s is None:
+                look.due_s = life.changed_s + life.stack_after_s
             if look.stack is None:
                 due.append(rank)
         return sorted(due, key=lambda rank: (self._looks[rank].reads, rank))[:RANKS_MAX]
 
-    def _read_own_stack(self, rank: int, look: _RankLook, now_s: float) -> tuple[Doing, str] | None:
+    def _read_own_stack(self, rank: int, look: RankLook, now_s: float) -> tuple[Doing, str] | None:
         """What a rank wrote behind its last heartbeat. Its machine wrote both files, so that their times can be compared."""
         look.reads += 1
         path = stack_path(self.run_dir, self.attempt, rank)
@@ -119,13 +119,13 @@ class SilentRanks:
         a run that goes on says nothing."""
         if not all_silent:
             return []
-        prefixes, pipes = self._places(pids)
+        prefixes, pipes = dump_places(AttemptFiles.of(self.run_dir, self.attempt), pids)
         if self._silent_since_s is None:
             self._silent_since_s = max((self._beaten_s(rank) for rank in ranks), default=0.0)
             for pipe in pipes:
                 for rank in ranks:
                     ask_for_dump(pipe, rank)
-        found = {path: _mark(path) for prefix in prefixes for path in find_dumps(prefix, self._silent_since_s)}
+        found = {path: mark_of(path) for prefix in prefixes for path in find_dumps(prefix, self._silent_since_s)}
         unread = sorted(path for path, mark in found.items() if self._dumps_read.get(path) != mark)
         if not unread:
             return []
@@ -138,65 +138,18 @@ class SilentRanks:
         """When a rank's heartbeat was written, by the clock of files: what is dumped later belongs to this silence."""
         return _changed_s(rank_file(AttemptFiles.of(self.run_dir, self.attempt).heartbeats, rank))
 
-    def _places(self, pids: list[int | None]) -> tuple[set[str], set[str]]:
-        """The prefixes of dumps and of pipes: our own, and what the processes were started with."""
-        prefixes = {str(flight_recorder_prefix(self.run_dir, self.attempt))}
-        pipes = {str(flight_recorder_pipe_prefix(self.run_dir, self.attempt))}
-        for pid in pids[:1]:
-            for entry in read_environment(pid) if pid is not None else ():
-                name, _, value = os.fsdecode(entry).partition("=")
-                if value and name in PREFIX_VARIABLES:
-                    prefixes.add(value)
-                elif value and name in PIPE_VARIABLES:
-                    pipes.add(value)
-        return prefixes, pipes
-
     def close(self) -> None:
         self._forget(set(self._looks))
 
     def _forget(self, ranks: set[int]) -> None:
         for rank in ranks:
-            if (dump := self._looks.pop(rank).dump) is not None:
-                dump.close()
+            self._looks.pop(rank).close()
 
-    def _look_at(
-        self, rank: int, life: RankLife, look: _RankLook, marks: dict[str, str], now_s: float
-    ) -> tuple[Doing, str] | None:
-        state = read_state(life.pid, marks) if life.pid is not None else None
-        if state is None or life.pid is None:
+    def _look_at(self, rank: int, life: RankLife, look: RankLook, files: AttemptFiles, now_s: float) -> tuple[Doing, str] | None:
+        if life.pid is None:
             return None
-        doing, where = state
-        was_blocked, look.is_blocked = look.is_blocked, doing == "blocked"
-        if doing == "stopped" or (doing == "blocked" and was_blocked):
-            return state
-        path = stack_path(self.run_dir, self.attempt, rank)
-        if look.asked_from is None:
-            look.asked_from = -1
-            size = _mark(path)[1]
-            if life.stack_signal is not None and ask_for_stack(life.pid, life.stack_signal, marks):
-                look.asked_from, look.due_s = size, now_s
-            elif sum(other.dump is not None for other in self._looks.values()) < SPIES_MAX:
-                look.dump = start_dump(life.pid, path.with_suffix(".py-spy.json"), marks, now_s)
-        elif look.stack is None:
-            stack = read_stack(path, look.asked_from) if look.asked_from >= 0 else _take(look, now_s)
-            look.stack = judge_stack(stack) if stack else None
-        if look.stack is not None:
-            return look.stack
-        return ("mute" if look.is_mute(now_s) else "runs", where)
-
-
-def _take(look: _RankLook, now_s: float) -> tuple[Frame, ...]:
-    stack = look.dump.read(now_s) if look.dump is not None else ()
-    look.dump = look.dump if stack is None else None
-    return stack or ()
-
-
-def _mark(path: Path) -> tuple[int, int]:
-    try:
-        status = path.stat()
-    except OSError:
-        return 0, 0
-    return status.st_mtime_ns, status.st_size
+        may_spy = sum(other.dump is not None for other in self._looks.values()) < SPIES_MAX
+        return look.see(files, rank, life.pid, life.stack_signal, now_s, may_spy=may_spy)
 
 
 def _changed_s(path: Path) -> float:

@@ -35,6 +35,17 @@ POD = DEPLOYMENT["spec"]["template"]["spec"]
 (SENTINEL,) = POD["containers"]
 
 
+def test_the_agent_beside_the_trainer_is_of_the_same_run_and_sees_its_processes() -> None:
+    pod = documents("jobset.yaml")["JobSet"]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    (agent,) = pod["initContainers"]
+    assert f"--run-dir={agent['command'][-1]}" in SENTINEL["args"]
+    assert agent["command"][:2] == ["sentinel", "agent"]
+    assert (agent["image"], agent["restartPolicy"]) == (SENTINEL["image"], "Always")
+    assert pod["shareProcessNamespace"]
+    named = {one["name"]: one for one in agent["env"]}
+    assert named["SENTINEL_NODE"]["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName", "as the trainer's heartbeats name it"
+
+
 def test_kustomize_takes_them() -> None:
     made = {one["kind"]: one for one in yaml.safe_load_all(check(["kubectl", "kustomize", str(FOLDER)]))}
     kinds = {"ServiceAccount", "Role", "RoleBinding", "ConfigMap", "Deployment"}

@@ -23,6 +23,7 @@ ALLOWED = {
     ("tests/bench/busy_ranks.py", "time.sleep(max(0.0, at_least_s - (time.perf_counter() - began_s)))"): "a bench's window",
     ("tests/bench/steady_words.py", "time.sleep(pace_s / (len(PHASES) + 1))"): "a stand-in for two ranks, at a pace",
     ("tests/bench/steady_words.py", "time.sleep(max(0.0, begun_s + step * pace_s - time.monotonic()))"): "and keeps it",
+    ("tests/bench/agents_world.py", "time.sleep(max(0.0, pause_s))"): "a stand-in for the agents of all nodes, at their pace",
     ("tests/trainers/megatron_deepspeed_like.py", "time.sleep(0.02)"): "so do this one's",
     ("tests/trainers/nanogpt_like.py", "time.sleep(float(config['step_s']))"): "so does this one's",
     ("tests/accept/test_hangs_blamed.py", "time.sleep(moment_s)"): "the moment of a step at which a rank is stopped is drawn",

@@ -20,7 +20,7 @@ WRITES = "writes, and says where"
 SERVES = "goes on until it is interrupted, and has a protocol of its own"
 IS_JSON = "prints a JSON schema"
 OTHERS = {
-    "run": SERVES, "demo": SERVES, "web": SERVES, "checkpoints remember": SERVES,
+    "run": SERVES, "demo": SERVES, "web": SERVES, "agent": SERVES, "checkpoints remember": SERVES,
     "stop": ASKS, "pause": ASKS, "resume": ASKS, "hold": ASKS, "rollback": ASKS, "skip": ASKS, "set": ASKS, "uncordon": ASKS,
     "readmit": ASKS, "ack": ASKS, "resolve": ASKS, "approve": ASKS, "deny": ASKS, "note": ASKS, "page test": ASKS,
     "init": WRITES, "tensorboard": WRITES, "track": WRITES, "restore": WRITES, "journal salvage": WRITES, "mirror push": WRITES,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sentinel.detectors.bank import DetectorBank
@@ -54,6 +56,26 @@ def test_the_same_xid_of_both_sources_and_a_storm_of_it_are_one_finding() -> Non
     assert found.retryable
     assert "a restart of the application is enough" in found.reason
     assert heard(detector, *twice, at_s=100.0) == ()
+
+
+def test_the_same_device_on_two_nodes_is_two_faults_each_of_its_node() -> None:
+    detector = make()
+    on = [replace(told("xid", 79.0, source="kernel_log"), host=host, by_agent=True) for host in ("n2", "n3")]
+    found = heard(detector, *on)
+    assert [(one.blamed_node, one.key) for one in found] == [
+        ("n2", f"1/gpu_fault/xid79@n2/{GPU}/42"), ("n3", f"1/gpu_fault/xid79@n3/{GPU}/42"),
+    ]  # fmt: skip
+    assert found[0].reason.startswith(f"GPU {GPU} on n2: Xid 79: the GPU has fallen off the bus")
+    detector.hardware(replace(told("seen", rank=3), host="n2", by_agent=True), 20.0)
+    assert detector.gpus_in_use is None  # agents tell of the sick ones alone: nobody has counted
+
+
+def test_where_an_agent_is_gone_nobody_says_that_gpus_are_well() -> None:
+    detector = make()
+    heard(detector, told("seen"))
+    assert detector.verdict()[0] is Verdict.HEALTHY
+    detector.source(SourceReading("agents", ok=False, reason="no word from n2"))
+    assert detector.verdict() == (Verdict.UNKNOWN, "no word from n2")
 
 
 @pytest.mark.parametrize(("code", "retryable", "words"), [(0, True, "restart"), (1, False, "reset"), (2, False, "reboot")])

@@ -20,8 +20,9 @@ from sentinel.launcher.py_spy import DEADLINE_S
 from sentinel.model.readings import FlightRecords, Reading, SilentRank
 from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.telemetry.heartbeats import RankLife
+from sentinel.telemetry.rank_look import MUTE_AFTER_S
 from sentinel.telemetry.silence import SILENT_UNKNOWN_S
-from sentinel.telemetry.silent_ranks import MUTE_AFTER_S, SilentRanks
+from sentinel.telemetry.silent_ranks import SilentRanks
 
 HOST = socket.gethostname()
 Child = Callable[[Path], int]

@@ -1,0 +1,78 @@
+"""The ranks in a report of an agent, each a row of values by place: a supervisor reads 16,384 of them a second."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from sentinel.model.agents import BeatOnNode, RankOnNode
+from sentinel.model.readings import Doing
+from sentinel.run_files.attempt_files import HOST, is_rank
+from sentinel.run_files.stream_lines import real_number, whole_number
+
+RANKS_MAX = 64  # of one report
+TEXT_CHARS, PHASE_CHARS = 300, 24
+_DOING: dict[object, Doing] = {doing: doing for doing in get_args(Doing)}
+
+
+def beat_of(fields: Mapping[str, Any]) -> BeatOnNode | None:
+    """Of a heartbeat's own file; None where it is none."""
+    step, phase, host = whole_number(fields.get("step"), -1), fields.get("phase"), fields.get("host")
+    if step < 0 or not isinstance(phase, str):
+        return None
+    number, busy_s = whole_number(fields.get("stack_signal"), 0), real_number(fields.get("busy_s"), -1.0)
+    busy_step = whole_number(fields.get("busy_step"), -1)
+    is_busy = busy_s >= 0.0 and busy_step >= 0
+    return BeatOnNode(
+        step=step,
+        phase=phase[:PHASE_CHARS],
+        time_s=real_number(fields.get("time_s")),
+        stack_signal=number or None,
+        busy_step=busy_step if is_busy else 0,
+        busy_s=busy_s if is_busy else None,
+        host=host if isinstance(host, str) and HOST.fullmatch(host) else "",
+    )
+
+
+def rank_to_json(one: RankOnNode, node: str) -> list[Any]:
+    """The host of its heartbeat is named where it is another than the node."""
+    row = [one.attempt, one.rank, one.pid, one.doing, one.where[:TEXT_CHARS]]
+    if one.beat is None:
+        return row
+    beat = list(one.beat)
+    return [*row, beat[:-1] if one.beat.host == node else beat]
+
+
+def rank_of_json(row: list[Any], node: str) -> RankOnNode:
+    """Raises ValueError."""
+    attempt, rank, pid, doing, where = row[:5]
+    if not (type(rank) is type(pid) is type(attempt) is int and is_rank(rank) and doing in _DOING and type(where) is str):
+        raise ValueError("a rank on the node makes no sense")
+    if len(row) == 5:
+        return RankOnNode(attempt, rank, pid, _DOING[doing], sys.intern(where[:TEXT_CHARS]))
+    step, phase, time_s, number, busy_step, busy_s, *named = row[5]
+    if not (type(step) is type(busy_step) is int and type(time_s) is float and type(phase) is str):
+        raise ValueError("a heartbeat on the node makes no sense")
+    if not (number is None or type(number) is int) or not (busy_s is None or type(busy_s) is float):
+        raise ValueError("numbers of a heartbeat on the node make no sense")
+    host = _host_of(named[0]) if named else node
+    beat = BeatOnNode(step, phase, time_s, number, busy_step, busy_s, host)
+    return RankOnNode(attempt, rank, pid, _DOING[doing], sys.intern(where[:TEXT_CHARS]), beat)
+
+
+def _host_of(name: object) -> str:
+    """Raises ValueError."""
+    if not isinstance(name, str) or (name and not HOST.fullmatch(name)):
+        raise ValueError("a heartbeat on the node names no host that makes sense")
+    return name
+
+
+def rows_of(value: Mapping[str, Any]) -> list[list[Any]]:
+    """Raises ValueError."""
+    rows = value.get("ranks")
+    if type(rows) is not list or not all(type(row) is list and len(row) in (5, 6) for row in rows):
+        raise ValueError("its ranks make no sense")
+    if not all(type(row[5]) is list and len(row[5]) in (6, 7) for row in rows if len(row) > 5):
+        raise ValueError("the heartbeats of its ranks make no sense")
+    return rows[:RANKS_MAX]

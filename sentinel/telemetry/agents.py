@@ -1,0 +1,217 @@
+"""What the agents of the nodes see, where there are any: the newest report of each, read in a thread of its own, once a second.
+
+From a report come the heartbeats of the node's ranks (a run of 16,384 ranks has 2,048 files to be read in place of 16,384), what
+its silent ranks do, and what its hardware told. An agent whose report does not change is gone, or its node is: nothing is
+concluded from that. After FALLBACK_S its ranks' own heartbeats are read again; after BLIND_S a person hears what is no longer
+seen.
+
+    agents = Agents(run_dir, orders)
+    agents.poll(now_s, attempt, lives)      # readings; then `reports` are those that are new, oldest first
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sentinel.clock import Clock, SystemClock
+from sentinel.model.agents import HARDWARE_EVENTS, AgentOrder, AgentReport
+from sentinel.model.readings import Doing, Reading, SourceReading
+from sentinel.run_files.agent_orders import OrderBook
+from sentinel.run_files.attempt_files import is_this_host
+from sentinel.telemetry.agent_sweep import AgentSweep
+from sentinel.telemetry.heartbeats import RankLife
+from sentinel.telemetry.source import SourceHealth
+
+EVERY_S = 1.0
+SLICE = 32  # files between two pauses: the loop is not to wait for a sweep
+REPORTS_PER_POLL = 256  # some 2,000 heartbeats, two hundredths of a second
+FALLBACK_S = 5.0
+BLIND_S = 15.0
+YOUNG_S = 120.0
+NAMED_MAX = 4
+RANKS_NAMED_MAX = 64  # in an order; of more all are asked
+
+
+@dataclass(slots=True)
+class _NodeSeen:
+    """What the loop knows of a node. `number`: how far its hardware was heard in this `life` of its agent. `ranks`: of the
+    attempt, and of these `beating`, whose heartbeats it tells."""
+
+    changed_s: float
+    has_left: bool = False
+    life: str = ""
+    number: int = 0
+    ranks: frozenset[int] = frozenset()
+    beating: frozenset[int] = frozenset()
+
+
+@dataclass(slots=True)
+class Agents:
+    """Of one run, for the loop. `own_thread` False: whoever calls sweeps by himself."""
+
+    run_dir: Path
+    orders: OrderBook
+    own_thread: bool = True
+    clock: Clock = field(default_factory=SystemClock)
+    reports: list[AgentReport] = field(default_factory=list)
+    _health: SourceHealth = field(default_factory=lambda: SourceHealth("agents"))
+    _waiting: dict[str, AgentReport] = field(default_factory=dict)
+    _seen: dict[str, _NodeSeen] = field(default_factory=dict)
+    _rows: dict[int, tuple[str, Doing, str]] = field(default_factory=dict)
+    _attempt: int = -1
+    _began_s: float | None = None
+    _followed_s: float = 0.0
+    _judged_s: float = float("-inf")
+    _missed: tuple[str, ...] = ()
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+    _covered: frozenset[int] = frozenset()
+    _stale: frozenset[str] = frozenset()
+    _is_moved: bool = False  # ranks have come to a node, or gone from it, since it was last found out who is covered
+    sweep: AgentSweep = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.run_dir = Path(os.path.realpath(self.run_dir))
+        self.sweep = AgentSweep(self.run_dir)
+
+    @property
+    def has_more(self) -> bool:
+        return bool(self._waiting)
+
+    def poll(self, now_s: float, attempt: int, lives: Mapping[int, RankLife]) -> list[Reading]:
+        """What is new of hardware, and whether agents are missed; `reports` are the new ones until the next poll. `lives`: of the
+        attempt's ranks, whoever tells of them."""
+        self._begin(now_s)
+        if attempt != self._attempt:
+            self._attempt, self._rows, self._covered, self._followed_s = attempt, {}, frozenset(), now_s
+            self._is_moved = True
+            for node in self._seen.values():
+                node.ranks = node.beating = frozenset()
+        self._waiting |= self.sweep.take()
+        names = [*self._waiting][:REPORTS_PER_POLL]
+        self.reports = [self._waiting.pop(name) for name in names]
+        out: list[Reading] = []
+        for report in self.reports:
+            out += self._hear(report, now_s)
+        if now_s - self._judged_s >= EVERY_S:
+            self._judged_s = now_s
+            out += self._judge_missed(now_s, lives)
+        return out
+
+    def covered(self, now_s: float) -> frozenset[int]:
+        """The attempt's ranks whose heartbeats come by an agent just now."""
+        stale = frozenset(name for name, node in self._seen.items() if self._is_stale(node, now_s, FALLBACK_S))
+        if self._is_moved or stale != self._stale:
+            self._stale, self._is_moved = stale, False
+            self._covered = frozenset().union(*(node.beating for name, node in self._seen.items() if name not in stale))
+        return self._covered
+
+    def sight(self, rank: int, now_s: float) -> tuple[Doing, str] | None:
+        """What the rank does, as the agent of its node sees it now; None where there is none, or it is stale."""
+        found = self._rows.get(rank)
+        if found is None or self._is_stale(self._seen[found[0]], now_s, FALLBACK_S):
+            return None
+        return found[1], found[2]
+
+    def ask_for_stacks(self, attempt: int, ranks: Sequence[int], newest: RankLife, *, with_dumps: bool) -> None:
+        """Once for a silence, which is told from others by the last heartbeat in it. Raises OSError."""
+        named = tuple(sorted(ranks)) if len(ranks) <= RANKS_NAMED_MAX else ()
+        name = f"stacks/{attempt}/{min(ranks)}-{len(ranks)}/{newest.step}-{newest.time_s:.3f}"
+        self.orders.give(AgentOrder(name, "stacks", attempt, ranks=named, with_dumps=with_dumps))
+
+    def close(self) -> None:
+        self._stop.set()
+
+    def _begin(self, now_s: float) -> None:
+        if self._began_s is None:
+            self._began_s = now_s
+        if self.own_thread and self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="sentinel-agents", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        """The sweeps, each spread over a second. A filesystem that does not answer holds this thread alone: then no report
+        changes, and every agent is stale."""
+        clock, stop = self.clock, self._stop
+        while not stop.is_set():
+            began_s = clock.now_s()
+            with suppress(OSError):
+                due = self.sweep.due(began_s)
+                for first in range(0, len(due), SLICE):
+                    for name in due[first : first + SLICE]:
+                        self.sweep.read(name, clock.now_s())
+                    if clock.wait(stop, began_s + EVERY_S * (first + SLICE) / max(len(due), SLICE) - clock.now_s()):
+                        return
+            clock.wait(stop, began_s + EVERY_S - clock.now_s())
+
+    def _hear(self, report: AgentReport, now_s: float) -> list[Reading]:
+        node = self._seen.get(report.node)
+        if node is None:
+            node = self._seen[report.node] = _NodeSeen(now_s)
+        node.changed_s, node.has_left = now_s, report.has_left
+        self._place(node, report)
+        if not report.hardware or is_this_host(report.node):  # of its own machine the supervisor hears itself
+            return []
+        if node.life != report.life:
+            node.life, node.number = report.life, 0
+        assert self._began_s is not None
+        out: list[Reading] = []
+        for one in report.hardware:
+            if one.number > node.number:
+                node.number = one.number
+                # what happened before this supervisor looked belongs to another time, as in the kernel log of its own machine
+                if one.reading.what not in HARDWARE_EVENTS or one.age_s <= now_s - self._began_s:
+                    out.append(one.reading)
+        return out
+
+    def _place(self, node: _NodeSeen, report: AgentReport) -> None:
+        name, before, ranks, beating = report.node, node.ranks, [], []
+        for row in report.ranks:
+            if row.attempt == self._attempt:
+                ranks.append(row.rank)
+                self._rows[row.rank] = (name, row.doing, row.where)
+                if row.beat is not None:
+                    beating.append(row.rank)
+        node.ranks, known = frozenset(ranks), node.beating
+        node.beating = frozenset(beating)
+        self._is_moved = self._is_moved or node.beating != known
+        for rank in before - node.ranks:  # gone from there, and perhaps on another node by now
+            if rank in self._rows and self._rows[rank][0] == name:
+                del self._rows[rank]
+
+    def _is_stale(self, node: _NodeSeen, now_s: float, after_s: float) -> bool:
+        return node.has_left or now_s - node.changed_s > after_s
+
+    def _judge_missed(self, now_s: float, lives: Mapping[int, RankLife]) -> list[Reading]:
+        """Agents that have fallen silent on nodes where ranks of the attempt are known to be. One of a node that the run does not
+        use any more is not missed."""
+        silent = {name for name, node in self._seen.items() if self._is_stale(node, now_s, BLIND_S)}
+        if silent:
+            hosts = {row[0] for row in self._rows.values()} | {life.host for life in lives.values()}
+            is_young = now_s - self._followed_s < YOUNG_S  # an attempt whose ranks are not all heard yet
+            silent &= hosts | set(self._missed if is_young else ())
+        missed = tuple(sorted(silent))
+        if missed == self._missed:
+            return []
+        self._missed = missed
+        if not missed:
+            return [*self._health.regained("every agent writes again")]
+        reason = self._describe(missed, now_s)
+        lost = self._health.lost(reason)
+        return [*(lost or [SourceReading("agents", ok=False, reason=reason, remark=True)])]
+
+    def _describe(self, missed: tuple[str, ...], now_s: float) -> str:
+        words = []
+        for name in missed[:NAMED_MAX]:
+            node = self._seen[name]
+            words.append(f"{name} (stopped)" if node.has_left else f"{name} (silent for {now_s - node.changed_s:.0f} s)")
+        more = f" and {len(missed) - NAMED_MAX} more" if len(missed) > NAMED_MAX else ""
+        return (
+            f"no word from the agent of {', '.join(words)}{more}: what ranks do there, GPUs and kernel log are not seen, and "
+            "nothing is concluded from that; heartbeats are read one by one"
+        )
