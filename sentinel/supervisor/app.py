@@ -156,7 +156,10 @@ def _watch(
         behind = VerifiedBehind(run_dir, "full" if request.stop_at_once else engine.policy.spec.checkpoints.verify)
         telemetry = RunTelemetry(run_dir, launcher, hardware, boards, trackers, mirror, desk, disks, behind, wake)
         telemetry.look_for([(rule.name, rule.match) for rule in engine.policy.spec.logs])
-        acts = build_handlers(run_dir, launcher, session.lease, run_file, desk.courier.send, withheld, trained, engine.masking)
+        reach = launchers.open_reach(run_file.launcher, run_file.launcher_options, launchers.LaunchPlace(run_dir, withheld))
+        acts = build_handlers(
+            run_dir, launcher, session.lease, run_file, desk.courier.send, withheld, trained, engine.masking, reach
+        )  # fmt: skip
         runner = ThreadRunner(acts, wake.event, request.start_thread)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
         with (

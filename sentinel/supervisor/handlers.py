@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from sentinel.actions.capture import capture
 from sentinel.actions.control_file import write_overrides, write_request
 from sentinel.actions.inspection import SampleSource, inspect_samples
+from sentinel.actions.node_check import check_nodes
 from sentinel.actions.runner import Found, Handler, progressed
 from sentinel.checkpoints.pointers import fix_pointers
 from sentinel.checkpoints.pruning import prune_checkpoint
@@ -23,6 +24,7 @@ from sentinel.journal.run_file import RunFile
 from sentinel.launcher.contract import Launcher
 from sentinel.launcher.environment import start_recorded
 from sentinel.launcher.living import living_attempts, unseen_attempts
+from sentinel.launcher.node_reach import NodeReach
 from sentinel.launcher.spec_file import read_launch
 from sentinel.launcher.strangers import find_before_launch, find_strangers, refuse_strangers
 from sentinel.model import actions as a
@@ -50,9 +52,10 @@ def build_handlers(
     withheld: frozenset[str],
     trained: Trained | None = None,
     masking: Masking | None = None,
+    reach: NodeReach | str = "this launcher reaches no node",
 ) -> Mapping[type[a.Action], Handler]:
-    """How each action is carried out here. `send_page`: the courier's. `withheld`: the launcher's. `trained`: where the trainer
-    has a profile. `masking`: of evidence.
+    """How each action is carried out here. `send_page`: the courier's. `withheld`: the launcher's. `trained`: of a profile.
+    `masking`: of evidence. `reach`: the launcher's way to nodes, or why it has none.
 
     Raises:
         AssertionError: an action has no handler.
@@ -60,15 +63,9 @@ def build_handlers(
 
     def start(action: a.StartAttempt) -> tuple[str, Environment]:
         spec = AttemptSpec(
-            attempt=action.attempt,
-            argv=run.command,
-            cwd=run.cwd,
-            resume=action.resume,
-            overrides=action.overrides,
-            exclude_nodes=action.exclude_nodes,
-            launch=_admit(run_dir, lease, action.attempt),
-            vouched=action.vouched,
-        )
+            action.attempt, run.command, run.cwd, action.resume, action.overrides, exclude_nodes=action.exclude_nodes,
+            launch=_admit(run_dir, lease, action.attempt), vouched=action.vouched,
+        )  # fmt: skip
         laid = spec if trained is None else trained.lay(spec)
         return start_recorded(launcher, run_dir, laid, run.code, withheld, () if trained is None else trained.saved())
 
@@ -95,6 +92,7 @@ def build_handlers(
         a.Capture: save_evidence,
         a.SendPage: send_page,
         a.InspectSamples: inspect,
+        a.CheckNodes: lambda action: check_nodes(reach, action),
         a.LoadPolicy: lambda action: load_wanted(run_dir, action),
         a.CompareRecords: lambda c: compare_attempts(run_dir, c.old_attempt, c.new_attempt, c.first_step, c.last_step),
     }
