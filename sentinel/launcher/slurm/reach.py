@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import random
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,13 +16,17 @@ from sentinel.launcher.asking import Reply
 from sentinel.launcher.slurm.calls import RealCalls, SlurmCalls
 from sentinel.launcher.slurm.settings import SlurmSettings
 from sentinel.launcher.slurm.walk import AT_ONCE, TREE_WIDTH, find_nodes
+from sentinel.launcher.store_port import PORTS
 from sentinel.model.node_checks import NodeReply
 from sentinel.run_files.attempt_files import is_same_host
 
 MARK = "sentinel-check"
 # A line is short enough that srun hands it on whole (1,024 bytes). Standard error goes to srun's, as far as it is read.
+# The variables of torch.distributed are for checks that need the other nodes.
 FRONT = (
-    'export SENTINEL_NODE=$SLURMD_NODENAME; words=$("$@"); code=$?; '
+    "export SENTINEL_NODE=$SLURMD_NODENAME RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_STEP_NUM_TASKS LOCAL_RANK=0 "
+    "MASTER_ADDR=$1 MASTER_PORT=$2; "
+    'shift 2; words=$("$@"); code=$?; '
     f'printf "%s\\n" "{MARK}|$SLURMD_NODENAME|$code|$(printf "%s" "$words" | tr "\\n|" "  " | cut -c -600)"'
 )
 
@@ -49,8 +54,8 @@ class SlurmReach:
     def run(self, nodes: Sequence[str], command: Sequence[str], timeout_s: float) -> Mapping[str, NodeReply]:
         groups = [nodes[at : at + TREE_WIDTH] for at in range(0, len(nodes), TREE_WIDTH)]  # a silent node hides those behind it
         with ThreadPoolExecutor(min(AT_ONCE, len(groups) or 1)) as pool:
-            words = check_words(command, timeout_s)
-            replies = list(pool.map(lambda group: self._calls.check(self._job, group, words, timeout_s), groups))
+            asked = [check_words(group[0], command, timeout_s) for group in groups]
+            replies = list(pool.map(lambda group, words: self._calls.check(self._job, group, words, timeout_s), groups, asked))
         found: dict[str, NodeReply] = {}
         for group, reply in zip(groups, replies, strict=True):
             found |= judge_group(group, reply, timeout_s)
@@ -61,10 +66,11 @@ class SlurmReach:
         return self._environ.get("SLURM_JOB_ID", "")
 
 
-def check_words(command: Sequence[str], timeout_s: float) -> list[str]:
-    """What the step runs. Its own limit ends it also where whoever asked was killed; Slurm counts in minutes."""
-    minutes = math.ceil(timeout_s / 60.0) + 1
-    return ["--time", str(minutes), "sh", "-c", FRONT, MARK, *command]
+def check_words(first: str, command: Sequence[str], timeout_s: float) -> list[str]:
+    """What the step runs, whose first node this is. Its own limit ends it also where whoever asked was killed; Slurm counts in
+    minutes."""
+    minutes, port = math.ceil(timeout_s / 60.0) + 1, random.SystemRandom().choice(PORTS)
+    return ["--time", str(minutes), "sh", "-c", FRONT, MARK, first, str(port), *command]
 
 
 def read_check(output: str) -> dict[str, NodeReply]:

@@ -16,6 +16,7 @@ from sentinel.launcher.node_reach import LocalReach
 from sentinel.launcher.registry import LAUNCHERS, LaunchPlace, open_reach
 from sentinel.launcher.slurm.reach import SlurmReach, check_words, judge_group, read_check
 from sentinel.launcher.slurm.settings import SlurmSettings
+from sentinel.launcher.store_port import PORTS
 from sentinel.model.actions import CheckNodes
 from sentinel.model.node_checks import NodeReply
 from tests.unit.launcher.slurm_double import JOB, SlurmDouble
@@ -90,7 +91,7 @@ class CheckedNodes(SlurmDouble):
         lines = []
         for node in nodes:
             if node not in self.silent:
-                environment = {**os.environ, "SLURMD_NODENAME": node}
+                environment = {**os.environ, "SLURMD_NODENAME": node, "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "3"}
                 done = subprocess.run(words[2:], env=environment, capture_output=True, text=True, check=False)
                 lines.append(done.stdout)
         return Reply(None if self.silent else 0, "".join(lines))
@@ -124,8 +125,17 @@ def test_each_node_answers_for_itself_and_a_silent_one_is_unknown() -> None:
     assert (found[third].code, "did not answer within 60 s" in found[third].trouble) == (None, True)
 
 
+def test_the_tasks_know_each_other_as_torch_distributed_does() -> None:
+    double = CheckedNodes()
+    script = 'echo "$RANK/$WORLD_SIZE/$LOCAL_RANK/$MASTER_ADDR/$MASTER_PORT"; exit 1'
+    reply = reach_of(double).run(double.job_nodes[:1], sh(script), 60.0)[double.job_nodes[0]]
+    *place, port = reply.output.split("/")
+    assert place == ["1", "3", "0", double.job_nodes[0]]
+    assert int(port) in PORTS
+
+
 def test_a_long_reason_stays_a_line_that_srun_hands_on_whole() -> None:
-    words = check_words([sys.executable, "-c", "print('x' * 5000); raise SystemExit(1)"], 30.0)
+    words = check_words("n1", [sys.executable, "-c", "print('x' * 5000); raise SystemExit(1)"], 30.0)
     done = subprocess.run(
         words[2:], env={**os.environ, "SLURMD_NODENAME": "n1"}, capture_output=True, text=True, check=False
     )
