@@ -1,6 +1,7 @@
-"""Carries out actions off the loop: one lane for acts, in the order they were decided, one for each route of pages and one for
-deleting, so that neither a hung pager nor a slow disk delays a recovery, nor one pager another. Every exception becomes an
-outcome. An act that is stuck for ever can be left behind: its lane goes on with the next one in another thread."""
+"""Carries out actions off the loop: one lane for acts, in the order they were decided, one for each route of pages, one for
+deleting and one for checks of nodes that nothing waits for. So neither a hung pager nor a slow disk delays a recovery, nor one
+pager another. Every exception becomes an outcome. An act that is stuck for ever can be left behind: its lane goes on with the
+next one in another thread."""
 
 from __future__ import annotations
 
@@ -12,13 +13,14 @@ from dataclasses import dataclass
 
 from sentinel.errors import EngineDown, GiveUp, GoesOn, NotYet, RetryLater
 from sentinel.filesystem import may_pass
-from sentinel.model.actions import Action, LoadPolicy, PruneCheckpoint, SendPage
+from sentinel.model.actions import Action, CheckNodes, LoadPolicy, PruneCheckpoint, SendPage
 from sentinel.model.environment import Environment
 from sentinel.model.events import ActionDone, ActionFailed
+from sentinel.model.node_checks import NodeVerdicts
 from sentinel.model.records import Attribution, Comparison, FoundCheckpoints, LoadedPolicy
 from sentinel.model.saved import SavedNumbers
 
-Found = str | Comparison | FoundCheckpoints | SavedNumbers | Attribution | LoadedPolicy | tuple[str, Environment]
+Found = str | Comparison | FoundCheckpoints | SavedNumbers | Attribution | LoadedPolicy | NodeVerdicts | tuple[str, Environment]
 Handler = Callable[[Action], Found]
 StartThread = Callable[[Callable[[], None], str], threading.Thread]  # what it runs, and its name; RuntimeError where none is left
 OS_RETRY_S = 5.0  # the operating system said no, and it may pass: a full disk, no processes left
@@ -26,6 +28,7 @@ OS_RETRY_S = 5.0  # the operating system said no, and it may pass: a full disk, 
 
 ACTS = "acts"
 PAGES = "pages"
+LANES = (ACTS, PAGES, "deletions", "policies", "checks")
 LANES_MAX = 32  # threads; the pages of routes beyond that share the lane PAGES
 
 
@@ -57,6 +60,8 @@ def lane_of(action: Action) -> str:
         return f"{PAGES} {action.route}" if action.route else PAGES
     if isinstance(action, LoadPolicy):  # its file may lie on a disk that does not answer, and no repair waits for that
         return "policies"
+    if isinstance(action, CheckNodes) and action.purpose != "launch":  # minutes, for which no repair waits
+        return "checks"
     return "deletions" if isinstance(action, PruneCheckpoint) else ACTS
 
 
@@ -71,7 +76,7 @@ class ThreadRunner:
         self._wake = wake
         self._start = start or start_daemon
         self._outcomes: queue.SimpleQueue[ActionDone | ActionFailed] = queue.SimpleQueue()
-        self._lanes = {name: _Lane(name, self._carry_out, self._start) for name in (ACTS, PAGES, "deletions", "policies")}
+        self._lanes = {name: _Lane(name, self._carry_out, self._start) for name in LANES}
 
     def submit(self, action: Action) -> None:
         name = lane_of(action)

@@ -34,7 +34,7 @@ Beside = Callable[[Callable[[], None]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class NodeCheck:
+class CheckCommand:
     """The node's own check: a command that ends with 0 (healthy), 1 (sick, the reason on standard output) or another status
     (unknown). `words` empty: there is none."""
 
@@ -50,7 +50,7 @@ class NodeOrders:
     """For one node. `answers`: by id, of orders that are still in the file."""
 
     def __init__(
-        self, run_dir: Path, node: str, ranks: NodeRanks, check: NodeCheck = NodeCheck(), beside: Beside = in_a_thread
+        self, run_dir: Path, node: str, ranks: NodeRanks, check: CheckCommand = CheckCommand(), beside: Beside = in_a_thread
     ) -> None:
         self._run_dir, self._node, self._ranks, self._check, self._beside = run_dir, node, ranks, check, beside
         self._orders = AgentOrders()

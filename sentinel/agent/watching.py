@@ -18,7 +18,7 @@ from pathlib import Path
 
 from sentinel.agent.hardware_news import HardwareNews
 from sentinel.agent.node_ranks import NodeRanks
-from sentinel.agent.orders import Beside, NodeCheck, NodeOrders, in_a_thread
+from sentinel.agent.orders import Beside, CheckCommand, NodeOrders, in_a_thread
 from sentinel.client.atomic_file import ensure_directory
 from sentinel.client.run_layout import AGENTS
 from sentinel.clock import Clock
@@ -42,7 +42,7 @@ class NodeAgent:
         run_dir: Path,
         node: str,
         news: HardwareNews,
-        check: NodeCheck = NodeCheck(),  # noqa: B008 - a value
+        check: CheckCommand = CheckCommand(),  # noqa: B008 - a value
         beside: Beside = in_a_thread,
     ) -> None:
         run_dir = Path(os.path.realpath(run_dir))
@@ -113,7 +113,7 @@ def check_node(node: str) -> None:
         )
 
 
-def watch_node(run_dir: Path, node: str, news: HardwareNews, check: NodeCheck, clock: Clock) -> None:
+def watch_node(run_dir: Path, node: str, news: HardwareNews, check: CheckCommand, clock: Clock) -> None:
     """Until SIGTERM or SIGINT. A run directory that is not there yet is waited for; a disk that fails is tried again.
 
     Raises:

@@ -35,7 +35,7 @@ def agent(
     codes: 0 stopped, 2 usage.
     """
     from sentinel.agent.hardware_news import HardwareNews
-    from sentinel.agent.orders import NodeCheck
+    from sentinel.agent.orders import CheckCommand
     from sentinel.agent.watching import check_node, watch_node
     from sentinel.client.machine import read_host
     from sentinel.clock import SystemClock
@@ -53,4 +53,4 @@ def agent(
         raise UsageError(f"--check {check!r}: is no command line ({error})") from None
     log = None if kernel_log == "off" else KernelLog(kernel_log, run_dir)
     news = HardwareNews(Hardware(NvmlSource(run_dir) if nvml else None, log))
-    watch_node(run_dir, named, news, NodeCheck(words, check_timeout), SystemClock())
+    watch_node(run_dir, named, news, CheckCommand(words, check_timeout), SystemClock())

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 Timeout = Annotated[float, typer.Option(help="Seconds to wait for the supervisor's answer.", min=0.0)]
 Number = Annotated[int, typer.Argument(help="The incident's number.", metavar="N", min=1)]
+NodeName = Annotated[str, typer.Argument(help="Its name, as `sentinel status` shows it.", metavar="NODE")]
+Force = Annotated[bool, typer.Option("--force", help="Without the check that the policy asks for.")]
 EXITS = "Exit codes: 0 granted, 1 refused (the sentence says why), 2 usage, or nobody supervises the run and could answer."
 
 
@@ -168,26 +170,24 @@ def note(
     ask_run(run_dir, Remark(text), timeout)
 
 
-def readmit(
-    node: Annotated[str, typer.Argument(help="Its name, as `sentinel status` shows it.", metavar="NODE")],
-    run_dir: RunDir,
-    timeout: Timeout = 30.0,
-) -> None:
+def readmit(node: NodeName, run_dir: RunDir, force: Force = False, timeout: Timeout = 30.0) -> None:
     """Use a node again that a remedy has left out, from the next launch on. The same as `uncordon`."""
+    _readmit(node, run_dir, force, timeout)
+
+
+def uncordon(node: NodeName, run_dir: RunDir, force: Force = False, timeout: Timeout = 30.0) -> None:
+    """Use a node again that is left out, from the next launch on: where the policy has a node_check, if that calls it healthy.
+
+    The check is waited for besides --timeout, as long as the policy lets it take. --force is recorded with your name.
+    """
+    _readmit(node, run_dir, force, timeout)
+
+
+def _readmit(node: str, run_dir: Path, force: bool, timeout: float) -> None:
     from sentinel.model.operator_requests import Readmit
+    from sentinel.report.run_policy import read_check_timeout
 
-    ask_run(run_dir, Readmit(node), timeout)
-
-
-def uncordon(
-    node: Annotated[str, typer.Argument(help="Its name, as `sentinel status` shows it.", metavar="NODE")],
-    run_dir: RunDir,
-    timeout: Timeout = 30.0,
-) -> None:
-    """Use a node again that a remedy has left out, from the next launch on."""
-    from sentinel.model.operator_requests import Readmit
-
-    ask_run(run_dir, Readmit(node), timeout)
+    ask_run(run_dir, Readmit(node, force), timeout + (0.0 if force else read_check_timeout(run_dir)))
 
 
 def ask_run(run_dir: Path, request: OperatorRequest, timeout: float) -> None:

@@ -17,6 +17,7 @@ from sentinel.cli.drill import drill
 from sentinel.cli.init import init
 from sentinel.cli.journal import journal_app
 from sentinel.cli.mirror import mirror_app, restore
+from sentinel.cli.node_check import register as register_node_check
 from sentinel.cli.operator import Commands
 from sentinel.cli.operator import register as register_operator
 from sentinel.cli.options import (
@@ -37,6 +38,7 @@ from sentinel.cli.options import (
 )
 from sentinel.cli.page import page_app
 from sentinel.cli.policy import policy_app
+from sentinel.cli.preflight import register as register_preflight
 from sentinel.cli.probe import probe
 from sentinel.cli.replay import replay, watch
 from sentinel.cli.report import report
@@ -184,6 +186,8 @@ app.command(rich_help_panel=LOOK)(web)
 app.command(cls=RunDirAnywhere, rich_help_panel=LOOK)(report)
 app.add_typer(checkpoints_app, name="checkpoints", rich_help_panel=LOOK)
 register_operator(app)
+register_node_check(app)
+register_preflight(app)
 app.add_typer(journal_app, name="journal", rich_help_panel=LOOK)
 app.add_typer(mirror_app, name="mirror", rich_help_panel=LOOK)
 app.command(rich_help_panel=RUN)(restore)

@@ -11,6 +11,7 @@ from sentinel.engine.engine_trouble import on_killed, start_again
 from sentinel.engine.giving_up import unable
 from sentinel.engine.ladder import fail_rung
 from sentinel.engine.leaving import end_stopped
+from sentinel.engine.node_checks import conclude as conclude_check
 from sentinel.engine.paging import send
 from sentinel.engine.relaunching import proceed
 from sentinel.engine.retention import on_not_pruned, on_pruned
@@ -19,6 +20,7 @@ from sentinel.model import facts as f
 from sentinel.model.actions import (
     Action,
     Capture,
+    CheckNodes,
     CompareRecords,
     FindCheckpoints,
     InspectSamples,
@@ -34,9 +36,11 @@ from sentinel.model.actions import (
 )
 from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.model.incidents import IncidentState, Outcome
+from sentinel.model.node_checks import NodeVerdicts, NodeWord
 from sentinel.model.records import Attribution, Comparison, FoundCheckpoints, LoadedPolicy
 from sentinel.model.saved import SavedNumbers
 from sentinel.plan.checkpoint_validation import judge_numbers
+from sentinel.plan.node_check import describe_verdicts
 
 NOT_OVER_UNSEEN = "nothing is started over what cannot be seen: mend the directory and start the run again"
 
@@ -64,7 +68,11 @@ def on_done(decision: Decision, done: ActionDone) -> None:
         for reading in done.found.checkpoints:
             on_checkpoint(decision, reading)
         detail = f"{len(done.found.checkpoints)} found"
+    if isinstance(done.found, NodeVerdicts):
+        detail = describe_verdicts(done.found)
     decision.record(f.ActionConfirmed(done.key, detail))
+    if isinstance(action, CheckNodes) and isinstance(done.found, NodeVerdicts) and conclude_check(decision, action, done.found):
+        return None
     if isinstance(action, CompareRecords):
         return _compared(decision, action, done.found if isinstance(done.found, Comparison) else None)
     if isinstance(action, InspectSamples):
@@ -147,6 +155,8 @@ def on_failed(decision: Decision, failed: ActionFailed) -> None:
             sample_attribution.conclude(decision, action, Attribution("failed", failed.reason, action.attempt, action.suspect))
         case PruneCheckpoint():
             on_not_pruned(decision, action, failed.reason)
+        case CheckNodes():
+            _go_on_unchecked(decision, action, failed.reason)
         case LoadPolicy():
             applying.on_unread(decision, action, failed.reason)
         case RequestStop() | SignalRanks():
@@ -167,6 +177,15 @@ def _go_on_without(decision: Decision, action: Action, about: str, reason: str) 
     if plan is not None and decision.state.plan is None:
         return _plan_done(decision, plan.incident)
     return proceed(decision)
+
+
+def _go_on_unchecked(decision: Decision, action: CheckNodes, reason: str) -> None:
+    """Nothing is known of any node: a launch goes on, and nobody is let back."""
+    plan = decision.state.plan
+    conclude_check(decision, action, NodeVerdicts(unknown=tuple(NodeWord(node, reason) for node in action.nodes), trouble=reason))
+    if plan is not None and plan.actions[plan.next].key == action.key:
+        decision.record(f.ActionConfirmed(action.key, "failed"))
+        proceed(decision)
 
 
 def _send_next(decision: Decision, action: SendPage) -> None:

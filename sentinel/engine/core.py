@@ -27,6 +27,7 @@ from sentinel.engine import (
     leaving,
     live_settings,
     log_matches,
+    node_checks,
     operator_requests,
     paging,
     receipts,
@@ -333,6 +334,7 @@ class Engine:
         stopping.on_tick(decision)
         unseen.on_tick(decision)
         engine_trouble.on_tick(decision)
+        node_checks.on_tick(decision)
         relaunching.try_again(decision)
         paging.withdraw_what_is_over(decision)
         paging.on_tick(decision)

@@ -18,6 +18,7 @@ from sentinel.engine.giving_up import give_up, is_last_resort
 from sentinel.engine.lapsing import fail_lapse, spare_steps
 from sentinel.engine.live_settings import write_live
 from sentinel.engine.log_matches import exclude_by_log
+from sentinel.engine.node_checks import note_blame
 from sentinel.engine.opening import open_incident, reported_before
 from sentinel.engine.paging import page
 from sentinel.engine.passing_over import pass_over, reason_to_pass_over
@@ -64,12 +65,14 @@ def consider(decision: Decision, finding: Finding) -> None:
         return decision.dismiss(finding, f"the samples of incident {healed.id} once more, which healed by itself")
     if owner is not None:
         decision.record(f.FindingRecorded(finding, owner.id, f"belongs to incident {owner.id}"))
+        note_blame(decision, owner.id, finding)
         exclude_by_log(decision, owner.id, finding)
         return on_recurrence(decision, owner, finding)
     if link and link.joins:
         worse = join(decision, finding, link)
         return fail_rung(decision, link.incident.id, worse) if worse else None
     incident = open_incident(decision, finding, match.rule.alert, match.rule.playbook, link.reason if link else "")
+    note_blame(decision, incident.id, finding)
     fail_lapse(decision, incident)
     exclude_by_log(decision, incident.id, finding)
     if not incident.playbook:

@@ -11,6 +11,7 @@ from sentinel.client.masking import Masking
 from sentinel.model.attempts import AttemptView, Exited, Orphaned, RankExit, Unseen
 from sentinel.model.changed import replace
 from sentinel.model.events import ActionDelayed, ActionDone, ActionFailed, Event, SupervisorStarted
+from sentinel.model.node_checks import NodeVerdicts
 from sentinel.model.operator_requests import ApplyPolicy, Remark
 from sentinel.model.readings import (
     HardwareReading,
@@ -31,6 +32,8 @@ def masked(event: Event, masking: Masking) -> Event:
     match event:
         case SupervisorStarted():
             return replace(event, command=masking.words(event.command))
+        case ActionDone(found=NodeVerdicts() as found):
+            return replace(event, detail=masking.text(event.detail), found=_verdicts(found, masking))
         case ActionDone():
             return replace(event, detail=masking.text(event.detail))
         case ActionFailed() | ActionDelayed() | SourceReading():
@@ -69,6 +72,13 @@ def _view(view: AttemptView, masking: Masking) -> AttemptView:
             return replace(view, reason=masking.text(view.reason))
         case _:
             return view
+
+
+def _verdicts(found: NodeVerdicts, masking: Masking) -> NodeVerdicts:
+    sick, unknown = (
+        tuple(replace(word, reason=masking.text(word.reason)) for word in words) for words in (found.sick, found.unknown)
+    )
+    return replace(found, sick=sick, unknown=unknown, trouble=masking.text(found.trouble))
 
 
 def _rank_exit(rank: RankExit, masking: Masking) -> RankExit:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from sentinel.client.settings import LAPSING
-from sentinel.engine import applying, approval, paging
+from sentinel.engine import applying, approval, node_checks, paging
 from sentinel.engine.attempts import launch_first_or_next
 from sentinel.engine.decision import Decision
 from sentinel.engine.ladder import take_next_rung, take_rung
@@ -51,6 +51,8 @@ def on_request(decision: Decision, asked: RequestReading) -> None:
         applying.on_request(decision, asked, asked.request)  # answered when it has been read
         return
     answer, held = _answer(decision, asked), decision.state.held
+    if answer.then is not None and node_checks.begin_readmission(decision, asked):
+        return  # answered when it has been checked
     decision.record(f.RequestAnswered(asked.id, asked.by, asked.request, answer.then is not None, answer.words))
     if held and not decision.state.held:
         paging.on_taken_up(decision, f"the run goes on: {answer.words}", asked.by)
@@ -95,8 +97,8 @@ def _answer(decision: Decision, asked: RequestReading) -> RequestAnswer:
             return _decide_rung(decision, number, asked.by, is_approved=True)
         case w.Deny(incident=number):
             return _decide_rung(decision, number, asked.by, is_approved=False)
-        case w.Readmit(node=node):
-            return _readmit(decision, node)
+        case w.Readmit():
+            return _readmit(decision, asked, request)
         case w.HoldRun() | w.RollBack() | w.LeaveOut() | w.ChangeSettings():
             return _change_training(decision, request, asked)
         case w.ApplyPolicy():
@@ -290,11 +292,16 @@ def _write(
 # What changes no training: it is only taken note of.
 
 
-def _readmit(decision: Decision, node: str) -> RequestAnswer:
-    out = [one.node for one in decision.state.excluded]
+def _readmit(decision: Decision, asked: RequestReading, request: w.Readmit) -> RequestAnswer:
+    """Where the policy checks nodes, it is granted by the check (`node_checks.begin_readmission`)."""
+    node, out = request.node, [one.node for one in decision.state.excluded]
     if node not in out:
         return _refuse(f"{node} is not left out (left out: {', '.join(out) or 'none'})")
-    return RequestAnswer(f"{node} may be used again, from the next launch on", _nothing_more)
+    if busy := node_checks.why_checked_already(decision, asked.id, node):
+        return _refuse(busy)
+    how = ", unchecked, as asked for" if request.force else ""
+    words = f"{node} may be used again, from the next launch on{how}"
+    return RequestAnswer(words, lambda: node_checks.on_readmitted(decision, node, asked.by))
 
 
 def _acknowledge(decision: Decision, number: int, by: str) -> RequestAnswer:

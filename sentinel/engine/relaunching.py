@@ -8,6 +8,7 @@ from sentinel.engine.decision import Decision
 from sentinel.engine.disk_room import hold_back
 from sentinel.engine.leaving import end_stopped
 from sentinel.engine.lost_steps import count_lost
+from sentinel.engine.node_checks import check_before_launch
 from sentinel.model import facts as f
 from sentinel.model.actions import Action, InspectSamples, StartAttempt
 from sentinel.model.attempts import ResumePoint, SettingsInForce
@@ -30,9 +31,8 @@ def relaunch(
 ) -> None:
     """Adopt the plan that ends in a new attempt, and decide its first action. `inspection`: of samples, before the launch.
     `more`: what the rung adds. `asked`: a person chose where to resume; else it is chosen anew where more are found."""
-    attempt, number = decision.attempt, decision.state.next_attempt
+    attempt, number, inspect = decision.attempt, decision.state.next_attempt, None
     excluded = tuple(one.node for one in decision.state.excluded)
-    inspect = None
     if inspection is not None and incident_id is not None:
         inspect = InspectSamples(
             key=f"inspect/{number}",
@@ -62,6 +62,7 @@ def relaunch(
         more=more,
         finds=decision.state.may_lack_checkpoints and not asked,
         verify=build_verification(decision.state, number, resume, decision.policy.spec.checkpoints.verify),
+        check=check_before_launch(decision, number),
     )
     if decision.is_alive and attempt is not None:
         decision.record(f.AttemptStopping(attempt.attempt, reason))
@@ -81,7 +82,8 @@ def proceed(decision: Decision) -> None:
         count_lost(decision, plan.incident, action)
         _see_ended(decision, action)
         word = vouch(decision.state, decision.now_s, action.attempt, action.resume)
-        decision.launch(replace(action, vouched=word), plan.reason or "launch")
+        excluded = tuple(one.node for one in decision.state.excluded)  # since the plan was made a check may have spoken
+        decision.launch(replace(action, vouched=word, exclude_nodes=excluded), plan.reason or "launch")
     elif isinstance(action, InspectSamples):
         decision.record(f.InspectionLaunched(action.incident, action.attempt))
         decision.decide(action)

@@ -14,10 +14,10 @@ from sentinel.engine.giving_up import finish_giving_up
 from sentinel.engine.leaving import end_stopped, is_taken_away
 from sentinel.engine.sample_attribution import break_off
 from sentinel.model import facts as f
-from sentinel.model.actions import FindCheckpoints, KillAttempt, Request, RequestStop, SignalRanks, VerifyCheckpoint
+from sentinel.model.actions import CheckNodes, FindCheckpoints, KillAttempt, Request, RequestStop, SignalRanks, VerifyCheckpoint
 from sentinel.model.incidents import IncidentState
 
-ONLY_READ = (VerifyCheckpoint, FindCheckpoints)  # a stop does not wait for them: a filesystem may hang
+ONLY_READ = (VerifyCheckpoint, FindCheckpoints, CheckNodes)  # a stop does not wait for them: a filesystem, a node may hang
 ANSWER_S = 20.0  # a request without any sign of a checkpoint or an end after this long goes unanswered
 TERM_S = 10.0  # and this long after SIGTERM nobody is listening
 STEPS_TO_ANSWER = 3.0  # step times: a request is noticed between two steps, so a slow trainer has longer

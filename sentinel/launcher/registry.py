@@ -21,6 +21,7 @@ from sentinel.launcher.command import CommandLauncher, CommandSettings, check_tr
 from sentinel.launcher.contract import Launcher
 from sentinel.launcher.kubernetes.settings import KubernetesSettings
 from sentinel.launcher.local import LocalLauncher, LocalSettings
+from sentinel.launcher.node_reach import LocalReach, NodeReach
 from sentinel.launcher.reserve import NoReserve, Reserve
 from sentinel.launcher.reserve_start import StartThread
 from sentinel.launcher.slurm.settings import SlurmSettings, check_allocation
@@ -46,6 +47,7 @@ class LauncherRow:
     a default must be given. check: refuses a training command, run in a directory under these settings, that could never start,
     before there is a run (UsageError). capabilities: of `model.capabilities.MORE`, those that it has for every command.
     signals_all: it reaches ranks on every machine with a signal; else those of its own, if any.
+    reach: its way to nodes, for checks of them; or why it has none.
     """
 
     kind: str
@@ -55,6 +57,7 @@ class LauncherRow:
     check: Callable[[tuple[str, ...], str, Any], None]
     capabilities: tuple[str, ...] = ()
     signals_all: bool = False
+    reach: Callable[[LaunchPlace, Any], NodeReach] | str = "this launcher reaches no node"
 
 
 def _reserve(place: LaunchPlace, settings: LocalSettings) -> Reserve | None:
@@ -68,6 +71,12 @@ def _slurm(place: LaunchPlace, settings: SlurmSettings) -> Launcher:
     from sentinel.launcher.slurm.steps import SlurmLauncher
 
     return SlurmLauncher(place.run_dir, settings, place.withheld, place.supervises)
+
+
+def _slurm_reach(place: LaunchPlace, settings: SlurmSettings) -> NodeReach:
+    from sentinel.launcher.slurm.reach import SlurmReach
+
+    return SlurmReach(settings, place.withheld)
 
 
 def _kubernetes(place: LaunchPlace, settings: KubernetesSettings) -> Launcher:
@@ -91,6 +100,7 @@ LAUNCHERS = (
             place.run_dir, withheld=place.withheld, reserve=_reserve(place, settings), direct=settings.direct == "on"
         ),
         check=lambda command, cwd, settings: check_local(command, cwd, direct=settings.direct == "on"),
+        reach=lambda place, _: LocalReach(place.withheld),
     ),
     LauncherRow(
         kind="command",
@@ -98,6 +108,7 @@ LAUNCHERS = (
         settings=CommandSettings,
         build=lambda place, settings: CommandLauncher(place.run_dir, settings, place.withheld, place.supervises),
         check=lambda command, cwd, _: check_training_command(command, cwd),
+        reach="the launcher 'command' knows no nodes: the check belongs into its start command (docs/node-checks.md)",
     ),
     LauncherRow(
         kind="slurm",
@@ -107,6 +118,7 @@ LAUNCHERS = (
         check=check_allocation,
         capabilities=("exclude",),
         signals_all=True,
+        reach=_slurm_reach,
     ),
     LauncherRow(
         kind="kubernetes",
@@ -115,6 +127,8 @@ LAUNCHERS = (
         build=_kubernetes,
         check=_check_cluster,
         capabilities=("exclude",),
+        reach="the launcher 'kubernetes' runs no command on a node: the check belongs into an init container of the pods "
+        "(docs/node-checks.md)",
     ),
 )
 DEFAULT = "local"
@@ -130,6 +144,12 @@ def open_launcher(kind: str, options: Mapping[str, str], place: LaunchPlace) -> 
 def with_agents(launcher: Launcher, kind: str, run_dir: Path, orders: OrderBook) -> Launcher:
     """The same launcher, reaching on to nodes where there are agents."""
     return LauncherWithAgents(launcher, run_dir, orders, signals_all=find_row(kind).signals_all)
+
+
+def open_reach(kind: str, options: Mapping[str, str], place: LaunchPlace) -> NodeReach | str:
+    """The launcher's way to nodes, or why it has none. Raises UsageError as `open_launcher`."""
+    row = find_row(kind)
+    return row.reach if isinstance(row.reach, str) else row.reach(place, settings_of(row, options))
 
 
 def reserve_of(launcher: Launcher, start_thread: StartThread | None) -> Reserve | NoReserve:

@@ -16,6 +16,7 @@ from typing import ClassVar, Literal, get_args
 from sentinel.model.amounts import size_words, time_words
 from sentinel.model.attempts import ChangePurpose, ResumePoint, SampleRange, SettingsInForce, Vouched
 from sentinel.model.findings import Severity
+from sentinel.model.node_checks import CheckPurpose
 from sentinel.model.recorded import recorded_as
 from sentinel.model.saved import How
 
@@ -311,6 +312,33 @@ class LoadPolicy(Declared):
     note: str = ""
 
 
+@recorded_as("CheckNodes")
+@dataclass(frozen=True, slots=True)
+class CheckNodes(Declared):
+    """Run the policy's check on `nodes`, and, for a launch, on those that would take part in an attempt without `exclude`; not on
+    `known`, which were checked for this launch already. Each has `timeout_s`. `request`, `by`: of whoever asked to readmit."""
+
+    phrase: ClassVar = "check nodes"
+    if_failed: ClassVar = "go on"
+
+    key: str
+    purpose: CheckPurpose
+    command: tuple[str, ...]
+    timeout_s: float
+    nodes: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
+    request: str = ""
+    by: str = ""
+
+    @property
+    def words(self) -> str:
+        named = f"check {', '.join(self.nodes)}" if self.nodes else ""
+        if self.purpose == "launch":
+            return f"{named} and the nodes that will take part" if named else "check the nodes that will take part"
+        return f"{named} before it is used again" if self.purpose == "readmit" else f"{named} on suspicion"
+
+
 def policy_key(request: str) -> str:
     """The key of the `LoadPolicy` that a request leads to."""
     return f"policy/{request}"
@@ -331,5 +359,6 @@ Action = (
     | CompareRecords
     | InspectSamples
     | LoadPolicy
+    | CheckNodes
 )
 ACTIONS: tuple[type[Action], ...] = get_args(Action)

@@ -16,6 +16,7 @@ from sentinel.model.attempts import Evidence, RankElsewhere, RankExit, ResumePoi
 from sentinel.model.environment import Environment
 from sentinel.model.findings import Finding, Severity
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
+from sentinel.model.node_checks import CheckPurpose, NodeWord
 from sentinel.model.operator_requests import OperatorRequest
 from sentinel.model.price import Price
 from sentinel.model.proof import Proof
@@ -538,6 +539,32 @@ class NodeExcluded:
     reason: str
 
 
+@recorded_as("NodeBlamed")
+@dataclass(frozen=True, slots=True)
+class NodeBlamed:
+    """The evidence of an incident blames this node, the `times`-th time since it was last known to be healthy. Recorded where the
+    policy has a check of nodes."""
+
+    node: str
+    incident: int
+    attempt: int
+    times: int
+
+
+@recorded_as("NodesChecked")
+@dataclass(frozen=True, slots=True)
+class NodesChecked:
+    """What the check `key` came to: healthy nodes by name, the others with their reasons. `trouble`: why no node could be
+    asked."""
+
+    key: str
+    purpose: CheckPurpose
+    healthy: tuple[str, ...] = ()
+    sick: tuple[NodeWord, ...] = ()
+    unknown: tuple[NodeWord, ...] = ()
+    trouble: str = ""
+
+
 @recorded_as("StepsLost")
 @dataclass(frozen=True, slots=True)
 class StepsLost:
@@ -763,6 +790,8 @@ Fact = (
     | SettingLapsed
     | LapseJudged
     | NodeExcluded
+    | NodeBlamed
+    | NodesChecked
     | PageRaised
     | PageHeld
     | LogMatched

@@ -55,6 +55,7 @@ class Kind(str):
     LOG_MATCH: ClassVar[Kind]
     ENGINE_TROUBLE: ClassVar[Kind]
     UNSEEN: ClassVar[Kind]
+    NODE_SICK: ClassVar[Kind]
 
     def __new__(cls, word: str, is_numeric: bool | None = None) -> Kind:
         known = cls._declared.get(word)
@@ -93,6 +94,7 @@ Kind.EXPRESSION = Kind("expression", is_numeric=True)
 Kind.LOG_MATCH = Kind("log_match")
 Kind.ENGINE_TROUBLE = Kind("engine_trouble")
 Kind.UNSEEN = Kind("unseen")
+Kind.NODE_SICK = Kind("node_sick")
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,9 +98,10 @@ class Remark:
 @recorded_as("Readmit")
 @dataclass(frozen=True, slots=True)
 class Readmit:
-    """The node may be used again, from the next launch on."""
+    """The node may be used again, from the next launch on. `force`: without the check that the policy asks for."""
 
     node: str
+    force: bool = False
 
 
 @recorded_as("Prune")

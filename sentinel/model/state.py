@@ -15,6 +15,7 @@ from sentinel.model.attempts import ChangePurpose, Evidence, RankElsewhere, Rank
 from sentinel.model.capabilities import MORE
 from sentinel.model.environment import Environment
 from sentinel.model.incidents import Incident, IncidentState
+from sentinel.model.node_checks import Blame
 from sentinel.model.price import Price
 from sentinel.model.proof import Proof
 
@@ -31,6 +32,7 @@ STAMPS_KEPT = 1024
 REQUESTS_KEPT = 256
 QUARANTINED_KEPT = 256
 PRUNED_KEPT = 256
+BLAMES_KEPT = 256
 REMARKS_KEPT = 20  # per attempt, written down; of more, one word says that they are only counted
 
 
@@ -252,6 +254,7 @@ class RunState:
     overrides: SettingsInForce = field(default_factory=SettingsInForce)  # in force for the newest attempt
     lapse: Lapse | None = None
     excluded: tuple[Excluded, ...] = ()  # the oldest first
+    blames: tuple[Blame, ...] = ()  # the newest last; of nodes that were not known to be healthy since
     log_matches: tuple[tuple[int, str], ...] = ()  # of the newest attempt: its number, and an entry over logs that was found
     environment: Environment | None = None  # the newest that is known of each part
     plan: PlanInProgress | None = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 from sentinel.model.actions import (
     Action,
     Capture,
+    CheckNodes,
     FindCheckpoints,
     InspectSamples,
     KillAttempt,
@@ -37,11 +38,12 @@ def build_relaunch(
     more: tuple[Action, ...] = (),
     finds: bool = False,
     verify: VerifyCheckpoint | None = None,
+    check: CheckNodes | None = None,
 ) -> tuple[Action, ...]:
-    """Capture, kill, find, verify, inspect and end that, quarantine, start: those of them that apply, in this order. Quarantine
-    comes after the inspection: a trainer that trained instead may have left checkpoints. `more`: what the rung adds, each at its
-    place. `finds`: which checkpoints there are is not known, and is read when nothing writes one any more. `verify`: how that of
-    `resume` is; without it every byte is read.
+    """Capture, kill, find, verify, inspect and end that, quarantine, check, start: those of them that apply, in this order.
+    Quarantine comes after the inspection: a trainer that trained instead may have left checkpoints. `more`: what the rung adds,
+    each at its place. `finds`: which checkpoints there are is not known, and is read when nothing writes one any more. `verify`:
+    how that of `resume` is; without it every byte is read.
     """
     actions: list[Action] = []
     if incident is not None and old_attempt is not None:
@@ -58,6 +60,8 @@ def build_relaunch(
     if old_attempt is not None:
         actions.append(Quarantine(f"quarantine/{new_attempt}", old_attempt, resume.step if resume else 0, reason))
     actions += [action for action in more if action.place == "before the launch"]
+    if check is not None:
+        actions.append(check)
     actions.append(StartAttempt(f"start/{new_attempt}", new_attempt, resume, overrides, not_before_s, exclude_nodes))
     return tuple(actions)
 

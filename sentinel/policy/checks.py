@@ -39,7 +39,14 @@ def check_policy(
     for name, playbook in spec.playbooks.items():
         found += check_playbook(f"spec.playbooks.{name}", playbook, spec.probation.steps, capabilities, settable)
     found += [*check_retention(spec), *_check_used(spec), *_check_budget(spec.budget, spec.probation.steps)]
-    return (*found, *check_logs(spec, capabilities), *check_paging(spec))
+    found += [*check_logs(spec, capabilities), *_check_nodes(spec, capabilities)]
+    return (*found, *check_paging(spec))
+
+
+def _check_nodes(spec: PolicySpec, capabilities: Collection[str] | None) -> Iterator[Problem]:
+    if spec.node_check is not None and capabilities is not None and "exclude" not in capabilities:
+        message = "the command is not declared to be able to leave a node out: where one is sick, the run is held for a person"
+        yield Problem("spec.node_check", message, "start it with --with exclude where it can", "warning")
 
 
 def _check_rules(spec: PolicySpec) -> Iterator[Problem]:

@@ -38,6 +38,7 @@ from sentinel.policy.schema_fields import (
     written,
 )
 from sentinel.policy.schema_logs import LOG_FILES_MAX, LOGS_MAX, LogPath, LogRule
+from sentinel.policy.schema_nodes import NodeCheckWord
 from sentinel.policy.schema_paging import ChannelKind, Paging, Route, route_of
 from sentinel.policy.schema_rungs import Exclude, Page, ResumeNewest, Rollback, Rung, Skip, Wait
 
@@ -228,6 +229,8 @@ class PolicySpec(Model):
     """When an act of sentinel itself counts as stuck."""
     detectors: Detectors = Field(default_factory=Detectors)
     """Settings of the built-in detectors."""
+    node_check: NodeCheckWord = None
+    """How nodes are checked: before a launch, on suspicion, and before one that is left out is used again."""
     record: dict[RecordName, Recorded] = Field(default_factory=dict)
     """Expressions with a name, for rules that would write them more than once: numbers or conditions."""
     rules: tuple[Rule, ...]

@@ -10,6 +10,13 @@ from sentinel.policy.schema import Policy
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 
 
+def read_check_timeout(run_dir: Path) -> float:
+    """Seconds that a check of a node may take under the run's policy; 0 where it has none, or cannot be read."""
+    policy, _ = read_policy(run_dir)
+    check = policy.spec.node_check if policy is not None else None
+    return 0.0 if check is None else check.timeout_s
+
+
 def read_policy(run_dir: Path) -> tuple[Policy | None, str]:
     """None, and why, where it cannot be read."""
     try:

@@ -11,13 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from sentinel.actions.inspection import inspect_samples
+from sentinel.actions.node_check import check_nodes
 from sentinel.actions.runner import Found, Handler, carry_out, lane_of
 from sentinel.errors import GiveUp, RetryLater
+from sentinel.launcher.node_reach import NodeReach
 from sentinel.launcher.spec_file import overrides_to_json
 from sentinel.model import actions as a
 from sentinel.model.attempts import AttemptSpec
 from sentinel.model.environment import Environment
 from sentinel.model.events import ActionDone, ActionFailed
+from sentinel.model.node_checks import NodeVerdicts
 from sentinel.model.readings import StepReading
 from sentinel.model.recorded import recorded_name
 from sentinel.model.records import Attribution, Comparison, LoadedPolicy
@@ -33,7 +36,7 @@ from sentinel.sim.world import World, WorldChange
 SIGTERM = 15
 TAKES_S: dict[type[a.Action], float] = {
     a.StartAttempt: 0.3, a.KillAttempt: 0.5, a.VerifyCheckpoint: 0.6, a.Quarantine: 0.1, a.Capture: 0.2, a.SendPage: 0.3,
-    a.PruneCheckpoint: 1.0,
+    a.PruneCheckpoint: 1.0, a.CheckNodes: 3.0,
 }  # fmt: skip
 QUICK_S = 0.05
 HANGS_S, AGAIN_S = 20.0, 5.0  # of a route that hangs: a try ends, and the next begins
@@ -72,10 +75,12 @@ class SimRunner:
         at_effect: AtEffect,
         record: RecordOf,
         load_policy: Callable[[a.LoadPolicy], LoadedPolicy],
+        reach: NodeReach,
     ) -> None:
         self._world = world
         self._record = record
         self._launcher = launcher
+        self._reach = reach
         self._command = command
         self._failures = failures
         self._at_effect = at_effect
@@ -96,6 +101,7 @@ class SimRunner:
             a.CompareRecords: self._compare,
             a.InspectSamples: self._inspect,
             a.LoadPolicy: load_policy,
+            a.CheckNodes: self._check_nodes,
         }
         handlers = {kind: handlers.get(kind, self._pretend) for kind in a.ACTIONS}
         self._handlers = cast(Mapping[type[a.Action], Handler], handlers)
@@ -222,6 +228,10 @@ class SimRunner:
         self._failures.check(action)
         self._world.lease_attempt = max(self._world.lease_attempt, action.attempt)
         return inspect_samples(self._launcher, sample_source(self._world), action, self._command, "/")
+
+    def _check_nodes(self, action: a.CheckNodes) -> NodeVerdicts:
+        self._failures.check(action)
+        return check_nodes(self._reach, action)
 
     def _page(self, action: a.SendPage) -> str:
         self._failures.check(action)

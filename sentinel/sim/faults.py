@@ -28,7 +28,11 @@
                                    is stopped (how=stop); those on other machines hang unseen, for so many seconds (0: for good)
     refused@time=60:times=3,how=launch   the scheduler starts so many launches not (0: none any more), and says so: in the log of
                                    the attempt, or to the launcher (how=start)
-    sick_node@step=120:node=1      from then on whatever runs on that node loses its GPU (an Xid), and dies 10 s later
+    sick_node@step=120:node=1      from then on whatever runs on that node loses its GPU (an Xid; xid=0: the kernel says nothing),
+                                   and dies 10 s later
+    node_says@time=60:node=1,says=sick   from then on the check of that node says so: sick, healthy (whatever it has), unknown,
+                                   or mended: healthy, and sick_node strikes there no more. Without it, a node that sick_node
+                                   struck is sick, and all others are healthy
     deaf@step=0                    the trainer ignores overrides, and its receipt says so
     blind@time=60:source=metrics,for=30   a source cannot be read    term@step=50           SIGTERM to the command from outside
     unreadable@time=60:for=30      for so long no checkpoint can be read (a stale file handle), though every one is whole
@@ -41,7 +45,8 @@
     deadline@time=90:for=60        the machine is taken away then, as sentinel is told at its start; and as leave
     stop@time=90                   a person stops the run        again@time=0:for=60        a person starts an ended run again
     ask@time=60:what=rollback,to=100   a person asks: pause, resume, hold, rollback, set (half the rate), clip (at 0.5; both with
-                                   until=N steps), skip (length=N at `to`), ack and resolve (of incident `to`), note
+                                   until=N steps), skip (length=N at `to`), ack and resolve (of incident `to`), note, uncordon and
+                                   force (of node `to`)
     route@time=0:name=phone,does=hangs,for=0   pages on that route hang or are refused, for so many seconds (0: for good)
 
 A step fault strikes before its step's forward, once per run unless it ends in `:always` (then from that step on); with
@@ -89,7 +94,8 @@ KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "bad_numbers": ((STEP,), {"seen": "norm"}),
     "bad_resume": ((STEP,), {"after": "0"}),
     "keeper_kill": ((STEP,), {}),
-    "sick_node": ((STEP,), {"node": "1"}),
+    "sick_node": ((STEP,), {"node": "1", "xid": "1"}),
+    "node_says": ((TIME,), {"node": "1", "says": "sick"}),
     "unseen": ((STEP,), {"how": "client", "for": "120"}),
     "refused": ((TIME,), {"times": "3", "how": "launch"}),
     "deaf": ((STEP,), {}),
@@ -117,9 +123,10 @@ PHASES: tuple[Phase, ...] = ("data", "forward", "backward", "optimizer")
 WORDS: dict[str, tuple[str, ...]] = {
     "phase": PHASES, "how": ("stopped", "blocked", "works", "runs"),
     "heals": tuple(HEALING), "source": SOURCES, "side": ("before", "after"), "seen": SEEN, "does": ("refuses", "hangs"),
+    "says": ("sick", "healthy", "unknown", "mended"),
 }  # fmt: skip
 HOW = {"unseen": ("client", "stop"), "refused": ("launch", "start")}
-WHAT = {"ask": (*ASKED, "clip", "ack", "resolve", "note"), "changed": tuple(CHANGES)}
+WHAT = {"ask": (*ASKED, "clip", "ack", "resolve", "note", "uncordon", "force"), "changed": tuple(CHANGES)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +227,8 @@ def request_of(fault: Fault) -> RequestReading:
         "clip": w.ChangeSettings(SettingsInForce(clip_norm=0.5), ("clip_norm",), until),
         "ack": w.Acknowledge(to),
         "resolve": w.Resolve(to),
+        "uncordon": w.Readmit(f"node{to}"),
+        "force": w.Readmit(f"node{to}", force=True),
         "note": w.Remark("a word for the record"),
         "skip": w.LeaveOut(SampleRange(to, to + max(1, int(fault.number("length"))))),
     }

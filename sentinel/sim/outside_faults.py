@@ -42,13 +42,15 @@ def inject_from_outside(world: World, job: Job, hosts: tuple[str, ...], due: Ite
 def _sicken(world: World, job: Job, hosts: tuple[str, ...], fault: Fault) -> None:
     """Once an attempt, where a rank of it runs on the node: an Xid now, a death in DIES_AFTER_S."""
     node = f"node{int(fault.number('node'))}"
-    if node not in hosts or (job.attempt, fault.text) in world.sick:
+    if node not in hosts or (job.attempt, fault.text) in world.sick or world.node_words.get(node) == "mended":
         return
+    world.node_words.setdefault(node, "sick")
     world.sick.add((job.attempt, fault.text))
     rank = hosts.index(node)
     text = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
-    world.hardware.append(HardwareReading("kernel_log", "xid", text, node, "0000:3b:00", XID, rank))
-    world.wake()
+    if fault.number("xid"):
+        world.hardware.append(HardwareReading("kernel_log", "xid", text, node, "0000:3b:00", XID, rank))
+        world.wake()
 
     def die() -> None:
         job.send(job.rank_process(rank).pid, SIGKILL)

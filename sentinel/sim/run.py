@@ -29,6 +29,7 @@ from sentinel.sim.invariants import Inspector
 from sentinel.sim.launcher import SimLauncher
 from sentinel.sim.machine import EPOCH_S
 from sentinel.sim.memory_journal import MemoryJournal
+from sentinel.sim.nodes import SimNodeReach
 from sentinel.sim.page_invariants import calls
 from sentinel.sim.points import Points
 from sentinel.sim.policies import ITSELF, Policies
@@ -153,7 +154,10 @@ class Simulation:
         world = self.world
         self.points.down_s = 0.0
         record_of = partial(read_record, self.trainers.get)
-        runner = SimRunner(world, self.launcher, COMMAND, self.failures, self.points.at_effect, record_of, self.policies.load)
+        runner = SimRunner(
+            world, self.launcher, COMMAND, self.failures, self.points.at_effect, record_of, self.policies.load,
+            SimNodeReach(world, self.scenario.shape),
+        )  # fmt: skip
         try:
             engine.restore(self.journal.read_entries())
             epoch = self.journal.claim_epoch()
@@ -236,6 +240,7 @@ class Simulation:
         effects["changed"] = lambda: world.change_program(options["what"])
         effects["blind"] = lambda: world.go_blind(options["source"], fault.number("for"))
         effects["refused"] = lambda: self.scheduler.fail(fault)
+        effects["node_says"] = lambda: world.node_words.update({f"node{int(fault.number('node'))}": options["says"]})
         effects["disk"] = lambda: world.fill_disk(fault.number("left"), fault.number("for"))
         effects["route"] = lambda: world.spoil_route(options["name"], options["does"], fault.number("for"))
         return {**effects, "unreadable": lambda: world.hide_checkpoints(fault.number("for"))}[fault.kind]

@@ -48,6 +48,7 @@ class World(Machine):
         program: what the next attempt would run; `specs`: what each attempt was started with.
         hardware: what can be read of the machines; `sick`: which fault of them came upon which attempt.
         room_left: checkpoints more that find room on the disk; None: nobody has looked.
+        node_words: what the check of a node says, where it is not `healthy`.
         world_changes: what was changed, by whom: the truth that invariants are checked against.
         pages: what reached a person, by stage: trigger, update, acknowledge, resolve, message.
         routes: those on which pages are refused, or hang.
@@ -70,6 +71,7 @@ class World(Machine):
     hardware: list[HardwareReading] = field(default_factory=list)
     sick: set[tuple[int, str]] = field(default_factory=set)
     room_left: float | None = None
+    node_words: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()

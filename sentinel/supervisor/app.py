@@ -5,11 +5,12 @@ The only module that knows every adapter. What it refuses, it refuses before any
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sentinel.actions.runner import ThreadRunner
+from sentinel.actions.runner import Handler, ThreadRunner
 from sentinel.channels.opening import secret_variables
 from sentinel.clock import SystemClock
 from sentinel.engine import Engine
@@ -18,11 +19,12 @@ from sentinel.journal.answering import is_being_answered
 from sentinel.journal.lost_history import refuse_no_journal
 from sentinel.journal.run_file import RunFile, write_run_file
 from sentinel.journal.run_folder import ensure_run_dir, find_group, who_else_reads
-from sentinel.journal.session import take_run
+from sentinel.journal.session import RunSession, take_run
 from sentinel.launcher import registry as launchers
 from sentinel.launcher.contract import Launcher
 from sentinel.metrics.exposition import exposition
 from sentinel.mirrors.keeper import open_mirror
+from sentinel.model.actions import Action, SendPage
 from sentinel.model.state import RIGHTLY_ENDED, RunState
 from sentinel.report.chronicle.write import leave_chronicle
 from sentinel.report.html.keeper import ReportKeeper
@@ -67,6 +69,9 @@ from sentinel.terminal.choose import show_gpus, show_needs
 from sentinel.trackers.keeper import open_trackers
 from sentinel.web.opening import open_for_run
 from sentinel.web.site import SiteServices
+
+if TYPE_CHECKING:
+    from sentinel.trainers.launching import Trained
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_AGAIN, EXIT_STOPPED = 0, 1, 2, 75, 130  # 75 is EX_TEMPFAIL
 
@@ -154,8 +159,7 @@ def _watch(
         behind = VerifiedBehind(run_dir, "full" if request.stop_at_once else engine.policy.spec.checkpoints.verify)
         telemetry = RunTelemetry(run_dir, launcher, hardware, boards, trackers, mirror, desk, disks, behind, wake, agents=agents)
         telemetry.look_for([(rule.name, rule.match) for rule in engine.policy.spec.logs], ruled.named_logs)
-        masking, send = engine.masking, desk.courier.send
-        acts = build_handlers(run_dir, launcher, session.lease, run_file, send, withheld, trained, masking, ruled.named_logs)
+        acts = _handlers(session, ruled, engine, launcher, desk.courier.send, withheld, trained)
         runner = ThreadRunner(acts, wake.event, request.start_thread)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
         with (
@@ -209,6 +213,31 @@ def _take_over(ruled: Ruled, state: RunState) -> None:
 def _open_launcher(run_dir: Path, run: RunFile, withheld: frozenset[str]) -> Launcher:
     place = launchers.LaunchPlace(run_dir, withheld, supervises=True)
     return launchers.open_launcher(run.launcher, run.launcher_options, place)
+
+
+def _handlers(
+    session: RunSession,
+    ruled: Ruled,
+    engine: Engine,
+    launcher: Launcher,
+    send_page: Callable[[SendPage], str],
+    withheld: frozenset[str],
+    trained: Trained | None,
+) -> Mapping[type[Action], Handler]:
+    """What carries out each action of this run."""
+    run = ruled.run_file
+    return build_handlers(
+        run_dir=ruled.run_dir,
+        launcher=launcher,
+        lease=session.lease,
+        run=run,
+        send_page=send_page,
+        withheld=withheld,
+        trained=trained,
+        masking=engine.masking,
+        reach=launchers.open_reach(run.launcher, run.launcher_options, launchers.LaunchPlace(ruled.run_dir, withheld)),
+        named_logs=ruled.named_logs,
+    )
 
 
 def exit_code(state: RunState) -> int:

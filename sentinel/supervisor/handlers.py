@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from sentinel.actions.capture import capture
 from sentinel.actions.control_file import write_overrides, write_request
 from sentinel.actions.inspection import SampleSource, inspect_samples
+from sentinel.actions.node_check import check_nodes
 from sentinel.actions.runner import Found, Handler, progressed
 from sentinel.checkpoints.pointers import fix_pointers
 from sentinel.checkpoints.pruning import prune_checkpoint
@@ -24,6 +25,7 @@ from sentinel.journal.run_file import RunFile
 from sentinel.launcher.contract import Launcher
 from sentinel.launcher.environment import start_recorded
 from sentinel.launcher.living import living_attempts, unseen_attempts
+from sentinel.launcher.node_reach import NodeReach
 from sentinel.launcher.spec_file import read_launch
 from sentinel.launcher.strangers import find_before_launch, find_strangers, refuse_strangers
 from sentinel.model import actions as a
@@ -52,25 +54,18 @@ def build_handlers(
     withheld: frozenset[str],
     trained: Trained | None = None,
     masking: Masking | None = None,
+    reach: NodeReach | str = "this launcher reaches no node",
     named_logs: tuple[str, ...] = (),
 ) -> Mapping[type[a.Action], Handler]:
-    """How each action is carried out here. `send_page`: the courier's. `withheld`: the launcher's. `trained`: where the trainer
-    has a profile. `masking`: of evidence. `named_logs`: further log files, of which is noted how long they are at a launch.
+    """How each action is carried out here. `send_page`: the courier's. `withheld`: the launcher's. `trained`: of a profile.
+    `masking`: of evidence. `reach`: the launcher's way to nodes, or why it has none. `named_logs`: further log files, of which is
+    noted how long they are at a launch.
 
     Raises AssertionError: an action has no handler.
     """
 
     def start(action: a.StartAttempt) -> tuple[str, Environment]:
-        spec = AttemptSpec(
-            attempt=action.attempt,
-            argv=run.command,
-            cwd=run.cwd,
-            resume=action.resume,
-            overrides=action.overrides,
-            exclude_nodes=action.exclude_nodes,
-            launch=_admit(run_dir, lease, action.attempt),
-            vouched=action.vouched,
-        )
+        spec = _spec(run_dir, lease, run, action)
         laid = spec if trained is None else trained.lay(spec)
         _note(run_dir, action.attempt, named_logs)
         return start_recorded(launcher, run_dir, laid, run.code, withheld, () if trained is None else trained.saved())
@@ -98,6 +93,7 @@ def build_handlers(
         a.Capture: save_evidence,
         a.SendPage: send_page,
         a.InspectSamples: inspect,
+        a.CheckNodes: lambda action: check_nodes(reach, action),
         a.LoadPolicy: lambda action: load_wanted(run_dir, action),
         a.CompareRecords: lambda c: compare_attempts(run_dir, c.old_attempt, c.new_attempt, c.first_step, c.last_step),
     }
@@ -110,6 +106,19 @@ def _note(run_dir: Path, attempt: int, named_logs: tuple[str, ...]) -> None:
     what was written until then."""
     with suppress(OSError):
         note_before(run_dir, attempt, named_logs)
+
+
+def _spec(run_dir: Path, lease: Lease, run: RunFile, action: a.StartAttempt) -> AttemptSpec:
+    return AttemptSpec(
+        attempt=action.attempt,
+        argv=run.command,
+        cwd=run.cwd,
+        resume=action.resume,
+        overrides=action.overrides,
+        exclude_nodes=action.exclude_nodes,
+        launch=_admit(run_dir, lease, action.attempt),
+        vouched=action.vouched,
+    )
 
 
 def _admit(run_dir: Path, lease: Lease, attempt: int) -> str:

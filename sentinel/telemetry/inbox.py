@@ -127,7 +127,7 @@ def _to_json(request: w.OperatorRequest) -> dict[str, Any]:
         case w.Approve() | w.Deny() | w.Acknowledge() | w.Resolve():
             body |= {"incident": request.incident}
         case w.Readmit():
-            body |= {"node": request.node}
+            body |= {"node": request.node, "force": request.force}
         case w.PruneCheckpoints():
             body |= {"keep": request.keep}
         case w.Remark():
@@ -174,7 +174,7 @@ def _from_json(raw: Mapping[str, Any]) -> w.OperatorRequest:
         case "readmit":
             if not isinstance(raw.get("node"), str):
                 raise Unreadable(f"node: {raw.get('node')!r} is not a name")
-            return w.Readmit(raw["node"])
+            return w.Readmit(raw["node"], raw.get("force") is True)
         case "apply":
             return _apply(raw)
         case "prune":

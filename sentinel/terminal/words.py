@@ -10,10 +10,12 @@ from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
 from sentinel.model.amounts import lost_words
 from sentinel.model.incidents import CLOSED, IncidentState, Outcome
+from sentinel.model.node_checks import NodeVerdicts
 from sentinel.model.paging import PageHold
 from sentinel.model.recorded import recorded_name
 from sentinel.model.state import RunState
 from sentinel.plan.environment import compare_commands
+from sentinel.plan.node_check import describe_verdicts
 from sentinel.policy.quiet_hours import hold_words
 
 Tone = Literal["plain", "quiet", "good", "warn", "bad"]
@@ -54,7 +56,7 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return Line(f"attempt {fact.attempt}: {proof.words}: {fact.reason}", "plain" if proof.is_proven else "warn")
         case f.FindingRecorded() | f.IncidentOpened() | f.RungTaken() | f.RungJudged() | f.IncidentMoved() | f.PlaybookChanged():
             return _of_incident(fact, state)
-        case f.NumbersMissing() | f.NodeExcluded() | f.AttemptUnseen() | f.EngineTrouble():
+        case f.NumbersMissing() | f.NodeExcluded() | f.AttemptUnseen() | f.EngineTrouble() | f.NodesChecked():
             return _of_what_is_missing(fact)
         case f.SettingLapsed() | f.LapseJudged():
             return _of_lapse(fact)
@@ -96,6 +98,7 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             | f.BudgetRefilled()
             | f.InspectionLaunched()
             | f.ProbationKept()
+            | f.NodeBlamed()  # its incident says it
         ):
             return None
         case _:
@@ -123,12 +126,26 @@ def action_words(action: a.Action) -> str:
             return action.words
 
 
-def _of_what_is_missing(fact: f.NumbersMissing | f.NodeExcluded | f.AttemptUnseen | f.EngineTrouble) -> Line:
+def _of_what_is_missing(
+    fact: f.NumbersMissing | f.NodeExcluded | f.AttemptUnseen | f.EngineTrouble | f.NodesChecked,
+) -> Line:
+    if isinstance(fact, f.NodesChecked):
+        return _of_checks(fact)
     if isinstance(fact, (f.AttemptUnseen, f.EngineTrouble)):
         return _of_elsewhere(fact)
     if isinstance(fact, f.NumbersMissing):
         return Line(missing_words(fact), "warn")
     return Line(f"node {fact.node} is left out from now on: {fact.reason}", "warn")
+
+
+def _of_checks(fact: f.NodesChecked) -> Line:
+    tone: Tone = "bad" if fact.sick else "warn" if fact.unknown or fact.trouble else "plain"
+    return Line(f"nodes checked: {checked_words(fact)}", tone)
+
+
+def checked_words(fact: f.NodesChecked) -> str:
+    """`2 healthy, 1 sick (n3: …)`."""
+    return describe_verdicts(NodeVerdicts(fact.healthy, fact.sick, fact.unknown, fact.trouble))
 
 
 def _of_elsewhere(fact: f.AttemptUnseen | f.EngineTrouble) -> Line:
@@ -348,7 +365,7 @@ def request_words(request: w.OperatorRequest) -> str:
         case w.ChangeSettings():
             return f"change {', '.join(request.keys)}"
         case w.Readmit():
-            return f"readmit node {request.node}"
+            return f"readmit node {request.node}{' without a check' if request.force else ''}"
         case w.PruneCheckpoints():
             return f"delete the checkpoints that nobody needs, but for the newest {request.keep}"
         case w.Remark():

@@ -43,6 +43,14 @@ COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
         },
         ["command"],
     ),
+    ("node-check",): (
+        {"--device", "--gpus", "--memory", "--pairs", "--reads", "--socket", "--timeout"},
+        ["command"],
+    ),
+    ("preflight",): (
+        {"--run-dir", "--launcher", "--launcher-option", "--checkpoint-bytes", "--port", "--python", "--timeout", "--json"},
+        [],
+    ),
     ("restore",): ({"--from", "--checkpoint", "--dry-run"}, ["run_dir"]),
     ("mirror", "push"): ({"--to", "--follow", "--anew"}, ["run_dir"]),
     ("mirror", "status"): ({"--json"}, ["run_dir"]),

@@ -18,11 +18,13 @@ from tests.unit.report.streamed_run import write_streamed
 ASKS = "asks something of the run; its answer is the exit code and a sentence"
 WRITES = "writes, and says where"
 SERVES = "goes on until it is interrupted, and has a protocol of its own"
+CHECKS = "the command of a node_check: its answer is the exit code and the reason, by that contract"
 IS_JSON = "prints a JSON schema"
 OTHERS = {
     "run": SERVES, "demo": SERVES, "web": SERVES, "agent": SERVES, "checkpoints remember": SERVES,
     "stop": ASKS, "pause": ASKS, "resume": ASKS, "hold": ASKS, "rollback": ASKS, "skip": ASKS, "set": ASKS, "uncordon": ASKS,
     "readmit": ASKS, "ack": ASKS, "resolve": ASKS, "approve": ASKS, "deny": ASKS, "note": ASKS, "page test": ASKS,
+    "node-check": CHECKS,
     "init": WRITES, "tensorboard": WRITES, "track": WRITES, "restore": WRITES, "journal salvage": WRITES, "mirror push": WRITES,
     "policy schema": IS_JSON, "trainers schema": IS_JSON,
 }  # fmt: skip

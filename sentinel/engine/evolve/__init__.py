@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from sentinel.engine.evolve import attempts as of_attempts
 from sentinel.engine.evolve import incidents as of_incidents
+from sentinel.engine.evolve import nodes as of_nodes
 from sentinel.engine.evolve import pages as of_pages
 from sentinel.engine.evolve import pruning as of_pruning
 from sentinel.engine.evolve import refusals as of_refusals
@@ -185,7 +186,9 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.Diagnosed: of_incidents.diagnosed,
     f.InspectionLaunched: of_attempts.inspection,
     f.Attributed: of_incidents.attributed,
-    f.NodeExcluded: of_incidents.excluded,
+    f.NodeExcluded: of_nodes.excluded,
+    f.NodeBlamed: of_nodes.blamed,
+    f.NodesChecked: of_nodes.checked,
     f.PageRaised: of_pages.raised,
     f.PageHeld: of_pages.held,
     f.LogMatched: of_run.log_matched,

@@ -9,7 +9,7 @@ from sentinel.model import facts as f
 from sentinel.model.changed import replace
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import CLOSED, NEXT, Incident, IncidentState, Outcome, Try
-from sentinel.model.state import INCIDENTS_KEPT, STAMPS_KEPT, Attempt, Excluded, RunState
+from sentinel.model.state import INCIDENTS_KEPT, STAMPS_KEPT, Attempt, RunState
 
 FINDING_KEYS_KEPT = 4096  # of one attempt: a key forgotten is an incident found again when the stream is read again
 TRIES_KEPT = 64
@@ -152,10 +152,6 @@ def attributed(state: RunState, at_s: float, fact: f.Attributed) -> RunState:
 
 def restored(state: RunState, at_s: float, fact: f.Restored) -> RunState:
     return change_incident(state, fact.incident, lambda i: replace(i, restored_s=at_s))
-
-
-def excluded(state: RunState, at_s: float, fact: f.NodeExcluded) -> RunState:
-    return replace(state, excluded=(*state.excluded, Excluded(fact.node, fact.incident, at_s)))
 
 
 def lost(state: RunState, at_s: float, fact: f.StepsLost) -> RunState:

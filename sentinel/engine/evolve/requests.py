@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sentinel.engine.evolve.attempts import change_attempt, proven
 from sentinel.engine.evolve.incidents import change_incident
+from sentinel.engine.evolve.nodes import readmitted
 from sentinel.engine.evolve.pages import acknowledged
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
@@ -33,7 +34,7 @@ def answered(state: RunState, at_s: float, fact: f.RequestAnswered) -> RunState:
         case w.Acknowledge(incident=number):
             return acknowledged(state, at_s, number, fact.by)
         case w.Readmit(node=node):
-            return replace(state, excluded=tuple(one for one in state.excluded if one.node != node))
+            return readmitted(state, node)
         case w.ChangeSettings() | w.Resolve() | w.Remark() | w.PruneCheckpoints() | w.ApplyPolicy():
             return state  # what follows from them are facts of their own
 

@@ -18,6 +18,7 @@ from sentinel.launcher.slurm.nodes import MARK, PROBE
 from sentinel.launcher.slurm.variables import for_client, for_question
 
 PROBE_NAME = "sentinel-probe"
+CHECK_NAME = "sentinel-check"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,11 @@ class SlurmCalls(Protocol):
         """Ask every node by one step of one task on each. What was printed until the deadline counts, whatever the status."""
         ...
 
+    def check(self, job: str, nodes: Sequence[str], words: Sequence[str], timeout_s: float) -> Reply:
+        """Run a command on every node by one step of one task on each. As for `probe`, what was printed until the deadline
+        counts. `words`: further options of srun, and the command."""
+        ...
+
     def start(self, words: Sequence[str], place: ClientPlace) -> SlurmClient: ...
 
 
@@ -108,11 +114,12 @@ class RealCalls:
         return self._ask(["scontrol", "show", "node", nodes, "--oneliner"])
 
     def probe(self, job: str, nodes: Sequence[str], steps: Sequence[str]) -> Reply:
-        count = str(len(nodes))
-        words = ["srun", "--jobid", job, "--overlap", "--job-name", PROBE_NAME, "--nodes", count, "--ntasks", count]
-        words += ["--ntasks-per-node", "1", "--nodelist", ",".join(nodes), "--no-kill", "--unbuffered", "--export=ALL"]
+        words = _one_task_on_each(job, nodes, PROBE_NAME)
         lines = len(nodes) * (1 + len(steps))
         return self._ask([*words, "sh", "-c", PROBE, MARK, *steps], self.probe_s, lambda text: text.count(f"{MARK}|") >= lines)
+
+    def check(self, job: str, nodes: Sequence[str], words: Sequence[str], timeout_s: float) -> Reply:
+        return self._ask([*_one_task_on_each(job, nodes, CHECK_NAME), *words], timeout_s)
 
     def start(self, words: Sequence[str], place: ClientPlace) -> SlurmClient:
         out, err = place.logs / "launcher.out", place.logs / "launcher.err"
@@ -133,3 +140,10 @@ class RealCalls:
         """`is_whole`: ends the wait before the command does, by what it has printed."""
         limits = AskLimits(self.timeout_s if timeout_s is None else timeout_s, is_whole)
         return ask(words, for_question(os.environ, self.withheld), limits)
+
+
+def _one_task_on_each(job: str, nodes: Sequence[str], name: str) -> list[str]:
+    """The first words of a step beside the training: one task on each of these nodes. A node that is lost ends no other task."""
+    count = str(len(nodes))
+    words = ["srun", "--jobid", job, "--overlap", "--job-name", name, "--nodes", count, "--ntasks", count]
+    return [*words, "--ntasks-per-node", "1", "--nodelist", ",".join(nodes), "--no-kill", "--unbuffered", "--export=ALL"]

@@ -145,6 +145,8 @@ def _has_a_line(fact: Fact) -> bool:
             return True
         case f.OverridesAnswered() | f.NumbersMissing():
             return True
+        case f.NodesChecked():
+            return bool(fact.sick or fact.unknown or fact.trouble)
         case f.SupervisorTookOver(epoch=epoch):
             return epoch > 1
         case f.EnvironmentRead(changes=changes):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sentinel.agent.hardware_news import HardwareNews
-from sentinel.agent.orders import NodeCheck
+from sentinel.agent.orders import CheckCommand
 from sentinel.agent.watching import NodeAgent
 from sentinel.launcher.process_tree import is_marked
 from sentinel.model.agents import AgentReport
@@ -43,7 +43,7 @@ class Node:
         self.run_dir = run_dir
         self.hardware = Told()
         self.now_s = 100.0
-        self.check = NodeCheck()
+        self.check = CheckCommand()
         self._pids: list[int] = []
         self.agent = self.begin()
 

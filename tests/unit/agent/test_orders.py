@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from sentinel.agent.orders import NodeCheck
+from sentinel.agent.orders import CheckCommand
 from sentinel.client.run_layout import agent_path, stack_path
 from sentinel.model.agents import AgentAnswer, AgentOrder, kill_id
 from sentinel.run_files.agent_files import ReportFile
@@ -190,7 +190,7 @@ def test_a_rank_that_would_not_survive_the_signal_is_sent_none(node: Node) -> No
     ],
 )
 def test_the_check_says_healthy_sick_or_unknown(node: Node, script: str, outcome: str, text: str) -> None:
-    node.check = NodeCheck(("sh", "-c", script), 0.2 if "sleep" in script else 30.0)
+    node.check = CheckCommand(("sh", "-c", script), 0.2 if "sleep" in script else 30.0)
     node.begin()
     found = answer(node, AgentOrder("check/n2/1", "check", 0))
     assert found is not None
