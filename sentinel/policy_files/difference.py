@@ -16,7 +16,8 @@ from sentinel.policy_files.schema_json import policy_json_schema_text
 
 VALUE_CHARS_MAX = 160
 SECTIONS = (
-    "mode", "detectors", "record", "rules", "logs", "playbooks", "budget", "probation", "checkpoints", "acts", "run", "paging",
+    "mode", "detectors", "record", "rules", "logs", "playbooks", "budget", "probation", "checkpoints", "acts", "run",
+    "node_check", "paging",
 )  # fmt: skip
 
 Document = Mapping[str, Any]

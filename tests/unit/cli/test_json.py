@@ -10,7 +10,8 @@ from typer.main import get_command
 from sentinel.cli.root import app
 
 ACT = """run demo stop init restore pause resume hold rollback skip set uncordon readmit ack resolve approve deny note web
-tensorboard track; checkpoints remember; journal salvage; mirror push; page test"""
+tensorboard track agent; checkpoints remember; journal salvage; mirror push; page test"""
+VERDICTS = "node-check"  # an exit code, and one line of a reason: the words of every health check
 ARE_JSON = "policy schema; trainers schema"
 
 
@@ -24,7 +25,7 @@ def verbs(command: Any, path: str = "") -> Iterator[tuple[str, bool]]:
 
 
 def test_a_verb_that_reads_prints_json() -> None:
-    first, *pairs = f"{ACT}; {ARE_JSON}".split("; ")
+    first, *pairs = f"{ACT}; {VERDICTS}; {ARE_JSON}".split("; ")
     without = {*first.split(), *pairs}
     found = dict(verbs(get_command(app)))
     assert {name for name, has_json in found.items() if not has_json} == without

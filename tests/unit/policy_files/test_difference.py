@@ -85,6 +85,16 @@ def test_every_section_of_a_policy_is_compared() -> None:
     assert set(SECTIONS) == set(PolicySpec.model_fields)
 
 
+def test_a_check_of_nodes_is_a_difference(tmp_path: Path) -> None:
+    (tmp_path / "short").mkdir()
+    (tmp_path / "long").mkdir()
+    short = written(tmp_path / "short", "spec:\n  node_check: [healthy]\n")
+    long = written(tmp_path / "long", "spec:\n  node_check: {command: [healthy, gpu], at_most: 2}\n")
+    assert differences_text(differences(shipped("default"), short)) == 'node_check:\n  not set, now ["healthy"]'
+    changed = 'node_check:\n  ["healthy"], now {"command": ["healthy", "gpu"], "at_most": 2}'
+    assert differences_text(differences(short, long)) == changed
+
+
 def test_patterns_records_and_windows_stand_there_by_their_names(tmp_path: Path) -> None:
     spec = """\
 spec:
