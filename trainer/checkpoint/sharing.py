@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch.distributed as dist
 
 from sentinel.client.file_digest import RANGE_BYTES, TREE, count_ranges, digest_of, listed_digest, tree_of
+from sentinel.client.regular_file import regular
 
 from ..exits import DataError
 from ..world import World
@@ -85,7 +86,7 @@ def _read(path: Path, piece: Piece) -> bytes | str:
     try:
         if piece.algorithm != TREE:
             return bytes.fromhex(digest_of(path / piece.name, piece.algorithm))
-        with open(path / piece.name, "rb") as file:
+        with open(path / piece.name, "rb", opener=regular) as file:
             file.seek(piece.number * RANGE_BYTES)
             return hashlib.sha256(file.read(piece.size)).digest()
     except OSError as error:
