@@ -11,39 +11,33 @@ from __future__ import annotations
 
 import os
 import queue
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sentinel.agent.node_ranks import NodeRanks, with_sight
 from sentinel.client.flight_pipe import ask_for_dump
-from sentinel.launcher.asking import AskLimits, ask, without
+from sentinel.launcher.asking import AskLimits, Beside, ask, in_a_thread, without
 from sentinel.launcher.marked import MarkedProcess, find_marked
+from sentinel.launcher.node_reach import OUTPUT_BYTES_MAX, as_node_reply
 from sentinel.launcher.process_tree import Process, describe_stuck, find_descendants, kill_until_none, read_processes, send_signal
 from sentinel.model.agents import AgentAnswer, AgentOrder, BeatOnNode, Outcome, RankOnNode
 from sentinel.model.readings import Doing
+from sentinel.plan.node_check import judge_replies, one_line
 from sentinel.run_files.agent_orders import AgentOrders, read_orders
 from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles, is_same_host
-from sentinel.telemetry.rank_look import RankLook, dump_places
+from sentinel.telemetry.rank_look import SPIES_MAX, RankLook, dump_places
 
 END_S = 20.0  # for processes to end by SIGKILL
-SPIES_MAX = 16
 NAMED_MAX = 4
-Beside = Callable[[Callable[[], None]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class CheckCommand:
-    """The node's own check: a command that ends with 0 (healthy), 1 (sick, the reason on standard output) or another status
-    (unknown). `words` empty: there is none."""
+    """The node's own check; what its end means, `plan.node_check` says. `words` empty: there is none."""
 
     words: tuple[str, ...] = ()
     timeout_s: float = 300.0
-
-
-def in_a_thread(work: Callable[[], None]) -> None:
-    threading.Thread(target=work, name="order", daemon=True).start()
 
 
 class NodeOrders:
@@ -177,13 +171,13 @@ class NodeOrders:
         if not self._check.words:
             return AgentAnswer(order.id, "unknown", "no check was named for this node (sentinel agent --check COMMAND)")
         environment = without(os.environ, frozenset((RUN_DIR_VARIABLE, ATTEMPT_VARIABLE)))
-        reply = ask(self._check.words, environment, AskLimits(self._check.timeout_s, bytes_max=1 << 16))
-        reason = " ".join(reply.output.split())
-        if reply.status == 0:
-            return AgentAnswer(order.id, "done", reason or "healthy")
-        if reply.status == 1:
-            return AgentAnswer(order.id, "sick", reason or "the check gives no reason")
-        return AgentAnswer(order.id, "unknown", f"the check: {reply.trouble}")
+        reply = ask(self._check.words, environment, AskLimits(self._check.timeout_s, bytes_max=OUTPUT_BYTES_MAX))
+        found = judge_replies([self._node], {self._node: as_node_reply(reply, self._check.timeout_s)})
+        if found.healthy:
+            return AgentAnswer(order.id, "done", one_line(reply.output) or "healthy")
+        if found.sick:
+            return AgentAnswer(order.id, "sick", found.sick[0].reason)
+        return AgentAnswer(order.id, "unknown", found.unknown[0].reason)
 
     def _answer(self, order: AgentOrder, outcome: Outcome, text: str, count: int = 0) -> None:
         self.answers[order.id] = AgentAnswer(order.id, outcome, text, count)

@@ -18,11 +18,12 @@ from pathlib import Path
 
 from sentinel.agent.hardware_news import HardwareNews
 from sentinel.agent.node_ranks import NodeRanks
-from sentinel.agent.orders import Beside, CheckCommand, NodeOrders, in_a_thread
+from sentinel.agent.orders import CheckCommand, NodeOrders
 from sentinel.client.atomic_file import ensure_directory
 from sentinel.client.run_layout import AGENTS
 from sentinel.clock import Clock
 from sentinel.errors import UsageError
+from sentinel.launcher.asking import Beside, in_a_thread
 from sentinel.launcher.file_locks import try_lock
 from sentinel.launcher.process_tree import read_boot_id
 from sentinel.model.agents import AgentReport, RankOnNode

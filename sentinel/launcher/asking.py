@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +17,13 @@ REPLY_BYTES_MAX = 1 << 24
 REASON_CHARS_MAX = 300
 LEAVE_S = 2.0  # for a command that has been asked to leave
 _POLL_S = 0.02
+
+Beside = Callable[[Callable[[], None]], None]
+
+
+def in_a_thread(work: Callable[[], None]) -> None:
+    """A question has a deadline, so that the thread ends; one that is under way does not hold up the end of the process."""
+    threading.Thread(target=work, name="asking", daemon=True).start()
 
 
 @dataclass(frozen=True, slots=True)

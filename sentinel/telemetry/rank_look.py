@@ -21,6 +21,7 @@ from sentinel.model.readings import Doing
 from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.telemetry.flight_recorder import PREFIX_VARIABLES
 
+SPIES_MAX = 16  # py-spy processes at once on one machine, of ranks that offer no stack
 MUTE_AFTER_S = 10.0  # far above what a stack takes on a busy machine, and its file through a shared filesystem's cache
 
 

@@ -24,12 +24,11 @@ from sentinel.run_files.attempt_files import AttemptFiles, is_this_host
 from sentinel.telemetry.agents import Agents
 from sentinel.telemetry.flight_recorder import find_dumps, read_dumps
 from sentinel.telemetry.heartbeats import RankLife
-from sentinel.telemetry.rank_look import RankLook, dump_places, mark_of
+from sentinel.telemetry.rank_look import SPIES_MAX, RankLook, dump_places, mark_of
 from sentinel.telemetry.silence import Silence
 
 LOOK_EVERY_S = 1.0
 RANKS_MAX = 64  # of one machine
-SPIES_MAX = 16  # py-spy processes at once, of ranks that offer no stack
 DUMPS_AT_ONCE = 16  # a look may not hold up the loop: a dump of a megabyte takes a twentieth of a second
 
 

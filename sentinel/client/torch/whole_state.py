@@ -47,9 +47,8 @@ class WholeState:
     ) -> None:
         """`size`: of all ranks; `shares`: among how many of them a batch is divided."""
         self._model, self._optimizers, self._extra, self._rank = model, optimizers, extra, rank
-        if any(
-            type(part).__name__ == "FullyShardedDataParallel" for part in model.modules()
-        ):  # each rank would wait for the others
+        # FSDP1: each rank would wait for the others.
+        if any(type(part).__name__ == "FullyShardedDataParallel" for part in model.modules()):
             raise AttachError(f"run.restore(): the model is sharded by FSDP1, and one file cannot hold it; {OWN_FUNCTIONS}")
         sharded = next((name for name, one in model.named_parameters() if hasattr(one, "to_local")), None)
         if sharded is not None:

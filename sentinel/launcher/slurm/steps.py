@@ -21,6 +21,7 @@ from pathlib import Path
 
 from sentinel.detectors.engine_words import find_refusal
 from sentinel.errors import EngineDown, GiveUp, NotYet, RetryLater, UsageError
+from sentinel.launcher.asking import Beside, in_a_thread
 from sentinel.launcher.checks import check_command
 from sentinel.launcher.elsewhere import GONE, read_beats
 from sentinel.launcher.exit_report import read_report, read_start_failure, write_report
@@ -63,7 +64,7 @@ from sentinel.launcher.slurm.calls import ClientPlace, RealCalls, SlurmCalls, Sl
 from sentinel.launcher.slurm.settings import SlurmSettings
 from sentinel.launcher.slurm.step_command import step_command
 from sentinel.launcher.slurm.walk import SilentNodes, find_lost, find_nodes, why_not_empty
-from sentinel.launcher.slurm.watch import Beside, StepWatch, in_a_thread
+from sentinel.launcher.slurm.watch import StepWatch
 from sentinel.launcher.spare_records import bring_home
 from sentinel.launcher.spec_file import launch_variables, write_spec
 from sentinel.launcher.store_port import PORTS

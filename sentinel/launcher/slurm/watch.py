@@ -5,15 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from sentinel.launcher.asking import Beside, in_a_thread
 from sentinel.model.attempts import AttemptView, Unseen
 
 RETRY_IN_S = 5.0
-Beside = Callable[[Callable[[], None]], None]
-
-
-def in_a_thread(work: Callable[[], None]) -> None:
-    """A question has a deadline, so that the thread ends; one that is under way does not hold up the end of the process."""
-    threading.Thread(target=work, name="slurm", daemon=True).start()
 
 
 class StepWatch:

@@ -184,9 +184,9 @@ def test_a_rank_that_would_not_survive_the_signal_is_sent_none(node: Node) -> No
     [
         ("exit 0", "done", "healthy"),
         ("echo GPU 3 computes wrong values; exit 1", "sick", "GPU 3 computes wrong values"),
-        ("exit 1", "sick", "the check gives no reason"),
-        ("echo oh >&2; exit 7", "unknown", "the check: it ended with 7: oh"),
-        ("sleep 60", "unknown", "the check: it did not end in time: no output"),
+        ("exit 1", "unknown", "the check left with 1 and gave no reason on its standard output"),
+        ("echo oh >&2; exit 7", "unknown", "the check left with 7: oh"),
+        ("sleep 60", "unknown", "it did not end within 0.2 s"),
     ],
 )
 def test_the_check_says_healthy_sick_or_unknown(node: Node, script: str, outcome: str, text: str) -> None:
