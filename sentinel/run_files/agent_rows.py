@@ -28,7 +28,7 @@ def beat_of(fields: Mapping[str, Any]) -> BeatOnNode | None:
         step=step,
         phase=phase[:PHASE_CHARS],
         time_s=real_number(fields.get("time_s")),
-        stack_signal=number or None,
+        stack_signal=number if number > 0 else None,
         busy_step=busy_step if is_busy else 0,
         busy_s=busy_s if is_busy else None,
         host=host if isinstance(host, str) and HOST.fullmatch(host) else "",

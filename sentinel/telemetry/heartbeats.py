@@ -14,9 +14,10 @@ from typing import Any, get_args
 
 from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import attempt_folder
-from sentinel.model.agents import AgentReport
+from sentinel.model.agents import AgentReport, BeatOnNode
 from sentinel.model.readings import Heartbeat, Phase, Reading
-from sentinel.run_files.attempt_files import HOST, rank_files
+from sentinel.run_files.agent_rows import beat_of
+from sentinel.run_files.attempt_files import rank_files
 from sentinel.run_files.stream_lines import parse_object, real_number, whole_number
 from sentinel.telemetry.source import SourceHealth, describe_os_error
 
@@ -72,9 +73,8 @@ class Heartbeats:
                 known = lives.get(rank)
                 if known is not None and known.time_s == beat.time_s and known.step == beat.step:
                     continue
-                lives[rank] = RankLife(beat.step, row.pid, beat.host, beat.stack_signal, now_s, beat.time_s)
-                phase = PHASES.get(beat.phase, UNKNOWN_PHASE)
-                out.append(Heartbeat(attempt, rank, beat.step, phase, beat.time_s, beat.busy_s, beat.busy_step, beat.host))
+                lives[rank] = _life(beat, row.pid, now_s)
+                out.append(_heartbeat(beat, attempt, rank))
                 if rank not in self._by_agent:
                     self._by_agent.add(rank)
                     self._contents.pop(rank, None)
@@ -127,34 +127,23 @@ def _read_whole(path: str) -> bytes:
 
 def _read_beat(fields: Mapping[str, Any], attempt: int, rank: int, now_s: float) -> tuple[Heartbeat, RankLife]:
     """Raises ValueError for what is no heartbeat."""
-    step = whole_number(fields.get("step"), -1)
-    phase = fields.get("phase")
-    if step < 0 or not isinstance(phase, str):
+    beat = beat_of(fields)
+    if beat is None:
         raise ValueError("a heartbeat needs a step and a phase")
-    busy_s = real_number(fields.get("busy_s"), -1.0)
-    busy_step = whole_number(fields.get("busy_step"), -1)
-    busy, at = (busy_s, busy_step) if busy_s >= 0.0 and busy_step >= 0 else (None, 0)
-    host = _name(fields.get("host"))
-    pid, stack_signal = whole_number(fields.get("pid"), 0), whole_number(fields.get("stack_signal"), 0)
-    time_s, known = real_number(fields.get("time_s")), PHASES.get(phase, UNKNOWN_PHASE)
-    after_s = real_number(fields.get("stack_after_s"), -1.0)
-    life = RankLife(
-        step=step,
-        pid=pid if pid > 0 else None,
-        host=host,
-        stack_signal=stack_signal if stack_signal > 0 else None,
-        changed_s=now_s,
-        time_s=time_s,
-        stack_after_s=after_s if after_s > 0.0 else None,
-    )
-    return Heartbeat(attempt, rank, step, known, time_s, busy, at, host), life
+    pid, after_s = whole_number(fields.get("pid"), 0), real_number(fields.get("stack_after_s"), -1.0)
+    life = _life(beat, pid if pid > 0 else None, now_s)
+    return _heartbeat(beat, attempt, rank), replace(life, stack_after_s=after_s if after_s > 0.0 else None)
+
+
+def _heartbeat(beat: BeatOnNode, attempt: int, rank: int) -> Heartbeat:
+    phase = PHASES.get(beat.phase, UNKNOWN_PHASE)
+    return Heartbeat(attempt, rank, beat.step, phase, beat.time_s, beat.busy_s, beat.busy_step, beat.host)
+
+
+def _life(beat: BeatOnNode, pid: int | None, now_s: float) -> RankLife:
+    return RankLife(beat.step, pid, beat.host, beat.stack_signal, now_s, beat.time_s)
 
 
 def _is_same(one: RankLife, other: RankLife) -> bool:
     """Whether both are the same heartbeat, by an agent and by its file."""
     return (one.step, one.time_s, one.pid) == (other.step, other.time_s, other.pid)
-
-
-def _name(host: object) -> str:
-    """A host's name; empty for what is none. It is put into lists and variables, and into commands for a person to copy."""
-    return host if isinstance(host, str) and HOST.fullmatch(host) else ""
