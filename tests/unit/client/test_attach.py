@@ -16,16 +16,7 @@ from sentinel.checkpoints.verification import verify_checkpoint
 from sentinel.client.torch import AttachError, attach
 from tests.unit.client.attached_kit import Loop, ask, events, lines, numbers, stream, supervise
 
-
-@pytest.fixture(autouse=True)
-def alone(monkeypatch):
-    for name in ("SENTINEL_RUN_DIR", "SENTINEL_ATTEMPT", "RANK", "WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-    handler, hook = signal.getsignal(signal.SIGTERM), sys.excepthook
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGTERM, handler)
-    sys.excepthook = hook
+pytestmark = pytest.mark.usefixtures("alone")
 
 
 # -- nobody supervises -------------------------------------------------------------------------------------------------

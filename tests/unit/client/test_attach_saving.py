@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import math
-import signal
-import sys
 
 import pytest
 import torch
@@ -17,15 +15,7 @@ from sentinel.client.torch.reading_back import read_all_back, read_part_back, sh
 from sentinel.client.torch.saving import is_of_the_disk
 from tests.unit.client.attached_kit import Loop, events, numbers, stream, supervise
 
-
-@pytest.fixture(autouse=True)
-def alone(monkeypatch):
-    for name in ("SENTINEL_RUN_DIR", "SENTINEL_ATTEMPT", "RANK", "WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-    handler, hook = signal.getsignal(signal.SIGTERM), sys.excepthook
-    yield
-    signal.signal(signal.SIGTERM, handler)
-    sys.excepthook = hook
+pytestmark = pytest.mark.usefixtures("alone")
 
 
 def manifest(run_dir, step):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import signal
-import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,15 +15,7 @@ from sentinel.client.torch import AttachError, attach
 from sentinel.client.torch.whole_state import WholeState
 from tests.unit.client.attached_kit import Loop, numbers, supervise
 
-
-@pytest.fixture(autouse=True)
-def alone(monkeypatch):
-    for name in ("SENTINEL_RUN_DIR", "SENTINEL_ATTEMPT", "RANK", "WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-    handler, hook = signal.getsignal(signal.SIGTERM), sys.excepthook
-    yield
-    signal.signal(signal.SIGTERM, handler)
-    sys.excepthook = hook
+pytestmark = pytest.mark.usefixtures("alone")
 
 
 class Part:
