@@ -72,8 +72,9 @@ drills-real: $(STAMP) ## every shipped drill and three more done to the real tra
 	$(BIN)/python -m pytest -m 'slow and drill' -s tests/integration
 
 # Slurm is installed where it is missing; elsewhere than on Debian as root that is for a person to do, and the tests say what they lack.
-cluster-test: $(STAMP) ## the launcher slurm on a real Slurm of three isolated nodes (root; Debian's slurm-wlm and munge; 13 minutes)
+cluster-test: $(STAMP) ## the launcher slurm on a real Slurm of three isolated nodes, and a filesystem with two clients (root; Debian's slurm-wlm, munge, glusterfs-server; 15 minutes)
 	@command -v slurmctld >/dev/null || [ -x /usr/sbin/slurmctld ] || apt-get install -y --no-install-recommends slurm-wlm munge || true
+	@command -v glusterfsd >/dev/null || [ -x /usr/sbin/glusterfsd ] || apt-get install -y --no-install-recommends glusterfs-server || true
 	$(BIN)/python -m pytest -m slow -s tests/cluster
 
 # The server is built once, below KUBERNETES_DIR: six minutes of the processor, with Debian bookworm's own sources and Go; nothing is installed.

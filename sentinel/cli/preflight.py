@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sentinel.cli.options import LOOK, Json, dump
+
+if TYPE_CHECKING:
+    from sentinel.launcher.folder_trial import FolderTrial
+    from sentinel.plan.preflight import NodeFacts
+    from sentinel.plan.preflight_check import PreflightCheck
 
 GOOD, BAD, UNKNOWN = 0, 1, 3
 EXITS = "Exit codes: 0 every check is good, 1 one is bad, 2 usage, 3 none is bad and one is unknown."
@@ -34,13 +41,19 @@ def preflight(
     timeout: Annotated[float, typer.Option(help="Seconds within which nodes must answer.", min=1.0)] = 60.0,
     as_json: Json = False,
 ) -> None:
-    """Equal versions on all nodes, clocks, disk for two checkpoints, free ports: each with its reason. Nothing is started."""
+    """Equal versions on all nodes, clocks, disk for two checkpoints, free ports, a shared folder: each with its reason.
+
+    Nothing is started. Where the run is to write, a folder is made for some seconds when there are other machines.
+    """
     from dataclasses import asdict
 
+    from sentinel.client.machine import read_host
     from sentinel.clock import SystemClock
     from sentinel.errors import UsageError
+    from sentinel.launcher.folder_trial import FolderTrial
     from sentinel.launcher.registry import LaunchPlace, open_reach, parse_options
-    from sentinel.plan.preflight import Asked, PreflightCheck, judge_preflight, read_facts
+    from sentinel.plan.preflight import Asked, judge_preflight, read_facts
+    from sentinel.plan.preflight_check import PreflightCheck
 
     def leave(checks: tuple[PreflightCheck, ...]) -> None:
         lines = (f"{check.verdict:8} {check.name:9} {check.reason}" for check in checks)
@@ -58,9 +71,41 @@ def preflight(
     words += [word for number in port or () for word in ("--port", str(number))]
     clock = SystemClock()
     began_s = clock.wall_s()
-    replies = reach.run(nodes, words, timeout)
-    asked = Asked(began_s, clock.wall_s(), checkpoint_bytes or _newest_bytes(run_dir))
-    return leave(judge_preflight({node: read_facts(replies.get(node)) for node in nodes}, asked))
+    with ExitStack() as stack:
+        folder = None if nodes == (read_host(),) else _enter_trial(stack, run_dir)
+        if isinstance(folder, FolderTrial):
+            words += ["--shared", str(folder.folder)]
+        replies = reach.run(nodes, words, timeout)
+        asked = Asked(began_s, clock.wall_s(), checkpoint_bytes or _newest_bytes(run_dir))
+        answers = {node: read_facts(replies.get(node)) for node in nodes}
+        checks = judge_preflight(answers, asked)
+        if isinstance(folder, FolderTrial):
+            checks = (*checks, _judge_folder(folder, answers))
+        elif folder is not None:
+            checks = (*checks, folder)
+    return leave(checks)
+
+
+def _enter_trial(stack: ExitStack, run_dir: Path) -> FolderTrial | PreflightCheck:
+    from sentinel.client.machine import read_host
+    from sentinel.launcher.folder_trial import FolderTrial
+    from sentinel.plan.preflight_check import PreflightCheck
+
+    try:
+        return stack.enter_context(FolderTrial(run_dir))
+    except OSError as error:
+        where = error.filename or run_dir
+        return PreflightCheck("shared", "bad", f"{read_host()} cannot write in {where}: {error.strerror or error}")
+
+
+def _judge_folder(trial: FolderTrial, answers: Mapping[str, NodeFacts | str]) -> PreflightCheck:
+    from sentinel.client.machine import read_host
+    from sentinel.plan.shared_folder import SeenOfNode, judge_shared
+
+    facts = {node: None if isinstance(answer, str) else answer.shared for node, answer in answers.items()}
+    nothing = SeenOfNode(None, 0, 0)
+    seen = {node: nothing if one is None else trial.seen(one.name, one.numbers) for node, one in facts.items()}
+    return judge_shared(read_host(), str(trial.folder.parent), facts, seen)
 
 
 def _newest_bytes(run_dir: Path) -> int | None:

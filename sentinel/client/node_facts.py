@@ -4,7 +4,8 @@
 
 v: of this document. time_s: Unix seconds by the node's own clock. versions: by name; a package that is not installed is missing.
 free_bytes: where checkpoints go, for this user; null where the path cannot be looked at. taken: ports of those asked for that
-something holds.
+something holds. shared: what `--shared FOLDER` saw of a folder into which others write meanwhile (`folder_trial`), and
+took_s: how many seconds that took.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ import sys
 import time
 from collections.abc import Sequence
 from importlib import metadata
+from pathlib import Path
 
+from sentinel.client.folder_trial import take_part
 from sentinel.client.machine import read_host
 from sentinel.client.regular_file import regular
 
@@ -91,8 +94,14 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m sentinel.client.node_facts")
     parser.add_argument("--path", default=".", help="Where checkpoints go.")
     parser.add_argument("--port", type=int, action="append", default=[], help="A port that must be free.")
+    parser.add_argument("--shared", help="A folder in which whoever asks writes just now.")
     given = parser.parse_args(words)
-    print(json.dumps(read_facts(given.path, given.port), separators=(",", ":")))
+    facts = read_facts(given.path, given.port)
+    if given.shared:
+        began_s = time.monotonic()
+        facts["shared"] = take_part(Path(given.shared), read_host())
+        facts["took_s"] = round(time.monotonic() - began_s, 3)
+    print(json.dumps(facts, separators=(",", ":")))
     return 0
 
 

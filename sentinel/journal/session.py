@@ -3,16 +3,22 @@ the journal is opened (which may migrate it) and before an epoch is claimed (whi
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
 from sentinel.client.run_layout import JOURNAL_NAME
+from sentinel.clock import Clock, SystemClock
 from sentinel.errors import JournalEmpty, JournalError, LostHistory, RetryLater, UsageError
+from sentinel.filesystem import is_local
 from sentinel.journal.codec import UNKNOWN_FACT
-from sentinel.journal.lease import Lease, RunLock
+from sentinel.journal.identity import is_of_this_boot
+from sentinel.journal.lease import Lease, RunLock, read_lease
 from sentinel.journal.lost_history import refuse_lost_end
 from sentinel.journal.store import Journal
 from sentinel.model.facts import JournalAdopted, Noted
+
+CACHES_S = 3.0  # GlusterFS holds for a second what it has seen; NFS asks again when a file is locked
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,7 @@ def take_run(run_dir: Path) -> RunSession:
     """
     lock = RunLock.acquire(run_dir)
     try:
+        wait_for_caches(run_dir, SystemClock())
         _refuse_lost_end_unopened(run_dir)
         journal = Journal.open(run_dir / JOURNAL_NAME)
         try:
@@ -70,6 +77,14 @@ def take_run(run_dir: Path) -> RunSession:
     except BaseException:
         lock.release()
         raise
+
+
+def wait_for_caches(run_dir: Path, clock: Clock) -> None:
+    """Until what a supervisor on another machine wrote last is seen here. On a shared filesystem this machine may hold what it
+    saw of the journal a moment ago, beside a newer journal.head, and that would look like lost history."""
+    before = read_lease(run_dir)
+    if before is not None and not is_of_this_boot(before.holder) and not is_local(run_dir):
+        clock.wait(threading.Event(), CACHES_S)
 
 
 def _refuse_lost_end_unopened(run_dir: Path) -> None:

@@ -18,7 +18,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from sentinel.client.atomic_file import fsync_directory
 from sentinel.client.closed_files import open_closed
@@ -27,6 +27,7 @@ from sentinel.errors import Fenced, JournalEmpty, JournalError
 from sentinel.filesystem import is_local
 from sentinel.journal.codec import decode_fact, encode_fact
 from sentinel.journal.head import Chain, Row, note_head, read_head, settle_head, write_head
+from sentinel.journal.reader_elsewhere import ReaderElsewhere
 from sentinel.journal.schema import CHAINED, MIGRATIONS, READABLE, ROWS, Migration, check_version, migrate
 from sentinel.journal.trouble import NO_ROOM, damaged, explained_errors
 from sentinel.model.facts import Entry, Fact
@@ -156,12 +157,17 @@ class Journal:
         sql = f"{ROWS} LIMIT ?"
         while True:
             with explained_errors(self.path, "read the journal", read_only=self._read_only):
-                rows = self._connection.execute(sql, (after_seq, _PAGE_ROWS)).fetchall()
+                rows = self._page(sql, after_seq)
             for row in rows:
                 yield self._entry(*row)
             if len(rows) < _PAGE_ROWS:
                 return
             after_seq = rows[-1][0]
+
+    def _page(self, sql: str, after_seq: int) -> Sequence[Any]:
+        if isinstance(self._connection, ReaderElsewhere):
+            return self._connection.read_row_after_row(sql, after_seq, _PAGE_ROWS)
+        return self._connection.execute(sql, (after_seq, _PAGE_ROWS)).fetchall()
 
     def last_at_s(self) -> float:
         """Session time of the last entry, the floor of the next session's clock; 0.0 for an empty journal."""
@@ -342,7 +348,8 @@ def _connect_reader(path: Path, busy_s: float, migrations: tuple[Migration, ...]
         raise JournalError(f"{path}: there is no journal; is {path.parent} the directory of a run?")
     file = str(path)
     with explained_errors(path, "open the journal", read_only=True):
-        connection = sqlite3.connect(_uri(path, "ro"), uri=True, timeout=busy_s, isolation_level=None)
+        kind = sqlite3.Connection if is_local(path.parent) else ReaderElsewhere
+        connection = sqlite3.connect(_uri(path, "ro"), uri=True, timeout=busy_s, isolation_level=None, factory=kind)
         try:
             try:
                 version = check_version(connection, file, migrations)

@@ -11,9 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from sentinel.cli.root import app
-from sentinel.client.node_facts import main
+from sentinel.client.folder_trial import take_part
+from sentinel.client.node_facts import main, read_facts
 from sentinel.errors import UsageError
 from sentinel.launcher.slurm.reach import SlurmReach
+from sentinel.model.node_checks import NodeReply
 
 RUN = CliRunner()
 
@@ -67,3 +69,37 @@ def test_nodes_that_nobody_names_are_unknown(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(SlurmReach, "participants", lambda *_: "squeue: it ended with 1: away")
     found = RUN.invoke(app, ["preflight", "--launcher", "slurm", "--run-dir", str(tmp_path)])
     assert (found.exit_code, "squeue: it ended with 1: away" in found.stdout) == (3, True)
+
+
+class OtherNode:
+    """`launcher.node_reach.NodeReach`: one other machine, which shares this folder, or does not."""
+
+    shares = True
+
+    def participants(self, exclude: object) -> tuple[str, ...]:
+        return ("n2",)
+
+    def run(self, nodes: object, command: list[str], timeout_s: float) -> dict[str, NodeReply]:
+        if "--shared" not in command:
+            return {"n2": NodeReply(0, json.dumps(read_facts(".", ())))}
+        place = Path(command[command.index("--shared") + 1])
+        facts = take_part(place if self.shares else place / "not", "n2", 0.3)
+        facts["locks"] = {"held.flock": "held", "held.posix": "held"}  # one process keeps itself out of no POSIX lock
+        return {"n2": NodeReply(0, json.dumps(read_facts(str(place), ()) | {"shared": facts, "took_s": 0.3}))}
+
+
+def test_with_another_machine_the_folder_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sentinel.launcher.registry.open_reach", lambda *_: OtherNode())
+    words = ["preflight", "--run-dir", str(tmp_path / "run"), "--checkpoint-bytes", "10"]
+    found = RUN.invoke(app, words)
+    assert (found.exit_code, found.stdout.splitlines()[-1].split()[:2]) == (0, ["good", "shared"]), found.stdout
+    monkeypatch.setattr(OtherNode, "shares", False)
+    found = RUN.invoke(app, words)
+    assert (found.exit_code, "n2 does not see what" in found.stdout.splitlines()[-1]) == (1, True), found.stdout
+    monkeypatch.setattr("tempfile.mkdtemp", refuse)
+    found = RUN.invoke(app, words)
+    assert (found.exit_code, "cannot write in /runs: Read-only file system" in found.stdout) == (1, True), found.stdout
+
+
+def refuse(**_: object) -> str:
+    raise OSError(30, "Read-only file system", "/runs")

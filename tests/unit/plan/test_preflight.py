@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from sentinel.model.node_checks import NodeReply
-from sentinel.plan.preflight import Asked, NodeFacts, PreflightCheck, judge_preflight, read_facts
+from sentinel.plan.preflight import Asked, NodeFacts, judge_preflight, read_facts
+from sentinel.plan.preflight_check import PreflightCheck
 
 GOOD = NodeFacts(1000.5, {"python": "3.11.7", "torch": "2.5.1"}, 500_000_000, ())
 ASKED = Asked(1000.0, 1001.0, 100_000_000)
