@@ -111,6 +111,9 @@ class ProfileResume(Model):
 
     arguments: Words = ()
     """{checkpoint} is its path, {root} the folder it lies in, {step} its step."""
+    where_given: dict[FlagName, Words] = Field(default={})
+    """Arguments that are added beside where this flag stands in the command: what it says there would win. A trainer of an older
+    release may not have it."""
     scratch: Words = ()
     """Arguments for a start from the beginning."""
 
