@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from sentinel.errors import UsageError
 from sentinel.model.attempts import ResumePoint, SampleRange, SettingsInForce
+from sentinel.trainers.launching import Trained
 from sentinel.trainers.loading import load_profile
 from sentinel.trainers.rendering import Rendered, flag_value, render
 
@@ -34,6 +36,19 @@ def test_a_flag_of_newer_releases_is_added_only_beside_itself() -> None:
     assert megatron("train --save ck --ckpt-step 20").added == ("--load", "/home/me/ck", "--ckpt-step", "60")
     assert megatron("train --save ck --ckpt-step=20").added == ("--load", "/home/me/ck", "--ckpt-step", "60")
     assert megatron("train --save ck").added == ("--load", "/home/me/ck")
+
+
+def test_the_flags_that_only_sentinel_adds_are_known_by_what_they_are_for(tmp_path: Path) -> None:
+    """Where the trainer refuses one of them, it is known what it cannot be given. One of the user's own is no such."""
+    command = ("train", "--save", "ck", "--load", "ck", "--lr", "1e-3")
+    assert dict(Trained(tmp_path, load_profile("megatron"), command, "/").arguments) == {
+        "lr_scale": ("--min-lr", "--override-opt_param-scheduler"),
+        "clip_norm": ("--clip-grad",),
+        "checkpoint_interval": ("--save-interval",),
+        "data_seed": ("--seed",),
+        "skip": ("--iterations-to-skip",),
+    }
+    assert dict(Trained(tmp_path, load_profile("nanogpt"), ("train", "--out_dir=o"), "/").arguments)["precision"] == ("--dtype",)
 
 
 def test_the_first_launch_is_as_its_user_wrote_it() -> None:
