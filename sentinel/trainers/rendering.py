@@ -53,9 +53,9 @@ def render(
     root = find_root(spec, command, cwd)
     values: dict[str, object] = {"root": root}
     if resume is not None:
-        beside = (words for flag, words in spec.resume.where_given.items() if stands(command, flag))
-        words = (*spec.resume.arguments, *itertools.chain.from_iterable(beside))
-        added = _fill(spec, command, words, values | {"step": resume.step, "checkpoint": checkpoint})
+        beside = (more for flag, more in spec.resume.where_given.items() if stands(command, flag))
+        resuming = (*spec.resume.arguments, *itertools.chain.from_iterable(beside))
+        added = _fill(spec, command, resuming, values | {"step": resume.step, "checkpoint": checkpoint})
     else:
         added = () if is_first else _fill(spec, command, spec.resume.scratch, values)
     asserted: dict[str, object] = {}
