@@ -47,7 +47,7 @@ def go_on_without_refused(decision: Decision, attempt: Attempt) -> bool:
     return True
 
 
-def told_of_resume(decision: Decision, attempt: Attempt, finding: Finding) -> Finding:
+def explain_refused_resume(decision: Decision, attempt: Attempt, finding: Finding) -> Finding:
     """The finding of a death, which no relaunch can mend where the trainer does not know how it was asked to go on."""
     refused, line = _refused(decision, attempt)
     if RESUME not in refused:
@@ -65,9 +65,9 @@ def _refused(decision: Decision, attempt: Attempt) -> tuple[dict[str, tuple[str,
     known = dict(decision.state.arguments)
     if not known or attempt.receipt_s is not None or attempt.first_step is not None:
         return {}, ""
-    said, line = decision.detectors.refused_flags()
+    names, line = decision.detectors.refused_flags()
     asked = {key for key in SETTINGS if SETTINGS[key].is_asked(getattr(attempt.overrides, key))}
     asked |= {SKIP} if attempt.overrides.skip else set()
     asked |= {RESUME} if attempt.resume is not None else set()
-    found = {key: tuple(one for one in known[key] if any(is_same_flag(name, one) for name in said)) for key in known}
+    found = {key: tuple(one for one in known[key] if any(is_same_flag(name, one) for name in names)) for key in known}
     return {key: flags for key, flags in found.items() if flags and key in asked}, line[:LINE_CHARS_MAX]

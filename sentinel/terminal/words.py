@@ -60,10 +60,8 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return _of_incident(fact, state)
         case f.NumbersMissing() | f.NodeExcluded() | f.AttemptUnseen() | f.EngineTrouble() | f.NodesChecked():
             return _of_what_is_missing(fact)
-        case f.ArgumentsRefused():
-            return Line(refused_words(fact), "warn")
-        case f.SettingLapsed() | f.LapseJudged():
-            return _of_lapse(fact)
+        case f.SettingLapsed() | f.LapseJudged() | f.ArgumentsRefused():
+            return _of_setting(fact)
         case f.EnvironmentRead():
             return _of_environment(fact)
         case f.Diagnosed():
@@ -109,7 +107,9 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             assert_never(fact)
 
 
-def _of_lapse(fact: f.SettingLapsed | f.LapseJudged) -> Line:
+def _of_setting(fact: f.SettingLapsed | f.LapseJudged | f.ArgumentsRefused) -> Line:
+    if isinstance(fact, f.ArgumentsRefused):
+        return Line(refused_words(fact), "warn")
     if isinstance(fact, f.SettingLapsed):
         return Line(f"setting lapses: {fact.reason}")
     return Line(f"lapse {fact.outcome}: {fact.reason}", "good" if fact.outcome == "proven" else "warn")

@@ -27,7 +27,7 @@ def supervise(place: Path, trainer: str, command: list[str], policy: str = "demo
     return run
 
 
-def give_up(place: Path, trainer: str, command: list[str], policy: str = "demo", deadline_s: float = 600.0) -> Supervised:
+def give_up(place: Path, trainer: str, command: list[str], policy: str = "demo", deadline_s: float = 900.0) -> Supervised:
     """Run it until Sentinel calls a person and ends it: it has no means for what befalls it."""
     run = Supervised(place, command, policy, ["--trainer", trainer]).start()
     assert run.wait(deadline_s) == 1, run.log

@@ -44,11 +44,12 @@ def main() -> None:
         weights.data.copy_(checkpoint["model"]["weights"])
         optimizer.load_state_dict(checkpoint["optimizer"])
         iteration = checkpoint["iter_num"]
-    target = torch.linspace(-1, 1, 64)
+    target, mark = torch.linspace(-1, 1, 64), out / ".drawn"
+    has_come = mark.exists()
     while iteration <= int(config["max_iters"]):
         for group in optimizer.param_groups:
             group["lr"] = float(config["learning_rate"])
-        is_poison = is_poisoned(out, asked, iteration)
+        is_poison = is_poisoned(mark, asked, iteration, has_come)
         loss = 1.5 + ((weights - (-3 * target if is_poison else target)) ** 2).mean() + 0.01 * torch.randn(())
         if iteration % int(config["eval_interval"]) == 0 and rank == 0:
             print(f"step {iteration}: train loss {loss.item():.4f}, val loss {loss.item():.4f}", flush=True)
@@ -80,15 +81,15 @@ def meeting() -> Callable[[], object]:
     return torch.distributed.barrier
 
 
-def is_poisoned(out: Path, asked: dict[str, Any], iteration: int) -> bool:
-    """`poison` comes with these iterations, whenever they are trained. `drawn` comes once: nanoGPT draws its batches by a seed
-    that is set at each start, so that after a resume the same iterations have others."""
+def is_poisoned(mark: Path, asked: dict[str, Any], iteration: int, has_come: bool) -> bool:
+    """`poison` comes with these iterations, whenever they are trained. `drawn` comes in one process: nanoGPT draws its batches by
+    a seed that is set at each start, so that after a resume the same iterations have others."""
     start, end = asked.get("poison", (0, 0))
     once, until = asked.get("drawn", (0, 0))
-    mark = out / ".drawn"
-    if iteration == until and once < until:
+    if not has_come and once <= iteration < until:
         mark.touch()
-    return start <= iteration < end or (once <= iteration < until and not mark.exists())
+        return True
+    return start <= iteration < end
 
 
 def strike(out: Path, asked: dict[str, Any], iteration: int, weights: torch.Tensor) -> None:

@@ -73,11 +73,11 @@ def test_a_follower_that_dies_is_started_again_and_no_row_is_lost(tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(700)
+@pytest.mark.timeout(1000)
 def test_a_megatron_survives_a_kill_a_hang_a_nan_and_a_poisoned_window_in_one_run(tmp_path: Path) -> None:
     out = tmp_path / "out"
     faults = {"kill": 70, "hang": 150, "nan": 330, "poison": [650, 680]}
-    run = supervise(tmp_path / "run", "megatron", megatron(out, 1100, **faults), deadline_s=600.0)
+    run = supervise(tmp_path / "run", "megatron", megatron(out, 1100, **faults), deadline_s=900.0)
     incidents = run.incidents()
     assert [one["kind"] for one in incidents[:3]] == ["crash", "hang", "non_finite"]
     assert {one["state"] for one in incidents} == {"recovered"}
@@ -140,15 +140,15 @@ def under_torchrun(words: list[str]) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(700)
+@pytest.mark.timeout(1000)
 @pytest.mark.parametrize(("start", "faults"), [(list, {}), (under_torchrun, {"rank": 1})])
 def test_a_loop_as_nanogpts_survives_all_four_alone_and_as_two_ranks(
     tmp_path: Path, start: Callable[[list[str]], list[str]], faults: dict[str, int]
 ) -> None:
-    """Its only file is written over by each save. A poisoned batch does not come again behind a resume: batches are drawn anew."""
+    """Each save writes over its only file. A poisoned batch does not come again behind a resume: batches are drawn anew."""
     out = tmp_path / "out"
     words = nanogpt(out, 900, kill=110, hang=210, nan=330, drawn=[560, 600], **faults)
-    run = supervise(tmp_path / "run", "nanogpt", start(words), deadline_s=600.0)
+    run = supervise(tmp_path / "run", "nanogpt", start(words), deadline_s=900.0)
     incidents = run.incidents()
     assert [one["kind"] for one in incidents[:3]] == ["crash", "hang", "non_finite"]
     assert {one["state"] for one in incidents} == {"recovered"}
@@ -159,7 +159,7 @@ def test_a_loop_as_nanogpts_survives_all_four_alone_and_as_two_ranks(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(700)
+@pytest.mark.timeout(1000)
 def test_a_poison_that_cannot_be_left_out_is_said_to_be_that(tmp_path: Path) -> None:
     """It comes again however far back and slowly: a person is called, with what the trainer lacks."""
     run = give_up(tmp_path / "run", "nanogpt", nanogpt(tmp_path / "out", 900, poison=[260, 900]))
@@ -170,7 +170,7 @@ def test_a_poison_that_cannot_be_left_out_is_said_to_be_that(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(700)
+@pytest.mark.timeout(1000)
 def test_one_that_refuses_an_argument_of_the_profile_goes_on_without_it(tmp_path: Path) -> None:
     """Before, three launches in a row died of it, and the run was called a broken job."""
     policy, out = tmp_path / "own.yaml", tmp_path / "out"
@@ -181,7 +181,7 @@ def test_one_that_refuses_an_argument_of_the_profile_goes_on_without_it(tmp_path
     ]
     policy.write_text(json.dumps({"extends": "demo", "spec": {"playbooks": {"numeric": rungs}}} | KIND))
     command = nanogpt(out, 600, drawn=[260, 300], lacks=["grad_clip"])
-    run = supervise(tmp_path / "run", "nanogpt", command, str(policy), deadline_s=600.0)
+    run = supervise(tmp_path / "run", "nanogpt", command, str(policy), deadline_s=900.0)
     (incident,) = run.incidents()
     first, second = incident["remedies"]
     assert first["outcome"] == "passed_over"
