@@ -178,7 +178,8 @@ def remedy_of(missing: Missing, seen: Seen, profile: TrainerProfile) -> str:
     what, metrics, name = missing.what, profile.spec.metrics, profile.metadata.name
     own = "a copy of the profile (sentinel trainers show)"
     printing = () if seen.kept else profile_by_what_it_printed(seen)  # its checkpoints fit: only the numbers are read wrongly
-    its_own = f"name its own: --trainer {name}:OPTION=FLAG ({', '.join(profile.options)})" if profile.options else f"say it in {own}"
+    options = ", ".join(profile.options)
+    its_own = f"name its own: --trainer {name}:OPTION=FLAG ({options})" if options else f"say its own in {own}"
     fits = " or ".join(f"--trainer {name}" for name in printing)
     return {
         "start": "read the end of what it printed",
