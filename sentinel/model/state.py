@@ -302,6 +302,11 @@ class RunState:
         listed = self.listed
         return self.capabilities if listed is None else tuple(w for w in self.capabilities if w in listed or w in MORE)
 
+    def refusal_of(self, need: str) -> str:
+        """Why the trainer cannot be given what a rung needs (`policy.rung_words.Capability.name`), where it refused the argument;
+        else empty."""
+        return dict(self.refused).get(need.removeprefix("setting ").partition(".")[0], "")
+
     @property
     def may_lack_checkpoints(self) -> bool:
         """Whether a launch looks for checkpoints that are not known yet: their directory could not be read, or they are those of

@@ -48,6 +48,8 @@ def test_a_later_rung_that_needs_it_is_passed_over_without_a_launch() -> None:
     bench = refuses(spiked(bench_of(CLIPS, {**CLIPS, "clip_norm": 0.1}, ROLLBACK)), "--clip 0.3")
     assert [one.outcome for one in spike_of(bench).tries] == [Outcome.PASSED_OVER, Outcome.PASSED_OVER, Outcome.PENDING]
     assert spike_of(bench).tries[1].reason == "the trainer refused its argument --clip (attempt 2)"
+    assert bench.state.refusal_of("setting clip_norm") == "the trainer refused its argument --clip (attempt 2)"
+    assert bench.state.refusal_of("skip") == ""
     assert bench.launched().number == 3
 
 
