@@ -135,6 +135,7 @@ class Bench:
         without: tuple[str, ...] = (),
         settable: tuple[str, ...] | None = None,
         stop_answer_s: float | None = None,
+        arguments: tuple[tuple[str, tuple[str, ...]], ...] = (),
     ) -> None:
         self.policy, self.digest = policy or build_policy(), "0"
         self.capabilities = tuple(word for word in CAPABILITIES if word not in without)
@@ -143,6 +144,7 @@ class Bench:
         self.leaves = False  # the next supervisor is asked to stop before it has begun
         self.command = ("train",)
         self.settable, self.stop_answer_s = settable, stop_answer_s
+        self.arguments = arguments
         self.observe_only = observe_only
         self.now_s = 1000.0
         self.epoch = 0
@@ -163,7 +165,7 @@ class Bench:
         self.engine.restore(self.entries)
         started = SupervisorStarted(
             self.epoch, "here", self.epoch, "run", self.command, "/", "bench", self.digest, self.observe_only, self.capabilities,
-            self.deadline, self.leaves, self.settable, self.stop_answer_s,
+            self.deadline, self.leaves, self.settable, self.stop_answer_s, arguments=self.arguments,
         )  # fmt: skip
         self.tell(started)
         return self

@@ -145,7 +145,9 @@ def track(
 
     try:
         track(run_dir, to, follow, until_eof, lambda words: print(words, flush=True))
-    except TrackerError as error:
+    except BrokenPipeError:
+        raise  # nobody reads what is printed, which says nothing of the tracker
+    except (TrackerError, OSError) as error:  # a disk that is full, a stream that cannot be read
         print(f"sentinel: {run_dir}: not written to {to}: {error}; the same command goes on", file=sys.stderr)
         raise typer.Exit(1) from None
 

@@ -30,6 +30,7 @@ from sentinel.detectors.hold import Hold
 from sentinel.detectors.moved import MOVED_BY_RATE, judge_moved
 from sentinel.detectors.onset import SIGNALS, Dated, date_onset
 from sentinel.detectors.reference import Reference
+from sentinel.detectors.refused_flags import find_refused
 from sentinel.detectors.registry import DETECTORS, FINDS, MAKER_OF
 from sentinel.detectors.standing import DetectorView, Standing, judge_standing
 from sentinel.detectors.stream_gap import judge_stream_gap
@@ -363,6 +364,11 @@ class DetectorBank:
         """The scheduler's own word that it did not start the attempt, from the end of the launcher's log; empty where there is
         none. `is_alone`: as in `find_refusal`."""
         return find_refusal(self._tails.get(None, ()), is_alone=is_alone)
+
+    def refused_flags(self) -> tuple[tuple[str, ...], str]:
+        """The flags that a rank, or the command itself, said at its end that it does not know, and the line."""
+        found = (find_refused(lines) for lines in self._tails.values())
+        return next((one for one in found if one[0]), ((), ""))
 
     # How things stand.
 

@@ -18,6 +18,7 @@ from sentinel.engine.log_matches import died_of_logs
 from sentinel.engine.preemption import as_the_policy_knows, outcome_of
 from sentinel.engine.probation import judge_open_incidents, keep_at_stop, settle_at_finish
 from sentinel.engine.proving import observe_settings
+from sentinel.engine.refused_arguments import explain_refused_resume, go_on_without_refused
 from sentinel.engine.relaunching import drop_live_plan, relaunch
 from sentinel.engine.retention import prune_next
 from sentinel.engine.sources import DROPPED, LOST, on_numbers_missing, write_down
@@ -189,9 +190,17 @@ def on_exit(decision: Decision, report: ExitReport) -> None:
             by = decision.state.stop_by or attempt.stopped_by or attempt.stopping
             return end_stopped(decision, f"stopped by {by}: {reason}")
         case Failed(finding=finding):
-            finding = died_of_logs(decision, as_the_policy_knows(decision.policy, finding), report)
-            consider(decision, judge_job(decision, finding))
-            return _nothing_follows(decision, reason)
+            return _on_death(decision, attempt, finding, report)
+
+
+def _on_death(decision: Decision, attempt: Attempt, finding: Finding, report: ExitReport) -> None:
+    if go_on_without_refused(decision, attempt):
+        return
+    reason = finding.reason
+    finding = explain_refused_resume(decision, attempt, finding)
+    finding = died_of_logs(decision, as_the_policy_knows(decision.policy, finding), report)
+    consider(decision, judge_job(decision, finding))
+    _nothing_follows(decision, reason)
 
 
 def _is_untrained(decision: Decision, attempt: Attempt) -> bool:

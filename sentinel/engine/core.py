@@ -288,6 +288,7 @@ class Engine:
                 answers=not is_outcome_undelivered(decision.state),
                 capabilities=event.capabilities,
                 settable=event.settable,
+                arguments=event.arguments,
                 stop_answer_s=event.stop_answer_s,
                 price=self.policy.spec.price,
                 deadline_s=at_s,

@@ -14,7 +14,8 @@ from sentinel.policy.schema import Rung
 def reason_to_pass_over(decision: Decision, incident: Incident, rung: Rung) -> str:
     """Empty where it can be carried out. The trainer, or the command, may lack what it needs; a node cannot be left out."""
     found = lacking(rung, decision.state.abilities, decision.state.settable)
-    missing = (needed.message for _, needed in found if needed.name != EXCLUDE)
+    state = decision.state
+    missing = (state.refusal_of(needed.name) or needed.message for _, needed in found if needed.name != EXCLUDE)
     return next(missing, "") or reason_against(decision, incident, rung)
 
 

@@ -43,6 +43,7 @@ class SupervisorStarted:
     settable: tuple[str, ...] | None = None  # settings that the trainer can be given; None: every one
     stop_answer_s: float | None = None  # as in the state
     command_digest: str = ""  # of the command with its secrets, under a key of the run's; empty: compare the words
+    arguments: tuple[tuple[str, tuple[str, ...]], ...] = ()  # as in `SupervisorTookOver`
     policy_remark: str = ""  # which policy is in force, and why not another, where somebody may expect another
 
 

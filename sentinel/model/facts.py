@@ -52,6 +52,8 @@ class SupervisorTookOver:
     nobody and is still to be sent: then it is the restart of a supervisor that died, and nobody has decided anything.
     `capabilities`: as given to this session; None in journals that only have it from when the run began.
     `settable`: the settings that the trainer can be given, where not every one of them.
+    `arguments`: the flags that Sentinel adds to its command and that do not stand there, by what they are for: `resume`, `skip`,
+    a setting.
     `stop_answer_s`: how long a stop waits for the trainer to save and to end; 0 where it cannot be asked; None: not known.
     `deadline_s`: when the machine is taken away from it (supervisor time), as `deadline_by` says; None where nobody does.
     `price`: of a GPU hour, where the policy says it.
@@ -70,6 +72,7 @@ class SupervisorTookOver:
     settable: tuple[str, ...] | None = None
     stop_answer_s: float | None = None
     price: Price | None = None
+    arguments: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 @recorded_as("CommandChanged")
@@ -428,6 +431,18 @@ class EngineTrouble:
     is_launched: bool
 
 
+@recorded_as("ArgumentsRefused")
+@dataclass(frozen=True, slots=True)
+class ArgumentsRefused:
+    """The trainer ended before its first step because it does not know `flags`, which Sentinel had added for `keys` (settings, or
+    `skip`): it cannot be given them. `line`: its own words."""
+
+    attempt: int
+    keys: tuple[str, ...]
+    flags: tuple[str, ...]
+    line: str
+
+
 # --- what is wrong and what is done about it
 
 
@@ -765,6 +780,7 @@ Fact = (
     | AttemptEnded
     | AttemptUnseen
     | EngineTrouble
+    | ArgumentsRefused
     | FindingRecorded
     | IncidentOpened
     | RungTaken

@@ -238,6 +238,8 @@ class RunState:
     observe_only: bool = False
     capabilities: tuple[str, ...] = ()  # as declared
     settable: tuple[str, ...] | None = None  # settings that the trainer can be given; None: every one
+    arguments: tuple[tuple[str, tuple[str, ...]], ...] = ()  # as in `SupervisorTookOver`
+    refused: tuple[tuple[str, str], ...] = ()  # what the trainer cannot be given all the same, and why: it refused the argument
     price: Price | None = None  # of a GPU hour, as the present policy says
     stop_answer_s: float | None = None  # asked to stop, it saves and ends within this; 0: it cannot be asked; None: not known
     listed: tuple[str, ...] | None = None  # by the trainer itself, in its newest receipt; None where that lists none
@@ -299,6 +301,11 @@ class RunState:
         of the trainer's."""
         listed = self.listed
         return self.capabilities if listed is None else tuple(w for w in self.capabilities if w in listed or w in MORE)
+
+    def refusal_of(self, need: str) -> str:
+        """Why the trainer cannot be given what a rung needs (`policy.rung_words.Capability.name`), where it refused the argument;
+        else empty."""
+        return dict(self.refused).get(need.removeprefix("setting ").partition(".")[0], "")
 
     @property
     def may_lack_checkpoints(self) -> bool:

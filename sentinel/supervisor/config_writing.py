@@ -15,6 +15,7 @@ from sentinel.policy_files.loading import shipped_policies
 from sentinel.policy_files.yaml_positions import write_yaml
 from sentinel.supervisor.config_file import NAME, RunConfig
 from sentinel.supervisor.run_request import DEFAULT_POLICY
+from sentinel.trainers.imported import hint_of
 from sentinel.trainers.launching import check_command
 from sentinel.trainers.loading import load_profile, shipped_profiles
 from sentinel.trainers.probe.recognise import candidates
@@ -24,12 +25,13 @@ from sentinel.trainers.shell_script import fit_to_command
 @dataclass(frozen=True, slots=True)
 class WrittenConfig:
     """`flags`: by which the trainer was recognised; empty where a person named it, or nobody knows it. `doubt`: what keeps this
-    profile from driving this command; empty: nothing."""
+    profile from driving this command; empty: nothing. `hint`: where nobody knows it, a profile for what it imports."""
 
     path: Path
     trainer: str | None
     flags: tuple[str, ...]
     doubt: str = ""
+    hint: str = ""
 
 
 def write_config(
@@ -55,7 +57,8 @@ def write_config(
         write_atomically(path, config_text(config).encode())
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}; choose another folder, or change its rights") from None
-    return WrittenConfig(path, named, found[0].flags if found else (), doubt)
+    hint = "" if named is not None else hint_of(command, str(folder))
+    return WrittenConfig(path, named, found[0].flags if found else (), doubt, hint)
 
 
 def _name_of(command: tuple[str, ...]) -> str:
@@ -142,6 +145,7 @@ def next_steps(written: WrittenConfig) -> list[str]:
         by = f", recognised by {', '.join(written.flags)} in the command" if written.flags else ""
         who = f"its trainer is {written.trainer}{by}"
     doubt = [f"to be corrected before it can run: {written.doubt}"] if written.doubt else []
+    doubt += [f"name it under `trainer`, if it is: {written.hint}"] if written.hint else []
     return [
         f"wrote {os.path.relpath(written.path)}; {who}",
         *doubt,

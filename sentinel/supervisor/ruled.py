@@ -157,7 +157,15 @@ def remarks_on(ruled: Ruled) -> tuple[str, ...]:
     settable = None if profile is None else profile.settable
     is_under_profile = profile is not None
     cold = remark_on_warm(run_file.launcher_options, run_file.command, run_file.cwd, is_under_profile=is_under_profile)
-    return (ruled.remark, *ruled.doubts, cold, *passed_over(ruled.policy, run_file.capabilities or (), settable))
+    hint = "" if profile is not None else _hint(run_file)
+    return (ruled.remark, *ruled.doubts, cold, hint, *passed_over(ruled.policy, run_file.capabilities or (), settable))
+
+
+def _hint(run_file: RunFile) -> str:
+    from sentinel.trainers.imported import hint_of
+
+    hint = hint_of(run_file.command, run_file.cwd)
+    return f"no --trainer is named, and who does not speak sentinel's own contract is not watched: {hint}" if hint else ""
 
 
 def print_lines(*lines: str) -> None:

@@ -39,6 +39,7 @@ def started_event(
         deadline=deadline,
         leaves=any(isinstance(event, StopWanted) for event in outage.stops.events),
         settable=None if trained is None else trained.profile.settable,
+        arguments=() if trained is None else trained.arguments,
         stop_answer_s=None if trained is None else trained.stop_answer_s,
         command_digest=run.command_digest,
         policy_remark=ruled.remark,

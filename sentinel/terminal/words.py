@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple, assert_never
 
+from sentinel.client.settings import SETTINGS
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
@@ -16,6 +17,7 @@ from sentinel.model.recorded import recorded_name
 from sentinel.model.state import RunState
 from sentinel.plan.environment import compare_commands
 from sentinel.plan.node_check import describe_verdicts
+from sentinel.plan.proving import SKIP
 from sentinel.policy.quiet_hours import hold_words
 
 Tone = Literal["plain", "quiet", "good", "warn", "bad"]
@@ -58,8 +60,8 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return _of_incident(fact, state)
         case f.NumbersMissing() | f.NodeExcluded() | f.AttemptUnseen() | f.EngineTrouble() | f.NodesChecked():
             return _of_what_is_missing(fact)
-        case f.SettingLapsed() | f.LapseJudged():
-            return _of_lapse(fact)
+        case f.SettingLapsed() | f.LapseJudged() | f.ArgumentsRefused():
+            return _of_setting(fact)
         case f.EnvironmentRead():
             return _of_environment(fact)
         case f.Diagnosed():
@@ -105,7 +107,9 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             assert_never(fact)
 
 
-def _of_lapse(fact: f.SettingLapsed | f.LapseJudged) -> Line:
+def _of_setting(fact: f.SettingLapsed | f.LapseJudged | f.ArgumentsRefused) -> Line:
+    if isinstance(fact, f.ArgumentsRefused):
+        return Line(refused_words(fact), "warn")
     if isinstance(fact, f.SettingLapsed):
         return Line(f"setting lapses: {fact.reason}")
     return Line(f"lapse {fact.outcome}: {fact.reason}", "good" if fact.outcome == "proven" else "warn")
@@ -154,6 +158,13 @@ def _of_elsewhere(fact: f.AttemptUnseen | f.EngineTrouble) -> Line:
     times = f", {fact.times} times in a row" if fact.times > 1 else ""
     again = "is launched again" if fact.is_launched else "is started again"
     return Line(f"attempt {fact.attempt} was not started{times}: {fact.line}; it {again} in {fact.pause_s:.0f} s", "warn")
+
+
+def refused_words(fact: f.ArgumentsRefused) -> str:
+    """`attempt 3: the trainer refuses --clip 0.3: train.py: error: …; it is not given the clipping norm any more`."""
+    keys = " nor the ".join("samples to skip" if key == SKIP else SETTINGS[key].label for key in fact.keys)
+    flags = ", ".join(fact.flags)
+    return f"attempt {fact.attempt}: the trainer refuses {flags} ({fact.line}); it is not given the {keys} any more"
 
 
 def missing_words(fact: f.NumbersMissing) -> str:

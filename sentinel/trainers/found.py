@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from sentinel.client.regular_file import NotRegular, kind_of_file
@@ -26,6 +27,7 @@ SETTLED_S = 2.0  # a checkpoint without files that tell is complete when nothing
 DEPTH_MAX = 6
 ENTRIES_MAX = 20_000
 FILES_MAX = 100_000  # of one checkpoint
+STEPS_KEPT = 512  # of files whose steps were read
 PICKLE_BYTES_MAX = 64 << 20
 ASIDE = ".sentinel-aside"  # in the trainer's folder: what was moved out of its way
 
@@ -132,7 +134,15 @@ def read_signature(path: Path) -> Signature:
 
 def read_step_key(path: Path, key: str) -> int | None:
     """The whole number under a key of the dictionary that torch.save wrote, without loading it: the opcodes of its pickle are
-    read and not carried out. None where it is not found."""
+    read and not carried out. None where it is not found. A file that has not changed is read once."""
+    with suppress(OSError):
+        status = os.stat(path)
+        return _step_within(path, key, status.st_size, status.st_mtime_ns)
+    return None
+
+
+@lru_cache(maxsize=STEPS_KEPT)
+def _step_within(path: Path, key: str, _size: int, _changed_ns: int) -> int | None:
     try:
         with zipfile.ZipFile(path) as archive:
             name = next(entry for entry in archive.namelist() if entry.endswith("/data.pkl") or entry == "data.pkl")

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from sentinel.checkpoints.manifest import MANIFEST
@@ -22,7 +23,7 @@ from sentinel.model.attempts import EXIT_FINISHED, AttemptSpec, SettingsInForce
 from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.trainers.found import find_checkpoints
 from sentinel.trainers.profile import TrainerProfile
-from sentinel.trainers.rendering import find_root, render, saves_at
+from sentinel.trainers.rendering import find_root, render, saves_at, stands
 from sentinel.trainers.sealing import seal_new, sealed_path
 from sentinel.trainers.sources import places_of
 from sentinel.trainers.spec import TrainerSpec
@@ -62,6 +63,17 @@ class Trained:
         )
         words = (sys.executable, "-P", "-m", "sentinel.trainers.start", str(self.run_dir), str(spec.attempt))
         return replace(spec, argv=words, trainer=trainer.to_json())
+
+    @property
+    def arguments(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """The flags that are added, by what they are for (`resume`, `skip`, a setting), without those that the command has
+        itself: where it refuses one of these, the profile is wrong about this trainer."""
+        spec = self.profile.spec
+        words = {key: tuple(chain.from_iterable(spec.templates(key).values())) for key in self.profile.settings}
+        words |= {"resume": spec.resume.arguments, "skip": () if spec.skip is None else spec.skip.arguments}
+        found = {key: dict.fromkeys(w.partition("=")[0] for w in added if w.startswith("-")) for key, added in words.items()}
+        own = {key: tuple(flag for flag in flags if not stands(self.command, flag)) for key, flags in found.items()}
+        return tuple((key, flags) for key, flags in own.items() if flags)
 
     @property
     def stop_answer_s(self) -> float:

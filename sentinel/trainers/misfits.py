@@ -14,6 +14,8 @@ from sentinel.trainers.profile import BATCHES, PLACEHOLDER, ProfileSpec
 def find_misfits(spec: ProfileSpec) -> Iterator[Problem]:
     """In the order of the model's fields."""
     yield from _of_words(spec, ("spec", "resume", "arguments"), spec.resume.arguments, ("root", "step", "checkpoint"))
+    for flag, words in spec.resume.where_given.items():
+        yield from _of_words(spec, ("spec", "resume", "where_given", flag), words, ("root", "step", "checkpoint"))
     yield from _of_words(spec, ("spec", "resume", "scratch"), spec.resume.scratch, ("root",))
     if spec.resume.arguments and spec.checkpoints is None:
         yield _problem(("spec", "resume"), "resume needs checkpoints", "say where they lie")

@@ -80,9 +80,10 @@ class CheckpointFiles(Model):
     below: FileName = "."
     """Of that folder, where they lie in it."""
     pattern: FileName
-    """The name of one, with {step}. `**/` in front: at any depth. Without {step}, one file that each save writes anew."""
+    """The name of one, with {step}. `**/` in front: at any depth. Without {step}, one file that each save writes anew, or files
+    of which each holds its step."""
     step_key: Name | None = None
-    """For such a file of torch.save: the key under which it holds its step."""
+    """For such files of torch.save: the key under which they hold their step."""
     complete: tuple[FileName, ...] = ()
     """Files that a complete one has, below it. One without any is complete when its files show it (a single file of torch.save
     or safetensors, a folder of torch.distributed.checkpoint), else when it has not changed for two seconds."""
@@ -111,6 +112,9 @@ class ProfileResume(Model):
 
     arguments: Words = ()
     """{checkpoint} is its path, {root} the folder it lies in, {step} its step."""
+    where_given: dict[FlagName, Words] = Field(default={})
+    """Arguments that are added beside where this flag stands in the command: what it says there would win. A trainer of an older
+    release may not have it."""
     scratch: Words = ()
     """Arguments for a start from the beginning."""
 

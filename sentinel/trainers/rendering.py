@@ -5,6 +5,7 @@ Nothing is run here and no file is read. What is passed as a flag is *asserted* 
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 from collections.abc import Mapping, Sequence
@@ -52,7 +53,9 @@ def render(
     root = find_root(spec, command, cwd)
     values: dict[str, object] = {"root": root}
     if resume is not None:
-        added = _fill(spec, command, spec.resume.arguments, values | {"step": resume.step, "checkpoint": checkpoint})
+        beside = (more for flag, more in spec.resume.where_given.items() if stands(command, flag))
+        resuming = (*spec.resume.arguments, *itertools.chain.from_iterable(beside))
+        added = _fill(spec, command, resuming, values | {"step": resume.step, "checkpoint": checkpoint})
     else:
         added = () if is_first else _fill(spec, command, spec.resume.scratch, values)
     asserted: dict[str, object] = {}
@@ -94,9 +97,13 @@ def saves_at(profile: TrainerProfile, command: Sequence[str]) -> Stop | None:
     return stop
 
 
+def stands(command: Sequence[str], flag: str) -> bool:
+    """Whether the command has this flag, as `--flag` or `--flag=value`."""
+    return any(word == flag or word.startswith(f"{flag}=") for word in command)
+
+
 def _is_set(command: Sequence[str], flag: str) -> bool:
-    stands = any(word == flag or word.startswith(f"{flag}=") for word in command)
-    return stands and (flag_value(command, (flag,)) or "").lower() not in ("false", "0", "no")
+    return stands(command, flag) and (flag_value(command, (flag,)) or "").lower() not in ("false", "0", "no")
 
 
 def flag_value(command: Sequence[str], flags: Sequence[str]) -> str | None:

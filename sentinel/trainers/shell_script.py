@@ -1,4 +1,5 @@
-"""A command whose flags nobody sees from outside: they stand in a shell script, or in a file of settings.
+"""A command that does not show every value which the arguments of a profile need: its flags stand in a shell script, or in a file
+of settings, or the user has left one out.
 
 Such a command is taken as it is. A setting whose arguments need a value that only that file holds is not offered, unless an
 option of the profile names the value (`--trainer megatron:root=out,lr=3e-4`). What a profile takes for the trainer's default is
@@ -49,23 +50,21 @@ class Fitted:
 
 
 def fit_to_command(profile: TrainerProfile, command: Sequence[str], cwd: str) -> Fitted:
-    """As it is, for a command whose flags all stand in it."""
+    """As it is, for a command in which every value stands that the arguments of its settings need."""
     script = script_of(command, cwd)
     hidden = script.named if script is not None else settings_file_of(profile, command)
-    if hidden is None:
-        return Fitted(profile)
     remarks: list[str] = []
     kept = dict(profile.spec.settings)
     for key in profile.settings:
-        lacking = _lacking(profile, key, command)
+        lacking = _lacking(profile, key, command, counts_defaults=hidden is None)
         if lacking:
             del kept[key]
             options = ",".join(f"{name}=NUMBER" for name in lacking)
             flags = " and ".join(" or ".join(profile.spec.flags[name]) for name in lacking)
-            remarks.append(
-                f"--trainer: {key} is not offered: it needs {flags}, and {hidden} may hold that where it cannot be seen; "
-                f"name it: --trainer {profile.metadata.name}:{options}"
-            )
+            why = "which is not in the command" if hidden is None else f"and {hidden} may hold that where it cannot be seen"
+            remedy = ("add it to the command, or " if hidden is None else "") + "name it"
+            where = f"--trainer {profile.metadata.name}:{options}"
+            remarks.append(f"--trainer: {key} is not offered: it needs {flags}, {why}; {remedy}: {where}")
     skip = profile.spec.skip
     if script is not None:
         found = _hands_on(script, cwd, is_appended=profile.spec.arguments == "append")
@@ -147,12 +146,14 @@ def _has_shebang(path: Path) -> bool:
     return first.startswith(b"#!") and any(word in SHELLS for word in words[:3])
 
 
-def _lacking(profile: TrainerProfile, key: str, command: Sequence[str]) -> list[str]:
-    """The profile's names of values that the arguments of this setting need, and that nobody has named."""
+def _lacking(profile: TrainerProfile, key: str, command: Sequence[str], counts_defaults: bool) -> list[str]:
+    """The profile's names of values that the arguments of this setting need, and that nobody has named. `counts_defaults`: the
+    trainer's own value is known where the command does not say."""
     spec = profile.spec
     words = [word for template in spec.templates(key).values() for word in template]
     names = dict.fromkeys(name for word in words for match in PLACEHOLDER.finditer(word) for name in (match[1], match[2]))
-    unknown = [name for name in names if name in spec.flags and name not in spec.named]
+    known = {*spec.named, *(spec.defaults if counts_defaults else ())}
+    unknown = [name for name in names if name in spec.flags and name not in known]
     return [name for name in unknown if flag_value(command, spec.flags[name]) is None]
 
 

@@ -71,6 +71,20 @@ def test_it_is_started_again_from_its_first_checkpoint(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_one_that_refuses_the_flag_for_saves_is_started_again_without_it(tmp_path: Path) -> None:
+    """Before, it was a command that had ended with 2."""
+    text = (TRAINERS / "megatron_like.py").read_text().replace('"--save-interval"', '"--save-every", dest="save_interval"')
+    (tmp_path / "train.py").write_text(text)
+    command = [sys.executable, "train.py", "--save", "out", "--lr", "1e-3", "--save-every", "5"]
+    done = probe(tmp_path, "--trainer", "megatron", "--steps", "10", "--json", command=command)
+    assert done.returncode == 0, done.stderr + done.stdout
+    report = json.loads(done.stdout)
+    assert "it refuses --save-interval: started again without" in done.stderr
+    assert report["restored"]["resumed"]["grade"] == "observed"
+    assert [one["lack"] for one in report["missing"]] == ["save_refused"]
+
+
+@pytest.mark.slow
 def test_a_trainer_that_no_flag_betrays_is_recognised_by_what_it_prints_and_leaves(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(UNKNOWN.format(trainer=TRAINERS / "megatron_like.py"))
     command = [sys.executable, "train.py"]

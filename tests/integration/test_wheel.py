@@ -31,6 +31,16 @@ from sentinel.policy_files.loading import read_policy_file, shipped_policy_path
 from sentinel_trainer import show
 print(read_policy_file(shipped_policy_path("default")).path, RUNBOOK, " ".join(launch_words(2)), show.__file__, sep=chr(10))
 """
+# On a busy machine a rank that nothing ails is silent for longer than the demonstration's six seconds.
+PATIENT = """\
+apiVersion: sentinel/v1
+kind: RemediationPolicy
+metadata: {name: patient}
+extends: demo
+spec:
+  detectors:
+    hang: {floor: 60s}
+"""
 ABSENT = ["torch", "numpy", "trainer", "policies", "cuda_ext"]
 NAMES = ("trainer", "cuda_ext")
 TOP = ["sentinel", "sentinel_kernels", "sentinel_trainer"]
@@ -96,7 +106,7 @@ def test_installed_without_torch_the_supervisor_supervises(wheel: Path, tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)
 def test_the_ten_line_loop_survives_every_fault_under_a_supervisor_without_torch(wheel: Path, tmp_path: Path) -> None:
     supervisor = environment(tmp_path / "supervisor", str(wheel), with_torch=False)
     trainer = environment(tmp_path / "trainer", str(wheel), with_torch=True)
@@ -105,8 +115,10 @@ def test_the_ten_line_loop_survives_every_fault_under_a_supervisor_without_torch
     faults = ["--kill", "30", "--nan", "260@3", "--hang", "400@4"]
     command = [str(trainer / "python"), "-P", str(HERE / "attached_trainer.py"), str(data), "500", *faults]
     sentinel = str(supervisor / "sentinel")
-    options = ["--policy", "demo", "--listen", "off", "--run-dir", str(run_dir)]
-    ran([sentinel, "run", *options, "--", *command], there, 300.0, OMP_NUM_THREADS="1")
+    patient = tmp_path / "patient.yaml"
+    patient.write_text(PATIENT)
+    options = ["--policy", str(patient), "--listen", "off", "--run-dir", str(run_dir)]
+    ran([sentinel, "run", *options, "--", *command], there, 1000.0, OMP_NUM_THREADS="1")
     told = json.loads(ran([sentinel, "incidents", "--json", str(run_dir)], there))
     assert [(one["kind"], one["state"]) for one in told] == [
         ("crash", "recovered"), ("spike", "recovered"), ("non_finite", "recovered"), ("hang", "recovered"),

@@ -11,8 +11,8 @@ import torch
 
 
 class Faults:
-    """FAULTS is JSON. `kill`, `hang` and `nan` name a step; `poison` names a range of samples; `from_attempt` names the
-    attempt before which a fault waits. A fast trainer runs on for hundreds of steps while an earlier fault is being repaired.
+    """FAULTS is JSON. `kill`, `hang` and `nan` name a step; `poison` names a range of samples, or of steps; `from_attempt` names
+    the attempt before which a fault waits. A fast trainer runs on for hundreds of steps while an earlier fault is being repaired.
     A fault that struck meanwhile would be rolled back unseen, and would never come again."""
 
     def __init__(self, folder: Path) -> None:

@@ -31,13 +31,22 @@ class Striking(TrainerCallback):
         self.faults.strike(state.global_step, next(model.parameters()))
 
 
+class Poisoned(Trainer):
+    """In a window of steps the labels are noise."""
+
+    def compute_loss(self, model, inputs, **kwargs):
+        if self.state.global_step in Faults(Path(self.args.output_dir)).poison:
+            inputs["labels"] = torch.randint(0, 64, inputs["labels"].shape)
+        return super().compute_loss(model, inputs, **kwargs)
+
+
 def main() -> None:
     (args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
     set_seed(args.seed)
     torch.set_num_threads(1)
     Path(args.output_dir).mkdir(parents=True, exist_ok=True)
     config = GPT2Config(vocab_size=64, n_positions=16, n_embd=32, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0)
-    trainer = Trainer(GPT2LMHeadModel(config), args, train_dataset=Texts(), callbacks=[Striking(Path(args.output_dir))])
+    trainer = Poisoned(GPT2LMHeadModel(config), args, train_dataset=Texts(), callbacks=[Striking(Path(args.output_dir))])
     trainer.train(resume_from_checkpoint=args.resume_from_checkpoint)
 
 

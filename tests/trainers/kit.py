@@ -27,6 +27,20 @@ def supervise(place: Path, trainer: str, command: list[str], policy: str = "demo
     return run
 
 
+def give_up(place: Path, trainer: str, command: list[str], policy: str = "demo", deadline_s: float = 900.0) -> Supervised:
+    """Run it until Sentinel calls a person and ends it: it has no means for what befalls it."""
+    run = Supervised(place, command, policy, ["--trainer", trainer]).start()
+    assert run.wait(deadline_s) == 1, run.log
+    assert run.status()["state"] == "failed"
+    assert not run.living()
+    return run
+
+
+def passed_over(incident: dict[str, Any]) -> list[str]:
+    """Why rungs were not taken."""
+    return [remedy["reason"] for remedy in incident["remedies"] if remedy["outcome"] == "passed_over"]
+
+
 def proofs(incident: dict[str, Any]) -> dict[str, str]:
     """Setting → grade, over the remedies of an incident."""
     return {proof["key"]: proof["grade"] for remedy in incident["remedies"] for proof in remedy.get("proofs", ())}

@@ -21,6 +21,7 @@ class Regression(L.LightningModule):
 
     def training_step(self, batch: tuple[torch.Tensor, torch.Tensor], index: int) -> torch.Tensor:
         x, y = batch
+        y = 30 * y if self.trainer.global_step in self.faults.poison else y
         loss = torch.nn.functional.mse_loss(self.net(x), y) + 1.0
         self.log("train_loss", loss)
         return loss

@@ -7,7 +7,9 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -22,13 +24,16 @@ def main() -> None:
         "min_lr": 6e-3,
     }
     config |= {"grad_clip": 1.0, "step_s": 0.01}
+    asked = json.loads(os.environ.get("FAULTS", "{}"))
     for word in sys.argv[1:]:
         key, value = word.removeprefix("--").split("=")
-        assert key in config, f"Unknown config key: {key}"
+        if key not in config or key in asked.get("lacks", ()):
+            raise ValueError(f"Unknown config key: {key}")  # its configurator's words
         config[key] = type(config[key])(value)
-    out, asked = Path(str(config["out_dir"])), json.loads(os.environ.get("FAULTS", "{}"))
+    out, rank, meet = Path(str(config["out_dir"])), int(os.environ.get("RANK", "0")), meeting()
     out.mkdir(parents=True, exist_ok=True)
-    (out / "commands.jsonl").open("a").write(json.dumps(sys.argv[1:]) + "\n")
+    if rank == 0:
+        (out / "commands.jsonl").open("a").write(json.dumps(sys.argv[1:]) + "\n")
     torch.manual_seed(1337)
     torch.set_num_threads(1)
     weights = torch.zeros(64, requires_grad=True)
@@ -39,12 +44,14 @@ def main() -> None:
         weights.data.copy_(checkpoint["model"]["weights"])
         optimizer.load_state_dict(checkpoint["optimizer"])
         iteration = checkpoint["iter_num"]
-    target = torch.linspace(-1, 1, 64)
+    target, mark = torch.linspace(-1, 1, 64), out / ".drawn"
+    has_come = mark.exists()
     while iteration <= int(config["max_iters"]):
         for group in optimizer.param_groups:
             group["lr"] = float(config["learning_rate"])
-        loss = 1.5 + ((weights - target) ** 2).mean() + 0.01 * torch.randn(())
-        if iteration % int(config["eval_interval"]) == 0:
+        is_poison = is_poisoned(mark, asked, iteration, has_come)
+        loss = 1.5 + ((weights - (-3 * target if is_poison else target)) ** 2).mean() + 0.01 * torch.randn(())
+        if iteration % int(config["eval_interval"]) == 0 and rank == 0:
             print(f"step {iteration}: train loss {loss.item():.4f}, val loss {loss.item():.4f}", flush=True)
             if iteration > 0:
                 state = {"model": {"weights": weights.data}, "optimizer": optimizer.state_dict(), "model_args": {"n_layer": 2}}
@@ -55,12 +62,37 @@ def main() -> None:
         torch.nn.utils.clip_grad_norm_([weights], float(config["grad_clip"]))
         optimizer.step()
         time.sleep(float(config["step_s"]))
-        strike(out, asked, iteration, weights)
-        print(f"iter {iteration}: loss {loss.item():.4f}, time {float(config['step_s']) * 1e3:.2f}ms, mfu -100.00%", flush=True)
+        if rank == asked.get("rank", 0) or iteration == asked.get("nan"):
+            strike(out, asked, iteration, weights)
+        meet()
+        if rank == 0:
+            took = f"time {float(config['step_s']) * 1e3:.2f}ms, mfu -100.00%"
+            print(f"iter {iteration}: loss {loss.item():.4f}, {took}", flush=True)
         iteration += 1
 
 
-def strike(out: Path, asked: dict[str, int], iteration: int, weights: torch.Tensor) -> None:
+def meeting() -> Callable[[], object]:
+    """What every rank does in each step with the others, as DDP does it."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return lambda: None
+    import torch.distributed
+
+    torch.distributed.init_process_group("gloo")
+    return torch.distributed.barrier
+
+
+def is_poisoned(mark: Path, asked: dict[str, Any], iteration: int, has_come: bool) -> bool:
+    """`poison` comes with these iterations, whenever they are trained. `drawn` comes in one process: nanoGPT draws its batches by
+    a seed that is set at each start, so that after a resume the same iterations have others."""
+    start, end = asked.get("poison", (0, 0))
+    once, until = asked.get("drawn", (0, 0))
+    if not has_come and once <= iteration < until:
+        mark.touch()
+        return True
+    return start <= iteration < end
+
+
+def strike(out: Path, asked: dict[str, Any], iteration: int, weights: torch.Tensor) -> None:
     for name in ("kill", "hang", "nan"):
         mark = out / f".struck-{name}"
         if iteration != asked.get(name) or mark.exists():

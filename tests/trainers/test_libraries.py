@@ -8,21 +8,32 @@ import pytest
 
 from tests.integration.forked_sentinel import run_sentinel
 from tests.integration.supervised import Supervised, wait_for
-from tests.trainers.kit import hurt, supervise
+from tests.trainers.kit import give_up, hurt, passed_over, supervise
 
-FAULTS = [("crash", {"kill": 130}), ("hang", {"hang": 130}), ("non_finite", {"nan": 230})]
-pytestmark = [pytest.mark.slow, pytest.mark.libraries]
+FOUND = [("crash", "recovered"), ("hang", "recovered"), ("non_finite", "recovered")]
+HF = ("--per_device_train_batch_size", 4, "--logging_steps", 1, "--save_steps", 20, "--use_cpu", "true", "--report_to", "none")
+LIGHTNING = "lightning:root_flag=--out,resume_flag=--ckpt"
+pytestmark = [pytest.mark.slow, pytest.mark.libraries, pytest.mark.timeout(1000)]
 
 
-@pytest.mark.parametrize(("kind", "faults"), FAULTS)
-def test_a_transformers_trainer_survives(tmp_path: Path, kind: str, faults: dict[str, int]) -> None:
-    flags = ("--max_steps", 400, "--per_device_train_batch_size", 4, "--logging_steps", 1, "--save_steps", 20)
-    more = ("--use_cpu", "true", "--report_to", "none", "--learning_rate", 1e-3)
-    command = hurt("hf_script.py", "--output_dir", tmp_path / "out", *flags, *more, **faults)
-    run = supervise(tmp_path / "run", "hf-trainer", command)
-    first = run.incidents()[0]
-    assert (first["kind"], first["state"]) == (kind, "recovered")
-    assert max(run.surviving()) == 400
+def told(run: Supervised) -> list[tuple[str, str]]:
+    return [(one["kind"], one["state"]) for one in run.incidents()]
+
+
+def test_a_transformers_trainer_survives_a_kill_a_hang_and_a_nan(tmp_path: Path) -> None:
+    words = ("--output_dir", tmp_path / "out", *HF, "--max_steps", 480, "--learning_rate", 1e-3)
+    run = supervise(tmp_path / "run", "hf-trainer", hurt("hf_script.py", *words, kill=130, hang=190, nan=290), deadline_s=900.0)
+    assert told(run)[:3] == FOUND
+    assert max(run.surviving()) == 480
+
+
+def test_a_transformers_trainer_has_no_means_against_poison_and_that_is_said(tmp_path: Path) -> None:
+    words = ("--output_dir", tmp_path / "out", *HF, "--max_steps", 2000, "--learning_rate", 1e-3)
+    run = give_up(tmp_path / "run", "hf-trainer", hurt("hf_script.py", *words, poison=[230, 2000]))
+    (incident,) = run.incidents()
+    assert incident["state"] == "exhausted"
+    assert any("cannot skip samples" in reason for reason in passed_over(incident))
+    assert any("cannot be given the learning rate" in reason for reason in passed_over(incident))
 
 
 def test_a_transformers_trainer_that_can_save_when_it_is_stopped_loses_no_step(tmp_path: Path) -> None:
@@ -42,13 +53,19 @@ def test_a_transformers_trainer_that_can_save_when_it_is_stopped_loses_no_step(t
     assert sorted(again.surviving()) == list(range(1, saved + 51))
 
 
-@pytest.mark.parametrize(("kind", "faults"), FAULTS)
-def test_a_lightning_script_survives(tmp_path: Path, kind: str, faults: dict[str, int]) -> None:
-    command = hurt("lightning_script.py", "--out", tmp_path / "out", "--steps", 500, **faults)
-    run = supervise(tmp_path / "run", "lightning:root_flag=--out,resume_flag=--ckpt", command)
-    first = run.incidents()[0]
-    assert (first["kind"], first["state"]) == (kind, "recovered")
-    assert max(run.surviving()) == 500
+def test_a_lightning_script_survives_a_kill_a_hang_and_a_nan(tmp_path: Path) -> None:
+    command = hurt("lightning_script.py", "--out", tmp_path / "out", "--steps", 700, kill=130, hang=230, nan=350)
+    run = supervise(tmp_path / "run", LIGHTNING, command, deadline_s=900.0)
+    assert told(run)[:3] == FOUND
+    assert max(run.surviving()) == 700
+
+
+def test_a_lightning_script_has_no_means_against_poison_and_that_is_said(tmp_path: Path) -> None:
+    command = hurt("lightning_script.py", "--out", tmp_path / "out", "--steps", 20_000, poison=[230, 20_000])
+    run = give_up(tmp_path / "run", LIGHTNING, command)
+    (incident,) = run.incidents()
+    assert incident["state"] == "exhausted"
+    assert any("cannot skip samples" in reason for reason in passed_over(incident))
 
 
 def test_torchtitan_survives_a_kill_and_a_nan(tmp_path: Path) -> None:

@@ -169,6 +169,7 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.NumbersMissing: of_attempts.numbers_missing,
     f.AttemptUnseen: of_attempts.unseen,
     f.EngineTrouble: of_refusals.engine_trouble,
+    f.ArgumentsRefused: of_refusals.arguments_refused,
     f.FirstStep: of_attempts.first_step,
     f.CheckpointCommitted: of_attempts.checkpoint,
     f.CheckpointVerified: of_attempts.read_back,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from sentinel.engine.evolve import attempts as of_attempts
+from sentinel.engine.evolve.refusals import without_refused
 from sentinel.model import facts as f
 from sentinel.model.changed import replace
 from sentinel.model.state import PRUNED_KEPT, AppliedPolicy, RunState
@@ -56,7 +57,8 @@ def took_over(state: RunState, at_s: float, fact: f.SupervisorTookOver) -> RunSt
     answered = bool(state.ended) and fact.answers and not suspended
     lifted = answered or suspended
     state = of_attempts.pardoned(state) if answered else state
-    return replace(
+    keeps = fact.arguments == state.arguments and not answered  # whoever starts it again may have mended the trainer
+    state = replace(
         state,
         epoch=fact.epoch,
         session_s=at_s,
@@ -67,6 +69,8 @@ def took_over(state: RunState, at_s: float, fact: f.SupervisorTookOver) -> RunSt
         observe_only=fact.observe_only,
         capabilities=state.capabilities if fact.capabilities is None else fact.capabilities,
         settable=fact.settable,
+        arguments=fact.arguments,
+        refused=state.refused if keeps else (),
         stop_answer_s=fact.stop_answer_s,
         price=fact.price,
         stop_by="",
@@ -82,6 +86,7 @@ def took_over(state: RunState, at_s: float, fact: f.SupervisorTookOver) -> RunSt
         blind=MappingProxyType({}),
         without_progress=0 if answered else state.without_progress,
     )
+    return without_refused(state) if state.refused else state
 
 
 def stop_asked(state: RunState, at_s: float, fact: f.StopAsked) -> RunState:

@@ -141,7 +141,7 @@ def _has_a_line(fact: Fact) -> bool:
     match fact:
         case f.RunCreated() | f.AttemptLaunched() | f.RequestAnswered() | f.StopAsked() | f.Held() | f.RunEnded():
             return True
-        case f.SettingLapsed() | f.LapseJudged() | f.NodeExcluded() | f.CommandChanged():
+        case f.SettingLapsed() | f.LapseJudged() | f.NodeExcluded() | f.CommandChanged() | f.ArgumentsRefused():
             return True
         case f.OverridesAnswered() | f.NumbersMissing():
             return True

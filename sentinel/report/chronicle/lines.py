@@ -14,7 +14,7 @@ from sentinel.report.chronicle.effects import changes_between, effect_words
 from sentinel.report.chronicle.gathering import Gathered, Moment
 from sentinel.report.chronicle.plain import plain
 from sentinel.report.lineage import Branch
-from sentinel.terminal.words import checked_words, describe, missing_words
+from sentinel.terminal.words import checked_words, describe, missing_words, refused_words
 
 
 def moment_lines(run_dir: Path, found: Gathered, branches: Mapping[int, Branch], moment: Moment) -> list[str]:
@@ -43,6 +43,8 @@ def moment_lines(run_dir: Path, found: Gathered, branches: Mapping[int, Branch],
             return [f"Node {plain(out.node)} is left out from now on: {plain(out.reason)}"]
         case f.NodesChecked() as checked:
             return [f"Nodes checked: {plain(checked_words(checked), 2000)}"]
+        case f.ArgumentsRefused() as refused:
+            return [f"**An argument is refused**: {plain(refused_words(refused))}"]
         case f.CommandChanged() as changed:
             return [f"**Goes on under another command**: {plain(compare_commands(changed.before, changed.command))}"]
         case f.PlaybookChanged() as laid:

@@ -169,7 +169,8 @@ def _rungs(one: Patient) -> Iterator[Check]:
         for number, rung in enumerate(playbook, start=1):
             needed = next((found for _, found in lacking(rung, one.state.capabilities, one.state.settable)), None)
             if needed is not None:
-                yield Check("rung", "note", f"rung {number} of playbook {name} is passed over: {needed.message}", needed.remedy)
+                why = one.state.refusal_of(needed.name) or needed.message
+                yield Check("rung", "note", f"rung {number} of playbook {name} is passed over: {why}", needed.remedy)
 
 
 LOOKS = (_supervised, _journal, check_rows, _receipt, _heartbeats, _checkpoints, _sources, _proofs, _rungs)

@@ -28,6 +28,8 @@ Lack = Literal[
     "unsealed",
     "resume",
     "resume_unknown",
+    "resume_refused",
+    "save_refused",
     "setting",
     "skip",
     "order_of_data",
@@ -96,7 +98,11 @@ def _of_checkpoints(trial: Trial, seen: Seen) -> Iterator[Missing]:
         yield Missing("unsealed", severe=True)
     named = [other.profile for other in others] or [profile for _, profile, _ in seen.left]
     yield from (Missing("other_profile", name, severe=True) for name in dict.fromkeys(named))
-    if seen.back is not None and resume_grade(seen) != "observed" and not seen.first.numbering.is_renewed:
+    if seen.refused:
+        yield Missing("save_refused", ", ".join(seen.refused))
+    if seen.back is not None and seen.back.refused:
+        yield Missing("resume_refused", ", ".join(seen.back.refused), severe=True)
+    elif seen.back is not None and resume_grade(seen) != "observed" and not seen.first.numbering.is_renewed:
         lack: Lack = "resume" if resume_grade(seen) == "contradicted" else "resume_unknown"
         yield Missing(lack, str(seen.back.asked), severe=True)
 

@@ -10,7 +10,7 @@ from sentinel.telemetry.log_formats import UnreadableLog, open_log
 from sentinel.trainers.loading import load_profile, shipped_profiles
 from sentinel.trainers.mismatch import OtherMatch, find_others
 from sentinel.trainers.profile import ProfileSpec
-from sentinel.trainers.rendering import flag_value
+from sentinel.trainers.rendering import flag_value, stands
 
 NOTHING_KNOWN = "exit-only"
 
@@ -29,7 +29,7 @@ def candidates(command: Sequence[str]) -> tuple[Candidate, ...]:
     for name in shipped_profiles():
         spec = load_profile(name).spec
         if spec.checkpoints is not None and flag_value(command, spec.checkpoints.root) is not None:
-            stand = tuple(flag for flag in dict.fromkeys(_flags(spec)) if _stands(flag, command))
+            stand = tuple(flag for flag in dict.fromkeys(_flags(spec)) if stands(command, flag))
             found.append(Candidate(name, stand))
     return tuple(sorted(found, key=lambda one: (-len(one.flags), one.profile)))
 
@@ -41,12 +41,8 @@ def _flags(spec: ProfileSpec) -> Iterator[str]:
         yield from flags
     skip = spec.skip.arguments if spec.skip is not None else ()
     settings = (words for key in spec.settings for words in spec.templates(key).values())
-    for words in (spec.resume.arguments, skip, *settings):
+    for words in (spec.resume.arguments, *spec.resume.where_given.values(), skip, *settings):
         yield from (word.partition("=")[0] for word in words if word.startswith("-"))
-
-
-def _stands(flag: str, command: Sequence[str]) -> bool:
-    return any(word == flag or word.startswith(f"{flag}=") for word in command)
 
 
 def printed_format(log: Path) -> str | None:

@@ -13,6 +13,7 @@ from sentinel.checkpoints.manifest import MANIFEST
 from sentinel.client.run_layout import stream_path
 from sentinel.client.strict_json import loads
 from sentinel.clock import Clock
+from sentinel.detectors.refused_flags import find_refused, is_same_flag
 from sentinel.errors import GiveUp, RetryLater, UsageError
 from sentinel.launcher.local import LocalLauncher
 from sentinel.model.attempts import AttemptSpec, Exited, ResumePoint, SettingsInForce
@@ -61,14 +62,19 @@ def run_probe(trial: Trial, folder: Path, limits: ProbeLimits, clock: Clock, say
 
     say(f"started: {' '.join(trial.command)}")
     first = _watch(launcher, trained.lay(spec), folder, limits.seconds, clock, is_enough)
+    refused = _refused_of(trained, first, "checkpoint_interval") if can_save else ()
+    if refused:
+        say(f"it refuses {', '.join(refused)}: started again without")
+        can_save, spec = False, AttemptSpec(2, trial.command, trial.cwd, None, SettingsInForce())
+        first = _watch(launcher, trained.lay(spec), folder, limits.seconds, clock, is_enough)
     kept = _look(trial, folder, first)
     back = None
     whole = [one for one in kept if one.how is not None]
     can_tell = bool(first.rows) and bool(trial.profile.spec.resume.arguments)  # without rows nobody sees where it goes on
     if whole and can_tell and limits.tries_resume and first.ended_by != "person":
         say(f"started again from the checkpoint of step {whole[0].step}")
-        back = _return(launcher, trained, replace(spec, attempt=2), whole[0].step, limits, clock)
-    logs = AttemptFiles.of(folder, 1).logs
+        back = _return(launcher, trained, replace(spec, attempt=spec.attempt + 1), whole[0].step, limits, clock)
+    logs = AttemptFiles.of(folder, spec.attempt).logs
     printed = tuple(dict.fromkeys(f for end in ("out", "err") if (f := printed_format(logs / f"launcher.{end}")) is not None))
     places, root = trial.profile.spec.checkpoints, trial.root
     left = left_behind(_where_it_may_write(trial), began_s) if not kept else []
@@ -80,7 +86,16 @@ def run_probe(trial: Trial, folder: Path, limits: ProbeLimits, clock: Clock, say
         printed=printed,
         left=tuple((str(where), other.profile, other.names[-1]) for where, other in left),
         back=back,
+        refused=refused,
     )
+
+
+def _refused_of(trained: Trained, launch: Launch, key: str) -> tuple[str, ...]:
+    """The flags that are added for this, where the launch died because it does not know them."""
+    if launch.rows or launch.ended_by != "exit":
+        return ()
+    names, _ = find_refused(launch.tail)
+    return tuple(flag for flag in dict(trained.arguments).get(key, ()) if any(is_same_flag(name, flag) for name in names))
 
 
 def _watch(
@@ -210,4 +225,5 @@ def _return(launcher: LocalLauncher, trained: Trained, spec: AttemptSpec, step: 
         return Return(step, None, "exit", None, (str(error),))
     launch = _watch(launcher, laid, trained.run_dir, limits.seconds, clock, lambda launch: launch.receipt is not None)
     began = None if launch.receipt is None else launch.receipt.resume_step
-    return Return(step, began, launch.ended_by, launch.status, () if began == step else launch.tail)
+    refused = _refused_of(trained, launch, "resume")
+    return Return(step, began, launch.ended_by, launch.status, () if began == step else launch.tail, refused)

@@ -76,20 +76,23 @@ class ProbedCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """A second start, from the checkpoint of `asked`. `began`: the step it went on from; None where no row told it."""
+    """A second start, from the checkpoint of `asked`. `began`: the step it went on from; None where no row told it. `refused`:
+    the flags of the profile that it does not know, and died of."""
 
     asked: int
     began: int | None
     ended_by: EndedBy
     status: int | None
     tail: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
     """`saves_every`: the interval that was asked for, so that a checkpoint comes; None: the command's own. `mismatch`: why no
     checkpoint was found. `printed`: the formats of what was printed, by content. `left`: (folder, profile, name) of checkpoints
-    that other profiles know."""
+    that other profiles know. `refused`: the flags by which checkpoints were asked for and that it does not know; it was started
+    again without them."""
 
     first: Launch
     saves_every: int | None
@@ -98,3 +101,4 @@ class Seen:
     printed: tuple[str, ...] = ()
     left: Sequence[tuple[str, str, str]] = field(default_factory=tuple)
     back: Return | None = None
+    refused: tuple[str, ...] = ()

@@ -165,6 +165,8 @@ def sentence_of(missing: Missing) -> str:
         "unsealed": "no checkpoint is complete, so none was sealed",
         "resume": f"it did not go on from the checkpoint of step {what}, as its rows show",
         "resume_unknown": f"no row told exactly where it went on from the checkpoint of step {what}",
+        "resume_refused": f"it refuses {what}, by which the profile makes it go on from a checkpoint",
+        "save_refused": f"it refuses {what}, by which the profile asks for checkpoints; it was started again without",
         "setting": f"no argument for {what}",
         "skip": "no argument that leaves data out: rungs with 'skip' are passed over",
         "order_of_data": "which data a step trains on is not known",
@@ -176,6 +178,8 @@ def remedy_of(missing: Missing, seen: Seen, profile: TrainerProfile) -> str:
     what, metrics, name = missing.what, profile.spec.metrics, profile.metadata.name
     own = "a copy of the profile (sentinel trainers show)"
     printing = () if seen.kept else profile_by_what_it_printed(seen)  # its checkpoints fit: only the numbers are read wrongly
+    options = ", ".join(profile.options)
+    its_own = f"name its own: --trainer {name}:OPTION=FLAG ({options})" if options else f"say its own in {own}"
     fits = " or ".join(f"--trainer {name}" for name in printing)
     return {
         "start": "read the end of what it printed",
@@ -189,6 +193,8 @@ def remedy_of(missing: Missing, seen: Seen, profile: TrainerProfile) -> str:
         "unsealed": "give more --time, or correct checkpoints: {complete: [FILE]}",
         "resume": 'correct resume: {arguments: [--FLAG, "{checkpoint}"]}',
         "resume_unknown": "give more --time, or try fewer --steps",
+        "resume_refused": its_own,
+        "save_refused": its_own,
         "setting": f'settings: {{{what}: [--FLAG, "{{value}}"]}}',
         "skip": 'skip: {arguments: [--FLAG, "{batches}"]}, with data: by step',
         "order_of_data": "data: by step, if the batch of a step follows from its number",

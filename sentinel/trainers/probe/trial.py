@@ -11,6 +11,7 @@ from pathlib import Path
 from sentinel.errors import UsageError
 from sentinel.launcher.checks import check_command as check_program
 from sentinel.trainers.found import list_names
+from sentinel.trainers.imported import hint_of
 from sentinel.trainers.launching import check_command
 from sentinel.trainers.loading import load_profile
 from sentinel.trainers.probe.recognise import NOTHING_KNOWN, Candidate, candidates
@@ -115,10 +116,11 @@ def _refuse_known_files(trial: Trial, as_it_is: bool) -> None:
     if as_it_is or trial.moved is not None:
         return
     if trial.root is None:
+        hint = hint_of(trial.command, trial.cwd)
         raise UsageError(
             f"{shlex.join(trial.command)}: where it writes is not known (no shipped profile's flags stand in it), so nothing was "
-            "started; name its profile with --trainer (sentinel trainers list), or add --as-it-is: it then writes where it "
-            "always does, over files of an earlier run, too"
+            f"started; name its profile with --trainer ({hint or 'sentinel trainers list'}), or add --as-it-is: it then writes "
+            "where it always does, over files of an earlier run, too"
         )
     for folder in (trial.root, *_named_by_flag(trial)):
         names = list_names(folder)

@@ -114,6 +114,9 @@ def test_proofs_rungs_sources_and_checkpoints_stand_with_their_reason(tmp_path: 
     rungs = found(one, "rung")
     assert any("the trainer cannot skip samples" in check.what for check in rungs)
     assert {check.standing for check in rungs} == {"note"}
+    word = "the trainer refused its argument --learning_rate (attempt 2)"
+    rungs = found(replace(one, state=replace(state, refused=(("lr_scale", word),))), "rung")
+    assert any(check.what.endswith(f"is passed over: {word}") for check in rungs)
     (none,) = found(replace(one, state=replace(state, checkpoints=(bad,))), "checkpoints")
     assert "behind an onset" in none.what
 

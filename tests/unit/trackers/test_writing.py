@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -12,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from sentinel.cli.root import app
 from sentinel.client.run_layout import stream_path
 from sentinel.errors import UsageError
 from sentinel.model.readings import StepReading
@@ -220,6 +224,19 @@ def test_follow_says_a_failure_once_and_goes_on(run_dir: Path, memory: Rememberi
     assert [words.split(";")[0] for words in said[:1]] == ["not written to memory: the network is away"]
     assert "attempt(s), up to step" in said[-1]
     assert len(said) == 2
+
+
+def test_a_disk_that_fails_ends_in_a_sentence_and_not_in_a_traceback(
+    run_dir: Path, memory: Remembering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(self: TrackedRun) -> bool:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(run_dir / "trackers"))
+
+    monkeypatch.setattr(TrackedRun, "advance", fails)
+    done = CliRunner().invoke(app, ["track", "--to", "memory", str(run_dir)])
+    assert done.exit_code == 1, done.exception
+    assert f"{run_dir}: not written to memory: [Errno 28] No space left on device" in done.stderr
+    assert "the same command goes on" in done.stderr
 
 
 def test_what_is_no_run_and_no_tracker_is_refused_in_a_sentence(tmp_path: Path, memory: Remembering) -> None:

@@ -109,6 +109,8 @@ def test_a_skip_in_rows_of_every_tenth_step_can_only_be_asserted(tmp_path: Path)
         (Seen(a_launch(names=("loss", "lr")), 10, (a_kept(),)), ["metric"]),
         (Seen(a_launch(), 10, (a_kept(),), back=Return(10, 0, "steps", None)), ["resume"]),
         (Seen(a_launch(), 10, (a_kept(),), back=Return(10, None, "time", None)), ["resume_unknown"]),
+        (Seen(a_launch(), 10, (a_kept(),), back=Return(10, None, "exit", 2, (), ("--load",))), ["resume_refused"]),
+        (Seen(a_launch(), None, (a_kept(),), refused=("--save-interval",)), ["save_refused"]),
         (Seen(a_launch((*range(1, 11), *range(1, 6))), 10, (a_kept(),), back=Return(10, 0, "steps", None)), ["steps"]),
     ],
 )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from sentinel.errors import UsageError
 from sentinel.model.attempts import ResumePoint, SampleRange, SettingsInForce
+from sentinel.trainers.launching import Trained
 from sentinel.trainers.loading import load_profile
 from sentinel.trainers.rendering import Rendered, flag_value, render
 
@@ -22,11 +24,31 @@ def megatron(command: str, resume: ResumePoint | None = AT_60, **asked: object) 
 def test_the_command_is_kept_and_what_is_asked_stands_behind_it() -> None:
     rendered = megatron("train --save ck --lr 1e-3 --lr 2e-3", lr_scale=0.5, clip_norm=0.3)
     assert rendered.argv[:7] == ("train", "--save", "ck", "--lr", "1e-3", "--lr", "2e-3")
-    words = "--load /home/me/ck --ckpt-step 60 --lr 0.001 --min-lr 0 --override-opt_param-scheduler --clip-grad 0.3"
+    words = "--load /home/me/ck --lr 0.001 --min-lr 0 --override-opt_param-scheduler --clip-grad 0.3"
     assert rendered.added == tuple(words.split())
     assert rendered.asserted == {"lr_scale": 0.5, "clip_norm": 0.3}
     assert rendered.root == "/home/me/ck"
     assert rendered.environment["SENTINEL_ARGS"] == words
+
+
+def test_a_flag_of_newer_releases_is_added_only_beside_itself() -> None:
+    """The tracker names the step. An older release refuses --ckpt-step; where the command has it, its own value would win."""
+    assert megatron("train --save ck --ckpt-step 20").added == ("--load", "/home/me/ck", "--ckpt-step", "60")
+    assert megatron("train --save ck --ckpt-step=20").added == ("--load", "/home/me/ck", "--ckpt-step", "60")
+    assert megatron("train --save ck").added == ("--load", "/home/me/ck")
+
+
+def test_the_flags_that_only_sentinel_adds_are_known_by_what_they_are_for(tmp_path: Path) -> None:
+    """Where the trainer refuses one of them, it is known what it cannot be given. One of the user's own is no such."""
+    command = ("train", "--save", "ck", "--load", "ck", "--lr", "1e-3")
+    assert dict(Trained(tmp_path, load_profile("megatron"), command, "/").arguments) == {
+        "lr_scale": ("--min-lr", "--override-opt_param-scheduler"),
+        "clip_norm": ("--clip-grad",),
+        "checkpoint_interval": ("--save-interval",),
+        "data_seed": ("--seed",),
+        "skip": ("--iterations-to-skip",),
+    }
+    assert dict(Trained(tmp_path, load_profile("nanogpt"), ("train", "--out_dir=o"), "/").arguments)["precision"] == ("--dtype",)
 
 
 def test_the_first_launch_is_as_its_user_wrote_it() -> None:
@@ -56,7 +78,7 @@ def test_a_script_of_the_shell_gets_its_arguments_in_a_variable() -> None:
     profile = load_profile("megatron:arguments=environment,root=/ck")
     rendered = render(profile, ("bash", "train.sh"), "/", SettingsInForce(), AT_60, "/ck/iter_0000060", is_first=False)
     assert rendered.argv == ("bash", "train.sh")
-    assert rendered.environment["SENTINEL_ARGS"] == "--load /ck --ckpt-step 60"
+    assert rendered.environment["SENTINEL_ARGS"] == "--load /ck"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from sentinel.checkpoints.files import list_checkpoints
 from sentinel.checkpoints.verification import verify_checkpoint
 from sentinel.trainers.found import FoundCheckpoint, find_checkpoints, read_step_key
+from sentinel.trainers.loading import load_profile
 from sentinel.trainers.profile import CheckpointFiles, TrackerFile
 from sentinel.trainers.sealing import drop_old, move_aside, put_back, seal_new, sealed_path
 from sentinel.trainers.whole import missing_metadata
@@ -278,6 +279,20 @@ def test_the_step_of_a_file_is_read_without_loading_it(tmp_path: Path) -> None:
 class Bomb:
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return os.system, ("touch /tmp/never",)
+
+
+def test_checkpoints_of_lightning_without_a_step_in_their_names_are_known_by_what_they_hold(root: Path) -> None:
+    for step in (20, 40):
+        state = {"epoch": 0, "global_step": step, "state_dict": {"w": torch.zeros(2)}, "loops": {"fit_loop": {"global_step": 7}}}
+        (root / "version_0").mkdir(exist_ok=True)
+        torch.save(state, root / "version_0" / f"epoch=0-val_loss=0.{step}.ckpt")
+    asked = load_profile("lightning:pattern=**/*.ckpt,step_key=global_step").spec.checkpoints
+    assert asked is not None
+    assert [one.step for one in find_checkpoints(asked, root)] == [20, 40]
+    usual = load_profile("lightning").spec.checkpoints
+    assert usual is not None
+    assert (usual.pattern, usual.step_key) == ("**/*step={step}*.ckpt", None)
+    assert find_checkpoints(usual, root) == []
 
 
 def test_nothing_in_such_a_file_is_run(tmp_path: Path) -> None:

@@ -115,12 +115,22 @@ def test_so_it_is_with_a_file_of_settings(tmp_path: Path) -> None:
     assert "lr_scale" not in fit_to_command(load_profile("megatron"), yaml, str(tmp_path)).profile.settings
 
 
-def test_a_command_of_the_trainer_itself_is_asked_as_before(tmp_path: Path) -> None:
+def test_a_command_without_a_value_is_taken_and_only_what_needs_the_value_is_not_offered(tmp_path: Path) -> None:
+    """It was refused: a program whose learning rate is its own default could not be started at all."""
     command = ("python", "pretrain.py", "--save", "out")
     found = fit_to_command(load_profile("megatron"), command, str(tmp_path))
-    with pytest.raises(UsageError, match=r"needs --lr, which is not in the command; add it .*, or name it: .*:lr=NUMBER"):
-        check_command(found.profile, command, str(tmp_path))
-    check_command(load_profile("megatron:lr=0.001"), command, str(tmp_path))
+    assert found.remarks == (
+        "--trainer: lr_scale is not offered: it needs --lr, which is not in the command; add it to the command, or name it: "
+        "--trainer megatron:lr=NUMBER",
+    )
+    assert found.profile.settings == ("clip_norm", "checkpoint_interval", "data_seed")
+    check_command(found.profile, command, str(tmp_path))
+    named = fit_to_command(load_profile("megatron:lr=0.001"), command, str(tmp_path))
+    assert named.remarks == ()
+    assert "lr_scale" in named.profile.settings
+    wrong = ("python", "pretrain.py", "--save", "out", "--lr", "fast")
+    with pytest.raises(UsageError, match=r"needs --lr, which says 'fast', no number"):
+        check_command(fit_to_command(load_profile("megatron"), wrong, str(tmp_path)).profile, wrong, str(tmp_path))
 
 
 def test_a_value_that_is_no_number_and_a_script_that_is_no_file(tmp_path: Path) -> None:
