@@ -18,7 +18,7 @@ from sentinel.errors import UsageError
 from sentinel.launcher.by_agents import LauncherWithAgents
 from sentinel.launcher.checks import check_local
 from sentinel.launcher.command import CommandLauncher, CommandSettings, check_training_command
-from sentinel.launcher.contract import Launcher
+from sentinel.launcher.contract import Hold, Launcher, unheld
 from sentinel.launcher.kubernetes.settings import KubernetesSettings
 from sentinel.launcher.local import LocalLauncher, LocalSettings
 from sentinel.launcher.node_reach import LocalReach, NodeReach
@@ -32,11 +32,12 @@ from sentinel.run_files.agent_orders import OrderBook
 class LaunchPlace:
     """Where a launcher works, and for whom. `withheld`: environment variables of Sentinel's own that nothing it starts inherits.
     `supervises`: it works for the supervisor; else for somebody who only looks, and then it must cost nothing outside the run
-    directory (no call to a scheduler)."""
+    directory (no call to a scheduler). `hold`: of that supervisor's lease."""
 
     run_dir: str | os.PathLike[str]
     withheld: frozenset[str] = frozenset()
     supervises: bool = False
+    hold: Hold = unheld
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def _reserve(place: LaunchPlace, settings: LocalSettings) -> Reserve | None:
 def _slurm(place: LaunchPlace, settings: SlurmSettings) -> Launcher:
     from sentinel.launcher.slurm.steps import SlurmLauncher
 
-    return SlurmLauncher(place.run_dir, settings, place.withheld, place.supervises)
+    return SlurmLauncher(place.run_dir, settings, place.withheld, place.supervises, hold=place.hold)
 
 
 def _slurm_reach(place: LaunchPlace, settings: SlurmSettings) -> NodeReach:
@@ -82,7 +83,7 @@ def _slurm_reach(place: LaunchPlace, settings: SlurmSettings) -> NodeReach:
 def _kubernetes(place: LaunchPlace, settings: KubernetesSettings) -> Launcher:
     from sentinel.launcher.kubernetes.jobsets import KubernetesLauncher
 
-    return KubernetesLauncher(place.run_dir, settings, place.withheld, place.supervises)
+    return KubernetesLauncher(place.run_dir, settings, place.withheld, place.supervises, hold=place.hold)
 
 
 def _check_cluster(command: tuple[str, ...], cwd: str, settings: KubernetesSettings) -> None:
@@ -106,7 +107,7 @@ LAUNCHERS = (
         kind="command",
         summary="any scheduler, driven by three commands: start, status, stop",
         settings=CommandSettings,
-        build=lambda place, settings: CommandLauncher(place.run_dir, settings, place.withheld, place.supervises),
+        build=lambda place, settings: CommandLauncher(place.run_dir, settings, place.withheld, place.supervises, place.hold),
         check=lambda command, cwd, _: check_training_command(command, cwd),
         reach="the launcher 'command' knows no nodes: the check belongs into its start command (docs/node-checks.md)",
     ),
@@ -141,9 +142,9 @@ def open_launcher(kind: str, options: Mapping[str, str], place: LaunchPlace) -> 
     return row.build(place, settings_of(row, options))
 
 
-def with_agents(launcher: Launcher, kind: str, run_dir: Path, orders: OrderBook) -> Launcher:
+def with_agents(launcher: Launcher, kind: str, run_dir: Path, orders: OrderBook, hold: Hold = unheld) -> Launcher:
     """The same launcher, reaching on to nodes where there are agents."""
-    return LauncherWithAgents(launcher, run_dir, orders, signals_all=find_row(kind).signals_all)
+    return LauncherWithAgents(launcher, run_dir, orders, signals_all=find_row(kind).signals_all, hold=hold)
 
 
 def open_reach(kind: str, options: Mapping[str, str], place: LaunchPlace) -> NodeReach | str:

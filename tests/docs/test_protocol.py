@@ -21,8 +21,9 @@ from sentinel.engine.detector_bank import build_detector_bank
 from sentinel.errors import JournalError
 from sentinel.journal import run_file
 from sentinel.journal.head import Chain, write_head
-from sentinel.journal.lease import Lease, RunLock
+from sentinel.journal.lease import Lease
 from sentinel.journal.run_file import PolicyReference, RunFile, write_run_file
+from sentinel.journal.run_lock import RunLock
 from sentinel.launcher.elsewhere import ENDED_HERE, EndedHere, write_ended_here
 from sentinel.launcher.exit_report import write_report
 from sentinel.launcher.spec_file import overrides_to_json, write_spec

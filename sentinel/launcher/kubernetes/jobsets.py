@@ -21,6 +21,7 @@ from pathlib import Path
 from sentinel.client.atomic_file import ensure_directory
 from sentinel.client.strict_json import dumps
 from sentinel.errors import EngineDown, GiveUp, NotYet, RetryLater
+from sentinel.launcher.contract import Hold, unheld
 from sentinel.launcher.elsewhere import GONE, read_beats
 from sentinel.launcher.exit_report import read_report, read_start_failure, write_report
 from sentinel.launcher.file_locks import try_lock
@@ -91,10 +92,11 @@ class KubernetesLauncher:
         supervises: bool = False,
         calls: KubeCalls | None = None,
         passing: Passing | None = None,
+        hold: Hold = unheld,
     ) -> None:
         self._run_dir = Path(os.path.realpath(run_dir))
         self._settings, self._supervises = settings, supervises
-        self._calls = calls if calls is not None else RealKube(settings.timeout_s, settings.words, withheld)
+        self._calls = calls if calls is not None else RealKube(settings.timeout_s, settings.words, withheld, hold)
         self._passing = passing if passing is not None else Passing()
         self._watches: dict[int, StepWatch] = {}
         self._ending_since: dict[int, float] = {}  # by attempt, when it was first seen that it is over

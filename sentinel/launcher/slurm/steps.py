@@ -23,6 +23,7 @@ from sentinel.detectors.engine_words import find_refusal
 from sentinel.errors import EngineDown, GiveUp, NotYet, RetryLater, UsageError
 from sentinel.launcher.asking import Beside, in_a_thread
 from sentinel.launcher.checks import check_command
+from sentinel.launcher.contract import Hold, unheld
 from sentinel.launcher.elsewhere import GONE, read_beats
 from sentinel.launcher.exit_report import read_report, read_start_failure, write_report
 from sentinel.launcher.file_locks import is_locked, try_lock
@@ -104,10 +105,11 @@ class SlurmLauncher:
         calls: SlurmCalls | None = None,
         environ: Mapping[str, str] | None = None,
         passing: Passing | None = None,
+        hold: Hold = unheld,
     ) -> None:
         self._run_dir = Path(os.path.realpath(run_dir))
         self._settings, self._withheld, self._supervises = settings, withheld, supervises
-        self._calls = calls if calls is not None else RealCalls(settings.timeout_s, settings.probe_s, withheld)
+        self._calls = calls if calls is not None else RealCalls(settings.timeout_s, settings.probe_s, withheld, hold)
         self._environ = os.environ if environ is None else environ
         self._passing = passing if passing is not None else Passing()
         self._prefix = run_prefix(self._run_dir)

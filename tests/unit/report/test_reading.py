@@ -16,7 +16,8 @@ from sentinel.client.strict_json import dumps, loads
 from sentinel.clock import SystemClock
 from sentinel.errors import JournalError, UsageError
 from sentinel.journal import holder
-from sentinel.journal.lease import Lease, RunLock
+from sentinel.journal.lease import Lease
+from sentinel.journal.run_lock import RunLock
 from sentinel.journal.store import Journal
 from sentinel.report.doctor.checks import examine
 from sentinel.report.reading import read_incidents, read_run, read_status
