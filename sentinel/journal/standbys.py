@@ -69,7 +69,7 @@ class StandbyFile:
         with suppress(OSError):
             self._path.unlink()
         with suppress(OSError):
-            for path, who, _ in _read_all(self._folder.parent):
+            for path, _, who, _ in _read_all(self._folder.parent):
                 if is_of_this_boot(who) and is_alive(who) is False:
                     path.unlink(missing_ok=True)
 
@@ -85,12 +85,10 @@ def read_standbys(run_dir: Path, wall_s: float) -> tuple[StandbySeen, ...]:
     cannot be read."""
     found = []
     with suppress(OSError):
-        for path, who, lacks in _read_all(run_dir):
-            lives = is_alive(who)
-            if lives is False:
-                continue
-            age_s = wall_s - path.stat().st_mtime
-            found.append(StandbySeen(who.host, who.pid, lacks, None if lives or abs(age_s) < SILENT_S else abs(age_s)))
+        for _, changed_s, who, lacks in _read_all(run_dir):
+            lives, age_s = is_alive(who), abs(wall_s - changed_s)
+            if lives is not False:
+                found.append(StandbySeen(who.host, who.pid, lacks, None if lives or age_s < SILENT_S else age_s))
     return tuple(sorted(found, key=lambda one: (one.silent_s is not None, one.host, one.pid)))
 
 
@@ -99,19 +97,19 @@ def standbys_words(found: tuple[StandbySeen, ...]) -> str:
     return "; ".join(one.words for one in found)
 
 
-def _read_all(run_dir: Path) -> Iterator[tuple[Path, ProcessIdentity, str]]:
-    """What makes sense. Raises OSError."""
+def _read_all(run_dir: Path) -> Iterator[tuple[Path, float, ProcessIdentity, str]]:
+    """What makes sense: the file, when it changed (Unix seconds of its filesystem), who, and what it lacks. Raises OSError."""
     try:
         names = sorted(os.listdir(run_dir / STANDBYS))
     except FileNotFoundError:
         return
     for name in [name for name in names if name.endswith(".json")][:READ_MAX]:
         path = run_dir / STANDBYS / name
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            plain = loads(read_regular(path, 1 << 16))
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            changed_s, plain = path.stat().st_mtime, loads(read_regular(path, 1 << 16))
             since_boot_s, lacks = plain.get("since_boot_s"), plain.get("lacks")
             who = ProcessIdentity(
                 str(plain["host"]), int(plain["pid"]), as_float(plain["create_time"]), str(plain["boot_id"]),
                 None if since_boot_s is None else as_float(since_boot_s), str(plain.get("pid_namespace", "")),
             )  # fmt: skip
-            yield path, who, lacks[:LACKS_CHARS] if isinstance(lacks, str) else ""
+            yield path, changed_s, who, lacks[:LACKS_CHARS] if isinstance(lacks, str) else ""

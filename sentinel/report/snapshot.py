@@ -23,8 +23,8 @@ class RunSnapshot:
     drawn of every metric of that attempt, for those that do not stand in every line. `ranks`: where each stands, while they are
     asked (`are_ranks_asked`). `trouble`: why this is older than it should be; empty otherwise. `heartbeat_s`: when the
     supervisor's loop last turned, wall clock; None where none ever was. `mirror_lag_s`: by part of the run's mirror, as
-    `MirrorStanding.lag_s`. `losses`: of the incidents, by now.
-    `is_disk_full`: that of the run directory, asked where the supervisor stands still. `standbys`: who waits to take its place."""
+    `MirrorStanding.lag_s`. `losses`: of the incidents, by now. `standbys`: who waits to take the supervisor's place.
+    `is_disk_full`: that of the run directory, asked where the supervisor stands still."""
 
     run_dir: Path
     state: RunState = field(default_factory=RunState)

@@ -18,7 +18,7 @@ from sentinel.errors import AlreadySupervised, JournalBlocked, JournalError, Lea
 from sentinel.journal.answering import is_being_answered
 from sentinel.journal.lease_watch import LeaseWatch
 from sentinel.journal.lost_history import refuse_no_journal
-from sentinel.journal.run_file import RunFile, find_run_file, write_run_file
+from sentinel.journal.run_file import RunFile, write_run_file
 from sentinel.journal.run_folder import ensure_run_dir, find_group, who_else_reads
 from sentinel.journal.session import RunSession
 from sentinel.launcher import registry as launchers
@@ -82,12 +82,9 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
         UsageError, PolicyError: nothing was started.
     """
     with StopSignals() as stops:
-        if not request.standby:
-            return _supervise(request, narrator, stops)
-        run_dir = request.run_dir.absolute()
-        if find_run_file(run_dir) is not None:  # what could never start is refused now, and not when it is needed
-            check_start(request, rule_run(request, run_dir, SystemClock().wall_s()))
-        return stand_by(run_dir, stops, lambda watch, lacks: _supervise(request, narrator, stops, watch, lacks))
+        if request.standby:
+            return stand_by(request, stops, lambda watch, lacks: _supervise(request, narrator, stops, watch, lacks))
+        return _supervise(request, narrator, stops)
 
 
 def _supervise(

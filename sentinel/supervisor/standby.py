@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -33,6 +34,8 @@ from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.run_files.cluster_job import read_job
 from sentinel.supervisor.journal_outage import say
 from sentinel.supervisor.own_pages import OwnPage, send_own_page
+from sentinel.supervisor.ruled import check_start, rule_run
+from sentinel.supervisor.run_request import RunRequest
 from sentinel.supervisor.stop_signals import StopSignals
 from sentinel.supervisor.systemd import Notifier
 
@@ -52,8 +55,14 @@ class Standby:
         self.lacks = ""
 
     def wait(self) -> int | None:
-        """Until the run may be taken: None. The exit code where a stop was asked for before."""
+        """Until the run may be taken: None. The exit code where a stop was asked for before. Its file is gone then."""
         self._unwritten_s = WRITE_EVERY_S
+        with self._file:
+            code = self._wait()
+        self._unwritten_s = WRITE_EVERY_S
+        return code
+
+    def _wait(self) -> int | None:
         while True:
             for event in self._stops.events:
                 if isinstance(event, StopWanted):
@@ -68,7 +77,8 @@ class Standby:
             self.rest(self._look_every_s)
 
     def rest(self, seconds: float) -> None:
-        """Shorter where a stop is asked for."""
+        """Waits, and is seen to wait; shorter where a stop is asked for."""
+        self._show_file()
         self._unwritten_s += seconds
         self._stops.event.wait(seconds)
 
@@ -94,17 +104,20 @@ class Standby:
 
     def _tell(self) -> None:
         """Whoever looks sees that it waits; a change is said as well."""
+        self._show_file()
         record = self._watch.record
-        if self._unwritten_s >= WRITE_EVERY_S:
-            self._unwritten_s = 0.0
-            self.lacks = self._reach.lacks(record)
-            with suppress(OSError):
-                self._file.write(self.lacks)
         stands = f"stands by for {_who(record)}" if record is not None else "stands by: nobody has begun this run yet"
         self._systemd.waiting(f"{stands}; its lease has not changed for {self._watch.silent_s:.0f} s" if record else stands)
         if (told := f"{stands}{f'; {self.lacks}' if self.lacks else ''}") != self._stands:
             self._stands = told
             say(f"{self._run_dir}: {told}")
+
+    def _show_file(self) -> None:
+        if self._unwritten_s >= WRITE_EVERY_S:
+            self._unwritten_s = 0.0
+            self.lacks = self._reach.lacks(self._watch.record)
+            with suppress(OSError):
+                self._file.write(self.lacks)
 
 
 class AgentsReach:
@@ -141,16 +154,21 @@ class AgentsReach:
         return before != turn
 
 
-def stand_by(run_dir: Path, stops: StopSignals, take: Callable[[LeaseWatch, str], int]) -> int:
+def stand_by(request: RunRequest, stops: StopSignals, take: Callable[[LeaseWatch, str], int]) -> int:
     """Wait, take the run over, and wait again where somebody else was faster; the exit code. `take`: supervises the run to its
-    end. It gets what the standby could not do."""
+    end. It gets what the standby could not do.
+
+    Raises:
+        UsageError, PolicyError: it could never take this run over. That is said now, and not when it is needed.
+    """
+    run_dir = request.run_dir.absolute()
+    if find_run_file(run_dir) is not None:
+        check_start(request, rule_run(request, run_dir, SystemClock().wall_s()))
     watch, systemd = LeaseWatch(run_dir), Notifier.of_environment()
     systemd.ready()
-    file, trouble = StandbyFile(run_dir), ""
-    standby = Standby(run_dir, stops, watch, systemd, file)
+    standby, trouble = Standby(run_dir, stops, watch, systemd, StandbyFile(run_dir)), ""
     while True:
-        with file:
-            code = standby.wait()
+        code = standby.wait()
         if code is not None:
             return code
         try:
@@ -171,14 +189,18 @@ def is_over(state: RunState) -> bool:
 
 
 def page_what_it_lacks(run_dir: Path, run: str, paging: Paging, lacks: str) -> None:
-    """A person is needed: the run has a supervisor that cannot repair it."""
+    """A person is needed: the run has a supervisor that cannot repair it. Nothing waits for the pages."""
     if not lacks:
         return
     title = f"{run}: a standby on {socket.gethostname()} has taken the run over, and does not reach its ranks"
     answers = (f"sentinel status {run_dir}", f"sentinel agent {run_dir}")
     page = OwnPage("standby_without_reach", "what the standby cannot do", title, answers, topic="standby")
-    for route in paging.routes:
-        send_own_page(run_dir, run, route, page, "trigger", f"{lacks}.", SystemClock().wall_s(), say)
+
+    def send() -> None:
+        for route in paging.routes:
+            send_own_page(run_dir, run, route, page, "trigger", f"{lacks}.", SystemClock().wall_s(), say)
+
+    threading.Thread(target=send, name="sentinel-standby-page", daemon=True).start()
 
 
 def _who(record: LeaseRecord) -> str:

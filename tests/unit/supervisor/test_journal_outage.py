@@ -208,7 +208,7 @@ class Watches:
     def __call__(self, *arguments: Any) -> int:
         end = self._ends.pop(0)
         if not isinstance(end, AlreadySupervised) and (len(self._ends) > 0 or not isinstance(end, UsageError)):
-            arguments[-1].begin()
+            arguments[5].begin()
         if isinstance(end, int):
             return end
         raise end
@@ -332,7 +332,7 @@ def test_a_run_that_was_stopped_during_the_outage_stays_stopped(tmp_path: Path, 
         outage = JournalOutage(run_dir, stops)
         outage.begin()
         engine = Engine(load_policy(shipped_policy_path("demo")))
-        code = app._watch(request, rule_run(request, run_dir, 0.0), engine, None, lambda: None, outage)
+        code = app._watch(request, rule_run(request, run_dir, 0.0), engine, None, lambda: None, outage, lambda: take_run(run_dir))
     assert code == app.EXIT_STOPPED
     assert "stopped by sentinel stop; this supervisor leaves it so" in capsys.readouterr().err
     assert not (run_dir / "attempts").exists()
