@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.errors import UsageError
+from sentinel.launcher.agent_reach import AgentReach
 from sentinel.launcher.by_agents import LauncherWithAgents
 from sentinel.launcher.checks import check_local
 from sentinel.launcher.command import CommandLauncher, CommandSettings, check_training_command
@@ -109,7 +110,8 @@ LAUNCHERS = (
         settings=CommandSettings,
         build=lambda place, settings: CommandLauncher(place.run_dir, settings, place.withheld, place.supervises, place.hold),
         check=lambda command, cwd, _: check_training_command(command, cwd),
-        reach="the launcher 'command' knows no nodes: the check belongs into its start command (docs/node-checks.md)",
+        reach="the launcher 'command' knows no nodes: its checks need an agent on each node, or belong into the start command "
+        "(docs/node-checks.md)",
     ),
     LauncherRow(
         kind="slurm",
@@ -128,8 +130,8 @@ LAUNCHERS = (
         build=_kubernetes,
         check=_check_cluster,
         capabilities=("exclude",),
-        reach="the launcher 'kubernetes' runs no command on a node: the check belongs into an init container of the pods "
-        "(docs/node-checks.md)",
+        reach="the launcher 'kubernetes' runs no command on a node: its checks need an agent there, or belong into an init "
+        "container (docs/node-checks.md)",
     ),
 )
 DEFAULT = "local"
@@ -147,10 +149,14 @@ def with_agents(launcher: Launcher, kind: str, run_dir: Path, orders: OrderBook,
     return LauncherWithAgents(launcher, run_dir, orders, signals_all=find_row(kind).signals_all, hold=hold)
 
 
-def open_reach(kind: str, options: Mapping[str, str], place: LaunchPlace) -> NodeReach | str:
-    """The launcher's way to nodes, or why it has none. Raises UsageError as `open_launcher`."""
+def open_reach(
+    kind: str, options: Mapping[str, str], place: LaunchPlace, orders: OrderBook | None = None
+) -> NodeReach | str:
+    """The launcher's way to nodes, or why it has none. `orders`: through the agents there as well. Raises UsageError as
+    `open_launcher`."""
     row = find_row(kind)
-    return row.reach if isinstance(row.reach, str) else row.reach(place, settings_of(row, options))
+    own = row.reach if isinstance(row.reach, str) else row.reach(place, settings_of(row, options))
+    return own if orders is None else AgentReach(own, Path(os.path.realpath(place.run_dir)), orders)
 
 
 def reserve_of(launcher: Launcher, start_thread: StartThread | None) -> Reserve | NoReserve:

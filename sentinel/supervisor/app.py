@@ -179,7 +179,7 @@ def _watch(
         behind = VerifiedBehind(run_dir, "full" if request.stop_at_once else engine.policy.spec.checkpoints.verify)
         telemetry = RunTelemetry(run_dir, launcher, hardware, boards, trackers, mirror, desk, disks, behind, wake, agents=agents)
         telemetry.look_for([(rule.name, rule.match) for rule in engine.policy.spec.logs], ruled.named_logs)
-        acts = _handlers(session, ruled, engine, launcher, desk.courier.send, withheld, trained)
+        acts = _handlers(session, ruled, engine, launcher, desk.courier.send, withheld, trained, agents.orders)
         runner = ThreadRunner(acts, wake.event, request.start_thread)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
         with (
@@ -231,6 +231,7 @@ def _handlers(
     send_page: Callable[[SendPage], str],
     withheld: frozenset[str],
     trained: Trained | None,
+    orders: OrderBook,
 ) -> Mapping[type[Action], Handler]:
     """What carries out each action of this run."""
     run = ruled.run_file
@@ -243,7 +244,7 @@ def _handlers(
         withheld=withheld,
         trained=trained,
         masking=engine.masking,
-        reach=launchers.open_reach(run.launcher, run.launcher_options, launchers.LaunchPlace(ruled.run_dir, withheld)),
+        reach=launchers.open_reach(run.launcher, run.launcher_options, launchers.LaunchPlace(ruled.run_dir, withheld), orders),
         named_logs=ruled.named_logs,
     )
 

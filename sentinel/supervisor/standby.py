@@ -49,7 +49,7 @@ class Standby:
 
     def __init__(self, run_dir: Path, stops: StopSignals, watch: LeaseWatch, systemd: Notifier, file: StandbyFile) -> None:
         self._run_dir, self._stops, self._watch, self._systemd, self._file = run_dir, stops, watch, systemd, file
-        self._reach = AgentsReach(run_dir)
+        self._reach = RanksInReach(run_dir)
         self._stands = self._due = ""  # what was last told of how it stands, and of why it takes the run
         self._unwritten_s = WRITE_EVERY_S
         self.lacks = ""
@@ -120,7 +120,7 @@ class Standby:
                 self._file.write(self.lacks)
 
 
-class AgentsReach:
+class RanksInReach:
     """What a standby on this machine could not do with the ranks that live now. `launcher`: of the run."""
 
     def __init__(self, run_dir: Path) -> None:

@@ -23,7 +23,7 @@ from sentinel.run_files.agent_files import ReportFile
 from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.supervisor import standby
 from sentinel.supervisor.run_request import RunRequest
-from sentinel.supervisor.standby import AgentsReach, Standby, is_over, stand_by
+from sentinel.supervisor.standby import RanksInReach, Standby, is_over, stand_by
 from sentinel.supervisor.systemd import Notifier
 from tests.unit.told_run import write_run
 
@@ -181,7 +181,7 @@ def with_keeper(run_dir: Path, boot_id: str, launcher: str = "local") -> Path:
     return run_dir
 
 
-def lacks(reach: AgentsReach, run_dir: Path) -> str:
+def lacks(reach: RanksInReach, run_dir: Path) -> str:
     watch = LeaseWatch(run_dir)
     watch.look()
     return reach.lacks(watch.record)
@@ -189,7 +189,7 @@ def lacks(reach: AgentsReach, run_dir: Path) -> str:
 
 def test_ranks_on_a_machine_that_nothing_reaches_are_named(tmp_path: Path) -> None:
     run_dir = with_keeper(tmp_path / "run", "another")
-    words = lacks(AgentsReach(run_dir), run_dir)
+    words = lacks(RanksInReach(run_dir), run_dir)
     assert "the ranks of attempt 1 live on n1, which the launcher 'local' does not reach" in words
     assert "would start nothing beside them" in words
 
@@ -197,12 +197,12 @@ def test_ranks_on_a_machine_that_nothing_reaches_are_named(tmp_path: Path) -> No
 def test_a_scheduler_or_the_own_machine_reaches_them(tmp_path: Path) -> None:
     for name, boot_id, launcher in (("a", "another", "slurm"), ("b", read_own_identity().boot_id, "local")):
         run_dir = with_keeper(tmp_path / name, boot_id, launcher)
-        assert lacks(AgentsReach(run_dir), run_dir) == ""
+        assert lacks(RanksInReach(run_dir), run_dir) == ""
 
 
 def test_an_agent_reaches_them_while_it_writes(tmp_path: Path) -> None:
     run_dir = with_keeper(tmp_path / "run", "another")
-    reach, file = AgentsReach(run_dir), ReportFile(run_dir, "n1")
+    reach, file = RanksInReach(run_dir), ReportFile(run_dir, "n1")
     for turn in (1, 2):
         file.write(AgentReport("n1", "another", "life", turn))
         assert lacks(reach, run_dir) == ""
