@@ -153,10 +153,9 @@ def run(
         run_dir=run_dir or default_run_dir(words), policy=policy, command=words, cwd=os.getcwd(),
         observe_only=observe_only, without=lacks, more=more, tensorboard=tensorboard, share_with=share_with, nice=nice, pin=pin,
         code=tuple(code or ()), track=tuple(track or ()), mirror=parse_mirror("--mirror", mirror), pages=tuple(page or ()),
-        listen=Listen(listen, token_file), trainer=trainer, launcher=launcher,
+        listen=Listen(listen, token_file), trainer=trainer, launcher=launcher, standby=standby, lease_s=parse_lease_length(lease),
         launcher_options=parse_options([*(launcher_option or ()), *_switches(warm=warm, direct=direct)]),
         time_limit_s=parse_time_limit(time_limit), takeover_wait_s=parse_takeover_wait(takeover_wait, os.environ),
-        standby=standby, lease_s=parse_lease_length(lease),
     )  # fmt: skip
     asked = asked if file is None else file.lay_under(asked, gave_run_dir=run_dir is not None)
     asked = replace(asked, changed_command=changed_command or _says_yes(question_about(asked.run_dir, asked.command)))

@@ -43,8 +43,8 @@ class StandbySeen:
 
     @property
     def words(self) -> str:
-        heard = "" if self.silent_s is None else f", not heard of for {self.silent_s:.0f} s"
-        return f"pid {self.pid} on {self.host}{heard}{f': {self.lacks}' if self.lacks else ''}"
+        silence = "" if self.silent_s is None else f", not heard of for {self.silent_s:.0f} s"
+        return f"pid {self.pid} on {self.host}{silence}{f': {self.lacks}' if self.lacks else ''}"
 
 
 class StandbyFile:

@@ -134,14 +134,9 @@ def _supervise(
 
 
 def _watch(
-    request: RunRequest,
-    ruled: Ruled,
-    engine: Engine,
-    narrator: Narrator | None,
-    show: Callable[[], None],
-    outage: JournalOutage,
+    request: RunRequest, ruled: Ruled, engine: Engine, narrator: Narrator | None, show: Callable[[], None], outage: JournalOutage,
     take: Callable[[], RunSession],
-) -> int:
+) -> int:  # fmt: skip
     """Take the run and stay with it to its end. Raises JournalError when nothing can be written down any more, WasAway,
     LeaseOverdue and NewPolicy when it has to begin anew. `show`: called when the run is ours and there is something to show."""
     run_dir, run_file, end = ruled.run_dir, ruled.run_file, ruled.end

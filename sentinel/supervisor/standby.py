@@ -108,9 +108,9 @@ class Standby:
         record = self._watch.record
         stands = f"stands by for {_who(record)}" if record is not None else "stands by: nobody has begun this run yet"
         self._systemd.waiting(f"{stands}; its lease has not changed for {self._watch.silent_s:.0f} s" if record else stands)
-        if (told := f"{stands}{f'; {self.lacks}' if self.lacks else ''}") != self._stands:
-            self._stands = told
-            say(f"{self._run_dir}: {told}")
+        if (words := f"{stands}{f'; {self.lacks}' if self.lacks else ''}") != self._stands:
+            self._stands = words
+            say(f"{self._run_dir}: {words}")
 
     def _show_file(self) -> None:
         if self._unwritten_s >= WRITE_EVERY_S:
