@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.regular_file import read_regular
@@ -33,9 +33,6 @@ from sentinel.clock import boot_s
 from sentinel.errors import Fenced, LeaseOverdue, RetryLater
 from sentinel.journal.identity import ProcessIdentity, read_own_identity
 from sentinel.run_files.cluster_job import ClusterJob, read_job
-
-if TYPE_CHECKING:
-    from sentinel.journal.run_lock import RunLock
 
 STALE_AFTER_S = 60.0  # the usual length
 LENGTH_MIN_S, LENGTH_MAX_S = 3.0, 3600.0  # below, a busy disk is taken for a dead machine
@@ -67,6 +64,13 @@ class LeaseRecord:
         return self.lasts_s / RENEWALS
 
 
+class HeldRun(Protocol):
+    """The run's lock (`run_lock.RunLock`), which whoever publishes a lease holds."""
+
+    @property
+    def run_dir(self) -> Path: ...
+
+
 class Lease:
     """This supervisor's entry in lease.json, for any thread. It writes no more once released, taken over or overdue. `now`: a
     clock that nobody sets, and that goes on while this machine sleeps."""
@@ -82,7 +86,7 @@ class Lease:
     @classmethod
     def publish(
         cls,
-        lock: RunLock,
+        lock: HeldRun,
         epoch: int,
         attempt: int | None = None,
         lasts_s: float = STALE_AFTER_S,

@@ -142,7 +142,7 @@ def _watch(
     run_dir, run_file, end = ruled.run_dir, ruled.run_file, ruled.end
     refuse_no_journal(run_dir)
     with take() as session:
-        clock = SystemClock(session.journal.last_at_s())
+        clock, hold = SystemClock(session.journal.last_at_s()), session.lease.hold
         engine.restore(session.journal.read_entries())
         if engine.state.ended in RIGHTLY_ENDED:
             print(f"{run_dir}: this run has {RIGHTLY_ENDED[engine.state.ended]}; choose another --run-dir to train again")
@@ -159,8 +159,7 @@ def _watch(
             _take_over(ruled, engine.state)
         outage.stops.wake((wake := Wake(run_dir)).event)
         withheld = secret_variables(engine.policy.spec.paging)
-        own = _open_launcher(run_dir, run_file, withheld, hold := session.lease.hold)
-        reserve = launchers.reserve_of(own, request.start_thread)
+        reserve = launchers.reserve_of(own := _open_launcher(run_dir, run_file, withheld, hold), request.start_thread)
         agents = Agents(run_dir, OrderBook(run_dir, session.epoch))
         launcher = launchers.with_agents(own, run_file.launcher, run_dir, agents.orders, hold)
         show_gpus(narrator, (hardware := open_hardware(engine.policy.spec.detectors.gpu_fault, run_dir)).gpus)
