@@ -29,10 +29,11 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 class RunLock:
     """The exclusive right to supervise one run directory, held until `release` or the end of the process. `is_held` False: the
-    one before keeps the lock, and his lease has run out; the right is to be had from the journal."""
+    one before keeps the lock, and his lease has run out. `is_counted`: that a lease has run out is all that lets this one in, so
+    the right is to be had from the journal: others may have counted, too."""
 
-    def __init__(self, run_dir: Path, handle: int, *, is_held: bool = True) -> None:
-        self.run_dir, self.is_held = run_dir, is_held
+    def __init__(self, run_dir: Path, handle: int, *, is_held: bool = True, is_counted: bool = False) -> None:
+        self.run_dir, self.is_held, self.is_counted = run_dir, is_held, is_counted
         self._handle: int | None = handle
 
     @classmethod
@@ -50,14 +51,14 @@ class RunLock:
                 f"{run_dir}: cannot be supervised: {error.strerror}; sentinel must be able to write there"
             ) from error
         try:
-            is_held = _lock(run_dir, handle, watch)
+            is_held, is_counted = _lock(run_dir, handle, watch), True
             if is_held:
                 _refuse_replaced(run_dir, handle)
-                _refuse_living_holder(run_dir, handle, watch)
+                is_counted = _refuse_living_holder(run_dir, handle, watch)
         except BaseException:
             os.close(handle)
             raise
-        return cls(run_dir, handle, is_held=is_held)
+        return cls(run_dir, handle, is_held=is_held, is_counted=is_counted)
 
     def replace(self) -> None:
         """Put a lock file of one's own in the place of one that is kept by whoever was taken over. For the one alone to whom the
@@ -122,23 +123,23 @@ def _refuse_replaced(run_dir: Path, handle: int) -> None:
             raise AlreadySupervised(f"{run_dir}: another supervisor is taking it over just now", is_elsewhere=True)
 
 
-def _refuse_living_holder(run_dir: Path, lock_handle: int, watch: LeaseWatch | None) -> None:
-    """The lock reaches every supervisor of this boot; one elsewhere shows only by a lease that is being renewed."""
+def _refuse_living_holder(run_dir: Path, lock_handle: int, watch: LeaseWatch | None) -> bool:
+    """The lock reaches every supervisor of this boot; one elsewhere shows only by a lease that is being renewed. True where that
+    it has run out is all that tells."""
     found = _read_with_time(run_dir)
     if found is None or found[0].released:
-        return
+        return False
     record, renewed_s = found
-    who = record.holder
-    if is_of_this_boot(who):
-        if is_alive(who) is True and who.pid != os.getpid() and not (watch is not None and watch.covers_now()):
-            # it lost its lock file, not its life
-            raise AlreadySupervised(f"{run_dir}: already supervised by pid {who.pid}; end it with: sentinel stop {run_dir}")
-        return
-    own = read_job(os.environ)
-    if own is not None and record.job is not None and own.succeeds(record.job):
-        return
+    who, own = record.holder, read_job(os.environ)
+    is_here = is_of_this_boot(who)
+    if is_here and (is_alive(who) is not True or who.pid == os.getpid()):
+        return False
+    if not is_here and own is not None and record.job is not None and own.succeeds(record.job):
+        return False
     if watch is not None and watch.covers_now():
-        return
+        return True
+    if is_here:  # it lost its lock file, not its life
+        raise AlreadySupervised(f"{run_dir}: already supervised by pid {who.pid}; end it with: sentinel stop {run_dir}")
     os.utime(lock_handle)  # the file server's own clock, the one the lease's time was made with
     age_s = os.fstat(lock_handle).st_mtime - renewed_s
     if age_s < record.lasts_s or (watch is not None and not watch.trusts_times):
@@ -148,6 +149,7 @@ def _refuse_living_holder(run_dir: Path, lock_handle: int, watch: LeaseWatch | N
             "or wait for its lease with --takeover-wait 90s",
             is_elsewhere=True,
         )
+    return False
 
 
 def _read_with_time(run_dir: Path) -> tuple[LeaseRecord, float] | None:

@@ -78,7 +78,7 @@ def take_run(run_dir: Path, watch: LeaseWatch | None = None, lease_s: float = ST
 def _claim(run_dir: Path, journal: Journal, lock: RunLock, watch: LeaseWatch | None) -> int:
     """The next epoch. Whoever takes the run because he has seen a lease run out gets it only where nobody has claimed one since
     that lease: the lock may not reach from machine to machine. Then the lock is his as well. Raises AlreadySupervised."""
-    if watch is None or not watch.has_run_out:
+    if watch is None or not lock.is_counted:
         return journal.claim_epoch()
     epoch = journal.claim_epoch(after=watch.epoch)
     if epoch is None:

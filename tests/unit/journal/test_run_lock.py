@@ -14,7 +14,7 @@ from sentinel.errors import AlreadySupervised, Fenced, LeaseOverdue, RetryLater
 from sentinel.journal.lease import STALE_AFTER_S
 from sentinel.journal.lease_watch import LeaseWatch
 from sentinel.journal.run_lock import RunLock
-from sentinel.journal.session import RunSession, take_run
+from sentinel.journal.session import RunSession, _claim, take_run
 from sentinel.journal.store import Journal
 from sentinel.model.facts import Held
 
@@ -62,6 +62,14 @@ def test_whoever_saw_the_lease_run_out_takes_the_run_from_one_that_keeps_the_loc
     assert [path.name for path in tmp_path.glob(f"{LOCK_NAME}*")] == [LOCK_NAME]
 
 
+def test_one_that_took_over_takes_the_run_anew_as_any_supervisor_does(first: RunSession, tmp_path: Path) -> None:
+    """With a new policy, or after it was stopped itself: what it once counted says nothing of its own lease."""
+    counted = Counting(tmp_path).run_out()
+    take_run(tmp_path, counted).close()
+    with take_run(tmp_path, counted) as again:
+        assert again.epoch == 3
+
+
 def test_of_two_that_saw_it_run_out_one_gets_it(first: RunSession, tmp_path: Path) -> None:
     """Both have passed the lock before either has claimed an epoch."""
     one, other = Counting(tmp_path).run_out(), Counting(tmp_path).run_out()
@@ -87,15 +95,23 @@ def test_one_that_died_between_its_claim_and_its_lease_is_waited_for_once_more(f
         assert session.epoch == 3
 
 
-def test_a_lock_that_does_not_reach_from_machine_to_machine_lets_one_in_all_the_same(tmp_path: Path) -> None:
+def test_a_lock_that_does_not_reach_from_machine_to_machine_lets_one_in_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Mounted without locks, so that each machine has its own: the lease has run out, and two come at once."""
-    take_run(tmp_path).journal.close()
-    (tmp_path / LOCK_NAME).unlink()
+    monkeypatch.setattr("sentinel.journal.run_lock.is_of_this_boot", lambda who: False)
+    gone = take_run(tmp_path)
+    gone.journal.close()
+    gone.lock.release()
     one, other = Counting(tmp_path).run_out(), Counting(tmp_path).run_out()
-    with take_run(tmp_path, one):
-        (tmp_path / LOCK_NAME).unlink()
-        with pytest.raises(AlreadySupervised):
-            take_run(tmp_path, other)
+    lock = RunLock.acquire(tmp_path, other)
+    assert (lock.is_held, lock.is_counted) == (True, True)
+    (tmp_path / LOCK_NAME).unlink()
+    with take_run(tmp_path, one) as second, Journal.open(tmp_path / JOURNAL_NAME) as journal:
+        with pytest.raises(AlreadySupervised, match="is taking it over just now"):
+            _claim(tmp_path, journal, lock, other)
+        second.journal.append(1.0, [Held("mine")], second.epoch)
+    lock.release()
 
 
 def test_a_first_that_goes_on_too_late_does_not_make_up_for_its_renewal(tmp_path: Path) -> None:
