@@ -68,6 +68,14 @@ class EngineDown(RetryLater):
     """The scheduler did not do it, or does not answer: trouble of its own. When it is tried again is for the engine to choose."""
 
 
+class LeaseOverdue(RetryLater):
+    """The lease on the run could not be renewed in time: another supervisor may take the run, or has. This one acts no more until
+    it has taken the run anew."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retry_in_s=1.0)
+
+
 class GiveUp(SentinelError):
     """It failed, and trying again the same way cannot help."""
 
@@ -101,8 +109,8 @@ class Fenced(SentinelError):
 
 
 class AlreadySupervised(UsageError):
-    """Another living supervisor holds the run directory. `is_elsewhere`: on a machine that cannot be looked at from here, so its
-    lease may run out."""
+    """Another living supervisor holds the run directory. `is_elsewhere`: on a machine that cannot be looked at from here, or
+    behind a lease that is being counted, so that it may run out."""
 
     def __init__(self, message: str, *, is_elsewhere: bool = False) -> None:
         super().__init__(message)

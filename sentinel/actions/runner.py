@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from sentinel.errors import EngineDown, GiveUp, GoesOn, NotYet, RetryLater
+from sentinel.errors import EngineDown, Fenced, GiveUp, GoesOn, NotYet, RetryLater
 from sentinel.filesystem import may_pass
 from sentinel.model.actions import Action, CheckNodes, LoadPolicy, PruneCheckpoint, SendPage
 from sentinel.model.environment import Environment
@@ -23,6 +23,7 @@ from sentinel.model.saved import SavedNumbers
 Found = str | Comparison | FoundCheckpoints | SavedNumbers | Attribution | LoadedPolicy | NodeVerdicts | tuple[str, Environment]
 Handler = Callable[[Action], Found]
 StartThread = Callable[[Callable[[], None], str], threading.Thread]  # what it runs, and its name; RuntimeError where none is left
+FENCED_RETRY_S = 1.0
 OS_RETRY_S = 5.0  # the operating system said no, and it may pass: a full disk, no processes left
 
 
@@ -131,6 +132,8 @@ def carry_out(handlers: Mapping[type[Action], Handler], action: Action) -> Actio
         return ActionFailed(action.key, str(later), later.retry_in_s, by_engine=True)
     except RetryLater as later:
         return ActionFailed(action.key, str(later), later.retry_in_s)
+    except Fenced as lost:  # the loop hears the same at its next turn, and leaves
+        return ActionFailed(action.key, str(lost), FENCED_RETRY_S)
     except GiveUp as final:
         return ActionFailed(action.key, str(final), None)
     except OSError as error:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from sentinel.agent.node_ranks import NodeRanks, with_sight
 from sentinel.client.flight_pipe import ask_for_dump
+from sentinel.launcher.agent_reach import why_another_check
 from sentinel.launcher.asking import AskLimits, Beside, ask, in_a_thread, without
 from sentinel.launcher.marked import MarkedProcess, find_marked
 from sentinel.launcher.node_reach import OUTPUT_BYTES_MAX, as_node_reply
@@ -170,6 +171,8 @@ class NodeOrders:
         """In a thread."""
         if not self._check.words:
             return AgentAnswer(order.id, "unknown", "no check was named for this node (sentinel agent --check COMMAND)")
+        if why := why_another_check(self._check.words, order.words):
+            return AgentAnswer(order.id, "unknown", why)
         environment = without(os.environ, frozenset((RUN_DIR_VARIABLE, ATTEMPT_VARIABLE)))
         reply = ask(self._check.words, environment, AskLimits(self._check.timeout_s, bytes_max=OUTPUT_BYTES_MAX))
         found = judge_replies([self._node], {self._node: as_node_reply(reply, self._check.timeout_s)})

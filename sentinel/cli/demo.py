@@ -24,8 +24,8 @@ from sentinel.cli.bundled_trainer import (
 )
 from sentinel.client.run_layout import JOURNAL_NAME, REPORT_NAME
 from sentinel.errors import UsageError
-from sentinel.journal.lease import RunLock
 from sentinel.journal.run_file import RunFile, find_run_file
+from sentinel.journal.run_lock import RunLock
 from sentinel.paging.asked import with_checked_routes
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.report.cause import cause_of

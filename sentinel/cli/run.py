@@ -78,6 +78,18 @@ Nice = Annotated[
     int | None, typer.Option(help="How far Sentinel stands back behind the ranks, 0 to 19; by default 5.", metavar="N")
 ]
 Pin = Annotated[str | None, typer.Option(help="Processors that Sentinel keeps to, as in 0,2-5; ranks do not.", metavar="CPUS")]
+StandbyFlag = Annotated[
+    bool, typer.Option("--standby", help="Wait until the run in --run-dir has lost its supervisor, and go on with it here.")
+]
+LeaseLength = Annotated[
+    str | None,
+    typer.Option(
+        "--lease",
+        help="How long this supervisor may go unheard before a standby takes its place.",
+        metavar="DURATION",
+        show_default="60s",
+    ),
+]
 ChangedCommand = Annotated[
     bool, typer.Option("--changed-command", help="Go on with the run in --run-dir, under another command than before.")
 ]
@@ -106,6 +118,8 @@ def run(
     direct: Direct = None,
     time_limit: TimeLimit = None,
     takeover_wait: TakeoverWait = None,
+    standby: StandbyFlag = False,
+    lease: LeaseLength = None,
     changed_command: ChangedCommand = False,
     trainer: Trainer = None,
     share_with: ShareWith = None,
@@ -129,7 +143,7 @@ def run(
     from sentinel.supervisor.deadline import parse_time_limit
     from sentinel.supervisor.priority import standing_back
     from sentinel.supervisor.run_request import RunRequest, question_about
-    from sentinel.supervisor.takeover import parse_takeover_wait
+    from sentinel.supervisor.takeover import parse_lease_length, parse_takeover_wait
     from sentinel.terminal.choose import choose_narrator
     from sentinel.web.opening import Listen
 
@@ -139,7 +153,7 @@ def run(
         run_dir=run_dir or default_run_dir(words), policy=policy, command=words, cwd=os.getcwd(),
         observe_only=observe_only, without=lacks, more=more, tensorboard=tensorboard, share_with=share_with, nice=nice, pin=pin,
         code=tuple(code or ()), track=tuple(track or ()), mirror=parse_mirror("--mirror", mirror), pages=tuple(page or ()),
-        listen=Listen(listen, token_file), trainer=trainer, launcher=launcher,
+        listen=Listen(listen, token_file), trainer=trainer, launcher=launcher, standby=standby, lease_s=parse_lease_length(lease),
         launcher_options=parse_options([*(launcher_option or ()), *_switches(warm=warm, direct=direct)]),
         time_limit_s=parse_time_limit(time_limit), takeover_wait_s=parse_takeover_wait(takeover_wait, os.environ),
     )  # fmt: skip

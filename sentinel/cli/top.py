@@ -112,6 +112,7 @@ class TopOfRun:
             warnings=warnings_of(snapshot),
             stall=stall_of(state, snapshot.now_s, snapshot.senses),
             needs=needs_document(snapshot, self._policy(snapshot.now_s)),
+            standbys=tuple(one.host for one in snapshot.standbys if one.silent_s is None),
         )
 
     def _policy(self, now_s: float) -> Policy | None:

@@ -11,6 +11,7 @@ HEAD_NAME = "journal.head"  # how many entries the journal had, and their digest
 LOST_NAME = "journal-lost.json"  # who was paged because the journal is not whole
 LOCK_NAME = "sentinel.lock"  # held by whoever supervises
 LEASE_NAME = "lease.json"  # who that is, for other machines
+STANDBYS = "standbys"  # who waits to take its place, a file for each
 ANSWERING_NAME = "answering.lock"  # held by whoever answers a person while nobody supervises
 STANDINGS_NAME = "senses.json"  # how every detector stands
 OVERRIDES_NAME = "overrides.json"  # the settings a living trainer is asked to take

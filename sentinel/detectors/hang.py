@@ -225,13 +225,17 @@ class Hang(Detector):
         self._stepped(now_s)
 
     def heartbeat(self, beat: Heartbeat, now_s: float) -> None:
-        rank, step, phase = beat.rank, beat.step, beat.phase
-        known = self._beats.get(rank)
-        if known is not None or len(self._beats) < RANKS_MAX:
-            stays = known is not None and (known.step, known.phase) == (step, phase)
-            self._beats[rank] = Beat(step, phase, now_s, known.moved_s if known is not None and stays else now_s)
-        self._last_s = max(self._last_s, now_s)
-        self._seen.pop(rank, None)
+        rank, step, phase, beats = beat.rank, beat.step, beat.phase, self._beats
+        known = beats.get(rank)
+        if known is not None:
+            stays = known.step == step and known.phase == phase
+            beats[rank] = Beat(step, phase, now_s, known.moved_s if stays else now_s)
+        elif len(beats) < RANKS_MAX:
+            beats[rank] = Beat(step, phase, now_s, now_s)
+        if now_s > self._last_s:
+            self._last_s = now_s
+        if self._seen:
+            self._seen.pop(rank, None)
         if step > self._furthest_step:
             self._furthest_step = step
             self._stepped(now_s)

@@ -7,7 +7,7 @@ fresh is alive and makes no progress.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sentinel.model.readings import Phase
 
@@ -20,9 +20,8 @@ RANKS_MAX = 65536
 APART_S = 5.0  # heartbeats heard closer to each other stopped together: files arrive late, on some hosts later than on others
 
 
-@dataclass(frozen=True, slots=True)
-class Beat:
-    """Where a rank stands; heard, and moved there, at these times."""
+class Beat(NamedTuple):
+    """Where a rank stands; heard, and moved there, at these times. A tuple: 16,384 are made a second."""
 
     step: int
     phase: Phase

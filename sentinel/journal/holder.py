@@ -15,10 +15,10 @@ from typing import Literal
 from sentinel.client.run_layout import LEASE_NAME
 from sentinel.clock import SystemClock, boot_s
 from sentinel.journal.identity import is_alive, is_of_this_boot
-from sentinel.journal.lease import STALE_AFTER_S, LeaseRecord
+from sentinel.journal.lease import LeaseRecord
 from sentinel.launcher.process_tree import read_kernel_place, read_process
 
-STUCK_AFTER_S = 25.0  # two renewals were left out, and half of the third one's time
+STUCK_AFTER = 2.5  # renewals: two were left out, and half of the third one's time
 STOPPED = ("T", "t")  # by a signal, by a debugger (proc(5))
 
 Supervisor = Literal["alive", "stuck", "gone", "unknown"]
@@ -33,8 +33,8 @@ def judge_holder(run_dir: Path, record: LeaseRecord | None) -> Supervisor:
     if lives is not None:
         return ("stuck" if why_stuck(record) else "alive") if lives else "gone"
     if is_of_this_boot(record.holder) and record.renewed_boot_s is not None:
-        return "alive" if boot_s() - record.renewed_boot_s < STALE_AFTER_S else "gone"
-    return _judge_age(run_dir)
+        return "alive" if boot_s() - record.renewed_boot_s < record.lasts_s else "gone"
+    return _judge_age(run_dir, record.lasts_s)
 
 
 def why_stuck(record: LeaseRecord) -> str:
@@ -42,18 +42,18 @@ def why_stuck(record: LeaseRecord) -> str:
     process = read_process(record.holder.pid)
     if process is not None and process.state in STOPPED:
         return f"its process {process.pid} was stopped by a signal; it goes on with: kill -CONT {process.pid}"
-    if record.renewed_boot_s is None or (still_s := boot_s() - record.renewed_boot_s) < STUCK_AFTER_S:
+    if record.renewed_boot_s is None or (still_s := boot_s() - record.renewed_boot_s) < STUCK_AFTER * record.renew_every_s:
         return ""
     where = f" (it waits in the kernel: {place})" if (place := read_kernel_place(record.holder.pid)) else ""
     return f"its loop has stood still for {still_s:.0f} s{where}; most likely the filesystem of the run directory does not answer"
 
 
-def _judge_age(run_dir: Path) -> Supervisor:
+def _judge_age(run_dir: Path, lasts_s: float) -> Supervisor:
     """By the wall clock. A lease that was renewed in the future shows that the clocks differ, and then its age means nothing."""
     try:
         age_s = SystemClock().wall_s() - (run_dir / LEASE_NAME).stat().st_mtime
     except OSError:
         return "unknown"
-    if age_s <= -STALE_AFTER_S:
+    if age_s <= -lasts_s:
         return "unknown"
-    return "alive" if age_s < STALE_AFTER_S else "gone"
+    return "alive" if age_s < lasts_s else "gone"

@@ -9,12 +9,14 @@ from pathlib import Path
 
 from sentinel.client.run_layout import JOURNAL_NAME
 from sentinel.clock import Clock, SystemClock
-from sentinel.errors import JournalEmpty, JournalError, LostHistory, RetryLater, UsageError
+from sentinel.errors import AlreadySupervised, JournalEmpty, JournalError, LostHistory, RetryLater, UsageError
 from sentinel.filesystem import is_local
 from sentinel.journal.codec import UNKNOWN_FACT
 from sentinel.journal.identity import is_of_this_boot
-from sentinel.journal.lease import Lease, RunLock, read_lease
+from sentinel.journal.lease import STALE_AFTER_S, Lease, read_lease
+from sentinel.journal.lease_watch import LeaseWatch
 from sentinel.journal.lost_history import refuse_lost_end
+from sentinel.journal.run_lock import RunLock
 from sentinel.journal.store import Journal
 from sentinel.model.facts import JournalAdopted, Noted
 
@@ -50,16 +52,17 @@ class RunSession:
         self.close()
 
 
-def take_run(run_dir: Path) -> RunSession:
-    """Become the supervisor of `run_dir`, which must exist.
+def take_run(run_dir: Path, watch: LeaseWatch | None = None, lease_s: float = STALE_AFTER_S) -> RunSession:
+    """Become the supervisor of `run_dir`, which must exist. `watch`: who has counted how long the lease of the one before has not
+    changed. Of several who have, the journal takes the first. `lease_s`: how long the own lease lasts.
 
     Raises:
-        AlreadySupervised, UsageError: see `RunLock.acquire` and `refuse_newer`; nothing was claimed.
+        AlreadySupervised, UsageError: see `RunLock.acquire` and `refuse_newer`, or another was faster; nothing was claimed.
         LostHistory: see `lost_history`; nothing was claimed.
         JournalError: the journal cannot be opened.
         RetryLater: the lease could not be written.
     """
-    lock = RunLock.acquire(run_dir)
+    lock = RunLock.acquire(run_dir, watch)
     try:
         wait_for_caches(run_dir, SystemClock())
         _refuse_lost_end_unopened(run_dir)
@@ -67,10 +70,10 @@ def take_run(run_dir: Path) -> RunSession:
         try:
             refuse_lost_end(run_dir, journal)
             refuse_newer(journal)
-            epoch = journal.claim_epoch()
+            epoch = _claim(run_dir, journal, lock, watch)
             if journal.adopted is not None:
                 journal.append(journal.last_at_s(), [JournalAdopted(journal.adopted.seq, journal.adopted.digest)], epoch)
-            return RunSession(lock, journal, Lease.publish(lock, epoch))
+            return RunSession(lock, journal, Lease.publish(lock, epoch, lasts_s=lease_s))
         except BaseException:
             journal.close()
             raise
@@ -85,6 +88,19 @@ def wait_for_caches(run_dir: Path, clock: Clock) -> None:
     before = read_lease(run_dir)
     if before is not None and not is_of_this_boot(before.holder) and not is_local(run_dir):
         clock.wait(threading.Event(), CACHES_S)
+
+
+def _claim(run_dir: Path, journal: Journal, lock: RunLock, watch: LeaseWatch | None) -> int:
+    """The next epoch. Whoever takes the run because he has seen a lease run out gets it only where nobody has claimed one since
+    that lease: the lock may not reach from machine to machine. Then the lock is his as well. Raises AlreadySupervised."""
+    if watch is None or not lock.is_counted:
+        return journal.claim_epoch()
+    epoch = journal.claim_epoch(after=watch.epoch)
+    if epoch is None:
+        watch.note_claim(journal.epoch())
+        raise AlreadySupervised(f"{run_dir}: another supervisor is taking it over just now", is_elsewhere=True)
+    lock.replace()
+    return epoch
 
 
 def _refuse_lost_end_unopened(run_dir: Path) -> None:

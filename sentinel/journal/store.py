@@ -18,7 +18,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 from sentinel.client.atomic_file import fsync_directory
 from sentinel.client.closed_files import open_closed
@@ -141,10 +141,17 @@ class Journal:
             with suppress(OSError):
                 settle_head(self.path.parent, chain)
 
-    def claim_epoch(self) -> int:
-        """Raise the epoch by one and return it: from now on every earlier supervisor is fenced off."""
+    @overload
+    def claim_epoch(self) -> int: ...
+    @overload
+    def claim_epoch(self, after: int) -> int | None: ...
+    def claim_epoch(self, after: int | None = None) -> int | None:
+        """Raise the epoch by one and return it: from now on every earlier supervisor is fenced off. `after`: only where it still
+        is this one; None: it is not, and nothing was changed."""
         with self._transaction("claim an epoch") as connection:
             epoch = self._epoch() + 1
+            if after is not None and epoch != after + 1:
+                return None
             connection.execute("UPDATE meta SET value = ? WHERE key = 'epoch'", (epoch,))
         return epoch
 

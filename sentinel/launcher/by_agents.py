@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sentinel.client.machine import read_host
-from sentinel.launcher.contract import Launcher
+from sentinel.launcher.contract import Hold, Launcher, unheld
 from sentinel.launcher.spec_file import read_launch
 from sentinel.model.agents import AgentOrder, AgentReport, kill_id
 from sentinel.model.attempts import AttemptSpec, AttemptView
@@ -25,18 +25,23 @@ LOOK_EVERY_S = 0.1
 
 
 class LauncherWithAgents:
-    """`contract.Launcher`. `signals_all`: the launcher itself reaches every rank with a signal."""
+    """`contract.Launcher`. `signals_all`: the launcher itself reaches every rank with a signal. `hold`: asked before each act."""
 
-    def __init__(self, launcher: Launcher, run_dir: Path, orders: OrderBook, *, signals_all: bool) -> None:
+    def __init__(
+        self, launcher: Launcher, run_dir: Path, orders: OrderBook, *, signals_all: bool, hold: Hold = unheld
+    ) -> None:
         self._launcher, self._run_dir, self._orders, self._signals_all = launcher, run_dir, orders, signals_all
+        self._hold = hold
 
     def ensure_started(self, spec: AttemptSpec) -> AttemptView:
         """As the contract says. Agents end what attempts before it have left on their nodes."""
+        self._hold()
         self._give(AgentOrder(f"clean/{spec.attempt}/{spec.launch or ''}", "clean", spec.attempt, spares=read_host()))
         return self._launcher.ensure_started(spec)
 
     def ensure_stopped(self, attempt: int) -> AttemptView:
         """As the contract says. Agents end what of it lives on their nodes, and what comes up there later."""
+        self._hold()
         launch = None
         with suppress(OSError):
             launch = read_launch(AttemptFiles.of(self._run_dir, attempt))
@@ -45,6 +50,7 @@ class LauncherWithAgents:
 
     def signal_ranks(self, attempt: int, signal_number: int) -> int:
         """As the contract says. Of ranks on other nodes those are counted whose agent answers in SIGNAL_WAIT_S."""
+        self._hold()
         sent = self._launcher.signal_ranks(attempt, signal_number)
         nodes = [] if self._signals_all else self._nodes_of(attempt)
         if not nodes:

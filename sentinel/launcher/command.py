@@ -42,6 +42,7 @@ from sentinel.client.strict_json import dumps
 from sentinel.detectors.engine_words import find_refusal
 from sentinel.errors import EngineDown, GiveUp, NotYet, RetryLater
 from sentinel.launcher.checks import check_command, check_durations
+from sentinel.launcher.contract import Hold, unheld
 from sentinel.launcher.exit_report import (
     Evidence,
     build_report,
@@ -120,9 +121,10 @@ class CommandLauncher:
         settings: CommandSettings,
         withheld: frozenset[str] = frozenset(),
         supervises: bool = False,
+        hold: Hold = unheld,
     ) -> None:
         self._run_dir = Path(os.path.realpath(run_dir))
-        self._settings = settings
+        self._settings, self._hold = settings, hold
         self._withheld = withheld
         self._supervises = supervises
         self._query: _Running | None = None  # the status command under way; `observe` never waits for it
@@ -178,6 +180,7 @@ class CommandLauncher:
             settled = _settled(files)
             if isinstance(settled, Exited):
                 return settled
+            self._hold()
             done = self._run(files, self._settings.stop)
             deadline = time.monotonic() + STOP_WAIT_S
             while True:
@@ -221,11 +224,13 @@ class CommandLauncher:
         if not doubt:
             return
         if isinstance(answer, Answer):
+            self._hold()
             self._run(files, self._settings.stop)
         raise EngineDown(f"attempt {files.attempt} was taken for ended, and is not known to be gone: {doubt}", RETRY_IN_S)
 
     def _start(self, files: AttemptFiles, spec: AttemptSpec, lock: int) -> None:
         """Raises GiveUp, EngineDown, RetryLater."""
+        self._hold()
         done = self._run(files, self._settings.start, spec, lock)
         if done.status in NEVER_STARTS:
             reason = f"the start command of the launcher can never start anything: {done}"

@@ -6,9 +6,18 @@ one, so that a supervisor killed between 'started' and 'journaled' may simply as
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from sentinel.model.attempts import AttemptSpec, AttemptView
+
+Hold = Callable[[], None]
+"""Asked right before anything is started, ended or signalled: raises where the run may be another supervisor's by now, which
+time and a stopped process bring about between any two lines."""
+
+
+def unheld() -> None:
+    """For whoever acts for no supervisor: a `Hold` that raises nothing."""
 
 
 class Launcher(Protocol):

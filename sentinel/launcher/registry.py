@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.errors import UsageError
+from sentinel.launcher.agent_reach import AgentReach
 from sentinel.launcher.by_agents import LauncherWithAgents
 from sentinel.launcher.checks import check_local
 from sentinel.launcher.command import CommandLauncher, CommandSettings, check_training_command
-from sentinel.launcher.contract import Launcher
+from sentinel.launcher.contract import Hold, Launcher, unheld
 from sentinel.launcher.kubernetes.settings import KubernetesSettings
 from sentinel.launcher.local import LocalLauncher, LocalSettings
 from sentinel.launcher.node_reach import LocalReach, NodeReach
@@ -32,11 +33,12 @@ from sentinel.run_files.agent_orders import OrderBook
 class LaunchPlace:
     """Where a launcher works, and for whom. `withheld`: environment variables of Sentinel's own that nothing it starts inherits.
     `supervises`: it works for the supervisor; else for somebody who only looks, and then it must cost nothing outside the run
-    directory (no call to a scheduler)."""
+    directory (no call to a scheduler). `hold`: of that supervisor's lease."""
 
     run_dir: str | os.PathLike[str]
     withheld: frozenset[str] = frozenset()
     supervises: bool = False
+    hold: Hold = unheld
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ def _reserve(place: LaunchPlace, settings: LocalSettings) -> Reserve | None:
 def _slurm(place: LaunchPlace, settings: SlurmSettings) -> Launcher:
     from sentinel.launcher.slurm.steps import SlurmLauncher
 
-    return SlurmLauncher(place.run_dir, settings, place.withheld, place.supervises)
+    return SlurmLauncher(place.run_dir, settings, place.withheld, place.supervises, hold=place.hold)
 
 
 def _slurm_reach(place: LaunchPlace, settings: SlurmSettings) -> NodeReach:
@@ -82,7 +84,7 @@ def _slurm_reach(place: LaunchPlace, settings: SlurmSettings) -> NodeReach:
 def _kubernetes(place: LaunchPlace, settings: KubernetesSettings) -> Launcher:
     from sentinel.launcher.kubernetes.jobsets import KubernetesLauncher
 
-    return KubernetesLauncher(place.run_dir, settings, place.withheld, place.supervises)
+    return KubernetesLauncher(place.run_dir, settings, place.withheld, place.supervises, hold=place.hold)
 
 
 def _check_cluster(command: tuple[str, ...], cwd: str, settings: KubernetesSettings) -> None:
@@ -106,9 +108,10 @@ LAUNCHERS = (
         kind="command",
         summary="any scheduler, driven by three commands: start, status, stop",
         settings=CommandSettings,
-        build=lambda place, settings: CommandLauncher(place.run_dir, settings, place.withheld, place.supervises),
+        build=lambda place, settings: CommandLauncher(place.run_dir, settings, place.withheld, place.supervises, place.hold),
         check=lambda command, cwd, _: check_training_command(command, cwd),
-        reach="the launcher 'command' knows no nodes: the check belongs into its start command (docs/node-checks.md)",
+        reach="the launcher 'command' knows no nodes: its checks need an agent on each node, or belong into the start command "
+        "(docs/node-checks.md)",
     ),
     LauncherRow(
         kind="slurm",
@@ -127,8 +130,8 @@ LAUNCHERS = (
         build=_kubernetes,
         check=_check_cluster,
         capabilities=("exclude",),
-        reach="the launcher 'kubernetes' runs no command on a node: the check belongs into an init container of the pods "
-        "(docs/node-checks.md)",
+        reach="the launcher 'kubernetes' runs no command on a node: its checks need an agent there, or belong into an init "
+        "container (docs/node-checks.md)",
     ),
 )
 DEFAULT = "local"
@@ -141,15 +144,19 @@ def open_launcher(kind: str, options: Mapping[str, str], place: LaunchPlace) -> 
     return row.build(place, settings_of(row, options))
 
 
-def with_agents(launcher: Launcher, kind: str, run_dir: Path, orders: OrderBook) -> Launcher:
+def with_agents(launcher: Launcher, kind: str, run_dir: Path, orders: OrderBook, hold: Hold = unheld) -> Launcher:
     """The same launcher, reaching on to nodes where there are agents."""
-    return LauncherWithAgents(launcher, run_dir, orders, signals_all=find_row(kind).signals_all)
+    return LauncherWithAgents(launcher, run_dir, orders, signals_all=find_row(kind).signals_all, hold=hold)
 
 
-def open_reach(kind: str, options: Mapping[str, str], place: LaunchPlace) -> NodeReach | str:
-    """The launcher's way to nodes, or why it has none. Raises UsageError as `open_launcher`."""
+def open_reach(
+    kind: str, options: Mapping[str, str], place: LaunchPlace, orders: OrderBook | None = None
+) -> NodeReach | str:
+    """The launcher's way to nodes, or why it has none. `orders`: through the agents there as well. Raises UsageError as
+    `open_launcher`."""
     row = find_row(kind)
-    return row.reach if isinstance(row.reach, str) else row.reach(place, settings_of(row, options))
+    own = row.reach if isinstance(row.reach, str) else row.reach(place, settings_of(row, options))
+    return own if orders is None else AgentReach(own, Path(os.path.realpath(place.run_dir)), orders)
 
 
 def reserve_of(launcher: Launcher, start_thread: StartThread | None) -> Reserve | NoReserve:

@@ -31,6 +31,7 @@ class AgentOrder:
         ranks: of these alone; none are named: of all. nodes: the same of agents. spares: not by the agent of this node.
         signal: its number, of `signal`.
         with_dumps: of `stacks`: ask for the dumps of PyTorch's flight recorder, too.
+        words: of `check`: the command of the policy. An agent runs its own where it is the same, and no other.
     """
 
     id: str
@@ -42,6 +43,7 @@ class AgentOrder:
     spares: str = ""
     signal: int = 0
     with_dumps: bool = False
+    words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

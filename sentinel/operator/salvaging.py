@@ -7,8 +7,9 @@ from pathlib import Path
 
 from sentinel.client.run_layout import JOURNAL_NAME, RUN_FILE_NAME
 from sentinel.errors import UsageError
-from sentinel.journal.lease import RunLock, read_lease
+from sentinel.journal.lease import read_lease
 from sentinel.journal.run_file import find_run_file
+from sentinel.journal.run_lock import RunLock
 from sentinel.journal.salvage import WholeEntries, copies_of, count_lost, read_whole, rebuild, verify_journal
 from sentinel.launcher.living import living_attempts
 from sentinel.launcher.registry import DEFAULT, LaunchPlace, open_launcher

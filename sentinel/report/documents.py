@@ -64,6 +64,7 @@ def status_document(snapshot: RunSnapshot, policy: Policy | None, warning: str) 
         "blind": dict(state.blind),
         "missing_steps": [list(hole) for hole in attempt.holes] if attempt else [],
         "supervisor": snapshot.supervisor,
+        "standbys": [asdict(one) for one in snapshot.standbys],
         "attempt_alive": snapshot.attempt_alive,
         "warning": warning,
         "deadline": _deadline_document(state, now_s),

@@ -20,6 +20,7 @@ from pathlib import Path
 from sentinel.clock import SystemClock
 from sentinel.errors import JournalError, UsageError
 from sentinel.filesystem import is_full
+from sentinel.journal.standbys import read_standbys
 from sentinel.model.facts import Entry
 from sentinel.report.drawn import DrawnAttempt
 from sentinel.report.journal_fold import JournalFold
@@ -88,6 +89,7 @@ class FollowedRun:
             heartbeat_s=read_heartbeat(self.run_dir),
             mirror_lag_s=read_mirror_lags(self.run_dir, SystemClock().wall_s()),
             tally=self.journal.tally.copy(),
+            standbys=() if state.ended else read_standbys(self.run_dir, SystemClock().wall_s()),
             losses=self.journal.losses.of_incidents(state, self.journal.until_s, stall.since_s if stall else None),
         )
 

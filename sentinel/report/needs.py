@@ -18,14 +18,10 @@ from sentinel.policy.schema import Policy
 from sentinel.policy.schema_rungs import Rung
 from sentinel.report.cause import cause_of, tried_words
 from sentinel.report.snapshot import RunSnapshot
+from sentinel.report.unwatched import until_watched
 from sentinel.run_files.stall import SILENT_S, Stall, stall_of
 
 MINUTE_S = 60.0
-_UNWATCHED = {
-    "gone": "nothing is repaired until `sentinel run` is started again",
-    "stuck": "nothing is repaired while the supervisor stands still",
-    "unknown": "whether anybody repairs it is not known from here",
-}
 FULL_NEXT = "free space on it: the supervisor goes on by itself, and nothing is repaired before"
 _NOBODY = {
     "gone": ("Nobody watches this run", "its supervisor is gone", "bad"),
@@ -52,7 +48,7 @@ def _stands_still(snapshot: RunSnapshot) -> dict[str, Any]:
     state = snapshot.state
     incident = last_straw(state)
     look_at = [LOOK_AT] if incident is not None and judge_structural(incident, (), 0) else []
-    unwatched = [_UNWATCHED[snapshot.supervisor]] if not state.ended and snapshot.supervisor != "alive" else []
+    unwatched = [until_watched(snapshot)] if not state.ended and snapshot.supervisor != "alive" else []
     return {
         "head": "The run has failed" if state.ended else "The run is held and waits for a person",
         "tone": "bad",
@@ -143,7 +139,7 @@ def _nobody(snapshot: RunSnapshot) -> tuple[str, str, str, str]:
     """Who watches, why not, the tone, what follows. A supervisor on a full disk waits for room, and writes nothing down."""
     if snapshot.is_disk_full:
         return "The disk is full", f"nothing can be written to {snapshot.run_dir}; the supervisor waits", "bad", FULL_NEXT
-    return (*_NOBODY[snapshot.supervisor], _UNWATCHED[snapshot.supervisor])
+    return (*_NOBODY[snapshot.supervisor], until_watched(snapshot))
 
 
 def standing_documents(snapshot: RunSnapshot, policy: Policy | None) -> list[dict[str, Any]]:
@@ -180,7 +176,7 @@ def _next(snapshot: RunSnapshot, incident: Incident, policy: Policy | None) -> l
     """The journal says what is meant to happen; where nobody is there to do it, only what is seen is said."""
     state, page = snapshot.state, incident.page
     if not state.ended and snapshot.supervisor != "alive":
-        return [_trains(snapshot), _UNWATCHED[snapshot.supervisor]]
+        return [_trains(snapshot), until_watched(snapshot)]
     would = [page.reason] if _is_asked(state, incident) and page is not None and page.reason else []
     return [*would, *follows(state, incident, _whole_minutes(snapshot, incident)), *_if_it_fails(state, incident, policy)]
 

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.client.run_layout import LEASE_NAME
+from sentinel.clock import SystemClock
 from sentinel.errors import UsageError
 from sentinel.filesystem import is_full
 from sentinel.journal.holder import Supervisor, judge_holder
 from sentinel.journal.lease import read_lease
 from sentinel.journal.lost_history import describe_missing
 from sentinel.journal.run_file import find_run_file
+from sentinel.journal.standbys import read_standbys
 from sentinel.launcher.registry import DEFAULT, LaunchPlace, open_launcher
 from sentinel.model.attempts import Alive, AttemptView, Orphaned, Unseen
 from sentinel.model.incidents import Incident
@@ -57,6 +59,7 @@ def read_status(run_dir: Path) -> dict[str, Any]:
         senses=senses,
         is_disk_full=supervisor == "stuck" and is_full(run_dir),
         ranks=read_ranks(run_dir, attempt.attempt) if attempt is not None and are_asked else (),
+        standbys=() if run.state.ended else read_standbys(run_dir, SystemClock().wall_s()),
         losses=run.losses.of_incidents(run.state, run.until_s, stall.since_s if stall else None),
     )
     warning = "; ".join(filter(None, (run.warning, describe_missing(run_dir))))

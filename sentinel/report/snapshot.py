@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentinel.journal.holder import Supervisor
+from sentinel.journal.standbys import StandbySeen
 from sentinel.model.state import RunState
 from sentinel.report.losses import IncidentLoss
 from sentinel.report.tally import Tally
@@ -22,7 +23,7 @@ class RunSnapshot:
     drawn of every metric of that attempt, for those that do not stand in every line. `ranks`: where each stands, while they are
     asked (`are_ranks_asked`). `trouble`: why this is older than it should be; empty otherwise. `heartbeat_s`: when the
     supervisor's loop last turned, wall clock; None where none ever was. `mirror_lag_s`: by part of the run's mirror, as
-    `MirrorStanding.lag_s`. `losses`: of the incidents, by now.
+    `MirrorStanding.lag_s`. `losses`: of the incidents, by now. `standbys`: who waits to take the supervisor's place.
     `is_disk_full`: that of the run directory, asked where the supervisor stands still."""
 
     run_dir: Path
@@ -43,6 +44,7 @@ class RunSnapshot:
     tally: Tally = field(default_factory=Tally)
     losses: tuple[IncidentLoss, ...] = ()
     is_disk_full: bool = False
+    standbys: tuple[StandbySeen, ...] = ()
 
 
 def are_ranks_asked(state: RunState, stall: Stall | None, supervisor: Supervisor) -> bool:

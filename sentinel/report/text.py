@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sentinel.detectors.disk_memory import bytes_words
+from sentinel.journal.standbys import StandbySeen
 from sentinel.model.amounts import number_between
 from sentinel.policy.rung_words import CONDITIONS
 from sentinel.report.cost import cost_rows, incident_words
@@ -49,6 +50,7 @@ def status_text(status: Mapping[str, Any]) -> str:
         ("policy", _policy_words(status)),
         ("supervisor", status["supervisor"] + (SUSPENDED if status["state"] == "suspended" else "")),
     ]
+    rows += [("standby", StandbySeen(**one).words) for one in status["standbys"]]
     rows += cost_rows(status["cost"], status["forecast"])
     if status["ranks"]:
         rows.append(("ranks", ranks_words(status["ranks"])))

@@ -71,16 +71,18 @@ def read_orders(run_dir: Path) -> AgentOrders:
 
 
 def _order_to_json(order: AgentOrder) -> dict[str, Any]:
-    return asdict(order) | {"ranks": list(order.ranks), "nodes": list(order.nodes)}
+    return asdict(order) | {"ranks": list(order.ranks), "nodes": list(order.nodes), "words": list(order.words)}
 
 
 def _order_of_json(value: Mapping[str, Any]) -> AgentOrder | None:
     """None for one that is not understood whole: nobody does half of what was asked."""
     word, name, attempt = value.get("word"), value.get("id"), value.get("attempt")
-    launch, ranks, nodes = value.get("launch"), value.get("ranks"), value.get("nodes")
+    launch, ranks, nodes, words = value.get("launch"), value.get("ranks"), value.get("nodes"), value.get("words", [])
     if word not in get_args(OrderWord) or not isinstance(name, str) or not is_count(attempt):
         return None
     if not (launch is None or isinstance(launch, str)) or not isinstance(ranks, list) or not isinstance(nodes, list):
+        return None
+    if not isinstance(words, list) or not all(isinstance(one, str) for one in words):
         return None
     if not all(type(rank) is int for rank in ranks) or not all(isinstance(node, str) for node in nodes):
         return None
@@ -94,4 +96,5 @@ def _order_of_json(value: Mapping[str, Any]) -> AgentOrder | None:
         spares=text_of(value.get("spares")),
         signal=count_of(value, "signal"),
         with_dumps=value.get("with_dumps") is True,
+        words=tuple(words),
     )

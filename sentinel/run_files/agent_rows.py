@@ -46,26 +46,27 @@ def rank_to_json(one: RankOnNode, node: str) -> list[Any]:
 
 def rank_of_json(row: list[Any], node: str) -> RankOnNode:
     """Raises ValueError."""
-    attempt, rank, pid, doing, where = row[:5]
+    attempt, rank, pid, doing, where, fields = row if len(row) == 6 else (*row, None)
     if not (type(rank) is type(pid) is type(attempt) is int and is_rank(rank) and doing in _DOING and type(where) is str):
         raise ValueError("a rank on the node makes no sense")
-    if len(row) == 5:
-        return RankOnNode(attempt, rank, pid, _DOING[doing], sys.intern(where[:TEXT_CHARS]))
-    step, phase, time_s, number, busy_step, busy_s, *named = row[5]
+    where = sys.intern(where if len(where) <= TEXT_CHARS else where[:TEXT_CHARS])
+    if fields is None:
+        return RankOnNode(attempt, rank, pid, _DOING[doing], where)
+    step, phase, time_s, number, busy_step, busy_s, host = fields if len(fields) == 7 else (*fields, node)
     if not (type(step) is type(busy_step) is int and type(time_s) is float and type(phase) is str):
         raise ValueError("a heartbeat on the node makes no sense")
     if not (number is None or type(number) is int) or not (busy_s is None or type(busy_s) is float):
         raise ValueError("numbers of a heartbeat on the node make no sense")
-    host = _host_of(named[0]) if named else node
+    if host is not node:
+        _check_host(host)
     beat = BeatOnNode(step, phase, time_s, number, busy_step, busy_s, host)
-    return RankOnNode(attempt, rank, pid, _DOING[doing], sys.intern(where[:TEXT_CHARS]), beat)
+    return RankOnNode(attempt, rank, pid, _DOING[doing], where, beat)
 
 
-def _host_of(name: object) -> str:
+def _check_host(name: object) -> None:
     """Raises ValueError."""
     if not isinstance(name, str) or (name and not HOST.fullmatch(name)):
         raise ValueError("a heartbeat on the node names no host that makes sense")
-    return name
 
 
 def rows_of(value: Mapping[str, Any]) -> list[list[Any]]:

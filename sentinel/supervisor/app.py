@@ -14,22 +14,21 @@ from sentinel.actions.runner import Handler, ThreadRunner
 from sentinel.channels.opening import secret_variables
 from sentinel.clock import SystemClock
 from sentinel.engine import Engine
-from sentinel.errors import AlreadySupervised, JournalBlocked, JournalError, RetryLater, UsageError
+from sentinel.errors import AlreadySupervised, JournalBlocked, JournalError, LeaseOverdue, RetryLater, UsageError
 from sentinel.journal.answering import is_being_answered
+from sentinel.journal.lease_watch import LeaseWatch
 from sentinel.journal.lost_history import refuse_no_journal
 from sentinel.journal.run_file import RunFile, write_run_file
 from sentinel.journal.run_folder import ensure_run_dir, find_group, who_else_reads
-from sentinel.journal.session import RunSession, take_run
+from sentinel.journal.session import RunSession
 from sentinel.launcher import registry as launchers
-from sentinel.launcher.contract import Launcher
+from sentinel.launcher.contract import Hold, Launcher
 from sentinel.metrics.exposition import exposition
 from sentinel.mirrors.keeper import open_mirror
 from sentinel.model.actions import Action, SendPage
 from sentinel.model.state import RIGHTLY_ENDED, RunState
-from sentinel.report.chronicle.write import leave_chronicle
 from sentinel.report.html.keeper import ReportKeeper
 from sentinel.report.own_needs import own_needs
-from sentinel.report.summary import leave_report
 from sentinel.run_files.agent_orders import OrderBook
 from sentinel.run_files.detector_standings import StandingsFile
 from sentinel.supervisor.daemon import Daemon, Narrator
@@ -38,6 +37,7 @@ from sentinel.supervisor.disk_check import refuse_full_disk
 from sentinel.supervisor.each_turn import keep_up
 from sentinel.supervisor.handlers import build_handlers
 from sentinel.supervisor.journal_outage import JournalOutage, last_act, say
+from sentinel.supervisor.leaving import EXIT_OK, EXIT_STOPPED, leave, leave_ended
 from sentinel.supervisor.loop import NewPolicy, WasAway, run_until_over, spare_collector
 from sentinel.supervisor.loop_watch import LoopWatch
 from sentinel.supervisor.open_desk import open_desk
@@ -53,6 +53,7 @@ from sentinel.supervisor.ruled import (
     rule_run,
 )
 from sentinel.supervisor.run_request import RunRequest, refuse_while_it_trains
+from sentinel.supervisor.standby import is_over, page_what_it_lacks, stand_by
 from sentinel.supervisor.started import started_event
 from sentinel.supervisor.stop_signals import StopSignals
 from sentinel.supervisor.strangers import tell_strangers
@@ -73,8 +74,6 @@ from sentinel.web.site import SiteServices
 if TYPE_CHECKING:
     from sentinel.trainers.launching import Trained
 
-EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_AGAIN, EXIT_STOPPED = 0, 1, 2, 75, 130  # 75 is EX_TEMPFAIL
-
 
 def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
     """Run or adopt, watch, repair; returns the exit code of `sentinel run`.
@@ -83,10 +82,15 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
         UsageError, PolicyError: nothing was started.
     """
     with StopSignals() as stops:
+        if request.standby:
+            return stand_by(request, stops, lambda watch, lacks: _supervise(request, narrator, stops, watch, lacks))
         return _supervise(request, narrator, stops)
 
 
-def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignals) -> int:
+def _supervise(
+    request: RunRequest, narrator: Narrator | None, stops: StopSignals, counted: LeaseWatch | None = None, lacks: str = ""
+) -> int:
+    """`counted`, `lacks`: of a standby, its count of the lease, and what it cannot do."""
     started_s = SystemClock().wall_s()
     run_dir = request.run_dir.absolute()
     ruled, group = rule_run(request, run_dir, started_s), find_group(request.share_with)
@@ -94,19 +98,28 @@ def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignal
     site = open_for_run(request.listen, run_dir, SiteServices(exposition))
     ruled = ruled.under(site.link)
     ensure_run_dir(run_dir, group)
-    if not request.stop_at_once:
+    if not (request.stop_at_once or request.standby):
         print_lines(who_else_reads(run_dir), *remarks_on(ruled))
     with closing(site), LoopWatch(calls_about_loop(request, ruled)) as watch, Notifier.from_environment(watch.turned) as systemd:
         outage = JournalOutage(run_dir, stops, systemd, pages_about_journal(request, ruled))
-        takeover = Takeover(run_dir, request.takeover_wait_s, stops, systemd)
+        wait_s = request.takeover_wait_s if counted is None else 0.0
+        takeover = Takeover(run_dir, wait_s, stops, systemd, request.lease_s, counted)
+
+        def show() -> None:
+            nonlocal lacks
+            site.start()
+            page_what_it_lacks(run_dir, ruled.run_file.id, ruled.policy.spec.paging, lacks)
+            lacks = ""
+
         while True:
             try:
-                return _watch(request, ruled, Engine(ruled.policy, ruled.reference, ruled.masking), narrator, site.start, outage)
+                engine = Engine(ruled.policy, ruled.reference, ruled.masking)
+                return _watch(request, ruled, engine, narrator, show, outage, takeover.take)
             except NewPolicy:
                 ruled = rule_anew(request, run_dir, started_s, outage).under(site.link)
                 print_lines(*remarks_on(ruled))
                 watch.send, outage.pages = calls_about_loop(request, ruled), pages_about_journal(request, ruled)
-            except WasAway as away:
+            except (WasAway, LeaseOverdue) as away:
                 say(f"{run_dir}: {away}")
             except AlreadySupervised as error:
                 if not outage.has_begun and takeover.waits_for(error):
@@ -121,21 +134,22 @@ def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignal
 
 
 def _watch(
-    request: RunRequest, ruled: Ruled, engine: Engine, narrator: Narrator | None, show: Callable[[], None], outage: JournalOutage
-) -> int:
-    """Take the run and stay with it to its end. Raises JournalError when nothing can be written down any more, WasAway and
-    NewPolicy when it has to begin anew. `show`: called when the run is ours and there is something to show."""
+    request: RunRequest, ruled: Ruled, engine: Engine, narrator: Narrator | None, show: Callable[[], None], outage: JournalOutage,
+    take: Callable[[], RunSession],
+) -> int:  # fmt: skip
+    """Take the run and stay with it to its end. Raises JournalError when nothing can be written down any more, WasAway,
+    LeaseOverdue and NewPolicy when it has to begin anew. `show`: called when the run is ours and there is something to show."""
     run_dir, run_file, end = ruled.run_dir, ruled.run_file, ruled.end
     refuse_no_journal(run_dir)
-    with take_run(run_dir) as session:
-        clock = SystemClock(session.journal.last_at_s())
+    with take() as session:
+        clock, hold = SystemClock(session.journal.last_at_s()), session.lease.hold
         engine.restore(session.journal.read_entries())
         if engine.state.ended in RIGHTLY_ENDED:
             print(f"{run_dir}: this run has {RIGHTLY_ENDED[engine.state.ended]}; choose another --run-dir to train again")
             return EXIT_OK
         _go_by_what_is_in_force(ruled, engine.state, outage)
-        if outage.has_begun and engine.state.ended:
-            return _leave_ended(run_dir, engine.state)
+        if (outage.has_begun and engine.state.ended) or (request.standby and is_over(engine.state)):
+            return leave_ended(run_dir, engine.state)
         deadline = end.on_session_clock(clock.now_s(), clock.wall_s())
         trained = ruled.trained()
         roots = () if trained is None else trained.roots
@@ -145,9 +159,9 @@ def _watch(
             _take_over(ruled, engine.state)
         outage.stops.wake((wake := Wake(run_dir)).event)
         withheld = secret_variables(engine.policy.spec.paging)
-        reserve = launchers.reserve_of(own := _open_launcher(run_dir, run_file, withheld), request.start_thread)
+        reserve = launchers.reserve_of(own := _open_launcher(run_dir, run_file, withheld, hold), request.start_thread)
         agents = Agents(run_dir, OrderBook(run_dir, session.epoch))
-        launcher = launchers.with_agents(own, run_file.launcher, run_dir, agents.orders)
+        launcher = launchers.with_agents(own, run_file.launcher, run_dir, agents.orders, hold)
         show_gpus(narrator, (hardware := open_hardware(engine.policy.spec.detectors.gpu_fault, run_dir)).gpus)
         show_needs(narrator, own_needs(run_dir, engine.policy))
         boards = open_boards(run_dir, lambda: engine.state, request.tensorboard)
@@ -159,7 +173,7 @@ def _watch(
         behind = VerifiedBehind(run_dir, "full" if request.stop_at_once else engine.policy.spec.checkpoints.verify)
         telemetry = RunTelemetry(run_dir, launcher, hardware, boards, trackers, mirror, desk, disks, behind, wake, agents=agents)
         telemetry.look_for([(rule.name, rule.match) for rule in engine.policy.spec.logs], ruled.named_logs)
-        acts = _handlers(session, ruled, engine, launcher, desk.courier.send, withheld, trained)
+        acts = _handlers(session, ruled, engine, launcher, desk.courier.send, withheld, trained, agents.orders)
         runner = ThreadRunner(acts, wake.event, request.start_thread)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
         with (
@@ -178,7 +192,7 @@ def _watch(
             each_turn = keep_up(session, wake, daemon, outage.stops, standings, desk, outage.systemd, reserve, policy_path)
             run_until_over(daemon, clock, wake, each_turn)
             standings.write(clock.now_s(), engine)
-        return _leave(run_dir, engine.state, clock.now_s())
+        return leave(run_dir, engine.state, clock.now_s())
 
 
 def _go_by_what_is_in_force(ruled: Ruled, state: RunState, outage: JournalOutage) -> None:
@@ -190,18 +204,6 @@ def _go_by_what_is_in_force(ruled: Ruled, state: RunState, outage: JournalOutage
     write_run_file(ruled.run_dir, ruled.run_file)
 
 
-def _leave_ended(run_dir: Path, state: RunState) -> int:
-    """Whoever ended the run while this supervisor waited for its disk meant it."""
-    say(f"{run_dir}: {state.ended}: {state.end_reason}; this supervisor leaves it so")
-    return exit_code(state)
-
-
-def _leave(run_dir: Path, state: RunState, now_s: float) -> int:
-    leave_report(run_dir, state, now_s)
-    leave_chronicle(run_dir)
-    return exit_code(state)
-
-
 def _take_over(ruled: Ruled, state: RunState) -> None:
     """Raises UsageError."""
     refuse_while_it_trains(ruled.run_dir, ruled.run_file, state)
@@ -210,8 +212,8 @@ def _take_over(ruled: Ruled, state: RunState) -> None:
     keep_policy(ruled)
 
 
-def _open_launcher(run_dir: Path, run: RunFile, withheld: frozenset[str]) -> Launcher:
-    place = launchers.LaunchPlace(run_dir, withheld, supervises=True)
+def _open_launcher(run_dir: Path, run: RunFile, withheld: frozenset[str], hold: Hold) -> Launcher:
+    place = launchers.LaunchPlace(run_dir, withheld, supervises=True, hold=hold)
     return launchers.open_launcher(run.launcher, run.launcher_options, place)
 
 
@@ -223,6 +225,7 @@ def _handlers(
     send_page: Callable[[SendPage], str],
     withheld: frozenset[str],
     trained: Trained | None,
+    orders: OrderBook,
 ) -> Mapping[type[Action], Handler]:
     """What carries out each action of this run."""
     run = ruled.run_file
@@ -235,12 +238,7 @@ def _handlers(
         withheld=withheld,
         trained=trained,
         masking=engine.masking,
-        reach=launchers.open_reach(run.launcher, run.launcher_options, launchers.LaunchPlace(ruled.run_dir, withheld)),
+        reach=launchers.open_reach(run.launcher, run.launcher_options, launchers.LaunchPlace(ruled.run_dir, withheld), orders),
         named_logs=ruled.named_logs,
     )
 
-
-def exit_code(state: RunState) -> int:
-    if state.ended in RIGHTLY_ENDED:
-        return EXIT_OK
-    return {"stopped": EXIT_STOPPED, "suspended": EXIT_AGAIN}.get(state.ended, EXIT_FAILED)

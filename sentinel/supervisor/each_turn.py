@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from contextlib import suppress
 
-from sentinel.errors import Fenced, RetryLater
+from sentinel.errors import Fenced, LeaseOverdue, RetryLater
 from sentinel.journal.session import RunSession
 from sentinel.launcher.reserve import NoReserve, Reserve
 from sentinel.model.events import SignalSeen
@@ -39,7 +38,8 @@ def keep_up(
     reserve: Reserve | NoReserve,
     policy_path: str,
 ) -> EachTurn:
-    """What the loop calls once a turn with the session's clock. Raises Fenced when another supervisor has taken the run over.
+    """What the loop calls once a turn with the session's clock. Raises Fenced when another supervisor has taken the run over, and
+    LeaseOverdue when one may have.
 
     Only what people ask by a signal is passed on in every turn; the rest has time until the next whole look, half a second at
     most. The word to systemd is for the turns before. `policy_path`: the file of the run's policy, which SIGHUP has read anew.
@@ -50,8 +50,12 @@ def keep_up(
         if engine.watched:
             wake.follow(engine.watched)
         wake.rearm()
-        with suppress(RetryLater):  # the disk said no: tried again next look, and 60 s may pass before it matters
+        try:
             session.lease.renew(now_s)
+        except LeaseOverdue:
+            raise
+        except RetryLater:
+            pass  # the disk said no: tried again next look, until it is overdue
         if session.lease.is_lost():
             raise Fenced(f"another supervisor took this run over (epoch above {session.epoch}); this one leaves it alone")
         standings.keep(now_s, engine)

@@ -98,7 +98,18 @@ def build_handlers(
         a.CompareRecords: lambda c: compare_attempts(run_dir, c.old_attempt, c.new_attempt, c.first_step, c.last_step),
     }
     assert not (missing := [kind.__qualname__ for kind in a.ACTIONS if kind not in handlers]), f"no handler for {missing}"
-    return cast(Mapping[type[a.Action], Handler], handlers)
+    held = {kind: handler if kind is a.SendPage else _held(lease, handler) for kind, handler in handlers.items()}
+    return cast(Mapping[type[a.Action], Handler], held)
+
+
+def _held(lease: Lease, handler: Callable[[Any], Found]) -> Callable[[Any], Found]:
+    """Begun only while the run is known to be ours. A person may be called by two: silence would be worse."""
+
+    def carry_out(action: a.Action) -> Found:
+        lease.hold()
+        return handler(action)
+
+    return carry_out
 
 
 def _note(run_dir: Path, attempt: int, named_logs: tuple[str, ...]) -> None:

@@ -102,7 +102,10 @@ def last_act(close: Callable[[float], bool]) -> Iterator[None]:
     acts never meet it."""
     try:
         yield
-    except (JournalBlocked, RetryLater, WasAway, NewPolicy) as error:
+    except (JournalBlocked, RetryLater, WasAway, NewPolicy) as error:  # an overdue lease is a RetryLater
         if not close(LAST_ACT_S):
             raise JournalError(f"{error}; and an act of sentinel is still under way after {LAST_ACT_S:g} s") from error
+        raise
+    except Fenced:
+        close(0.0)  # what was not begun is forgotten; what is under way finds that it may do nothing more
         raise

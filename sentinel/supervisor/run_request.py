@@ -13,6 +13,7 @@ from sentinel.actions.runner import StartThread
 from sentinel.client.masking import Masking
 from sentinel.clock import SystemClock
 from sentinel.errors import UsageError
+from sentinel.journal.lease import STALE_AFTER_S
 from sentinel.journal.run_file import PolicyReference, RunFile, find_run_file, new_digest_key
 from sentinel.launcher.registry import DEFAULT
 from sentinel.mirrors.settings import OFF
@@ -58,6 +59,8 @@ class RunRequest:
     pin: str | None = None  # the processors that it keeps to, as in 0,2-5; None: to none
     start_thread: StartThread | None = None  # starts the threads of actions; None: whoever asks for them does
     takeover_wait_s: float = 0.0  # how long to wait for the lease of a supervisor on another machine
+    standby: bool = False  # wait until the run has lost its supervisor
+    lease_s: float = STALE_AFTER_S  # how long this supervisor may go unheard
     changed_command: bool = False  # a person says that the run goes on under another command than its own
 
 

@@ -29,7 +29,7 @@ from sentinel.telemetry.source import SourceHealth
 
 EVERY_S = 1.0
 SLICE = 32  # files between two pauses: the loop is not to wait for a sweep
-REPORTS_PER_POLL = 256  # some 2,000 heartbeats, two hundredths of a second
+REPORTS_PER_POLL = 128  # some 1,000 heartbeats, a hundredth of a second: what else the loop has to do waits no longer
 FALLBACK_S = 5.0
 BLIND_S = 15.0
 YOUNG_S = 120.0

@@ -8,9 +8,8 @@ cannot be read, that changes while it is read, or is no heartbeat is left out th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import attempt_folder
@@ -30,10 +29,10 @@ UNKNOWN_PHASE: Phase = "idle"  # a word of a newer trainer: the rank lives, what
 Signature = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class RankLife:
+class RankLife(NamedTuple):
     """Where a rank lives, by its newest heartbeat, first read at `changed_s`. `pid` None: it does not say. `time_s`: its own.
-    `stack_after_s`: seconds of silence after which it writes its stacks by itself; None: it does not, or an agent tells of it."""
+    `stack_after_s`: seconds of silence after which it writes its stacks by itself; None: it does not, or an agent tells of it.
+    A tuple: 16,384 are made a second."""
 
     step: int
     pid: int | None
@@ -64,7 +63,7 @@ class Heartbeats:
     def hear(self, reports: Sequence[AgentReport], now_s: float) -> list[Reading]:
         """The same from agents: one reading per rank whose heartbeat is another than the one that was last known."""
         out: list[Reading] = []
-        lives, attempt = self.lives, self.attempt
+        lives, attempt, phases = self.lives, self.attempt, PHASES
         for report in reports:
             for row in report.ranks:
                 beat, rank = row.beat, row.rank
@@ -73,8 +72,9 @@ class Heartbeats:
                 known = lives.get(rank)
                 if known is not None and known.time_s == beat.time_s and known.step == beat.step:
                     continue
-                lives[rank] = _life(beat, row.pid, now_s)
-                out.append(_heartbeat(beat, attempt, rank))
+                step, phase, time_s, number, busy_step, busy_s, host = beat
+                lives[rank] = RankLife(step, row.pid, host, number, now_s, time_s)
+                out.append(Heartbeat(attempt, rank, step, phases.get(phase, UNKNOWN_PHASE), time_s, busy_s, busy_step, host))
                 if rank not in self._by_agent:
                     self._by_agent.add(rank)
                     self._contents.pop(rank, None)
@@ -106,7 +106,7 @@ class Heartbeats:
                         out.append(beat)
                         self.lives[rank] = life
                     else:
-                        self.lives[rank] = replace(life, changed_s=self.lives[rank].changed_s)
+                        self.lives[rank] = life._replace(changed_s=self.lives[rank].changed_s)
                     self._by_agent.discard(rank)
             except (OSError, ValueError):
                 continue
@@ -132,7 +132,7 @@ def _read_beat(fields: Mapping[str, Any], attempt: int, rank: int, now_s: float)
         raise ValueError("a heartbeat needs a step and a phase")
     pid, after_s = whole_number(fields.get("pid"), 0), real_number(fields.get("stack_after_s"), -1.0)
     life = _life(beat, pid if pid > 0 else None, now_s)
-    return _heartbeat(beat, attempt, rank), replace(life, stack_after_s=after_s if after_s > 0.0 else None)
+    return _heartbeat(beat, attempt, rank), life._replace(stack_after_s=after_s if after_s > 0.0 else None)
 
 
 def _heartbeat(beat: BeatOnNode, attempt: int, rank: int) -> Heartbeat:

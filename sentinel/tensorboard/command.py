@@ -11,7 +11,7 @@ from pathlib import Path
 from sentinel.client.atomic_file import ensure_directory
 from sentinel.client.run_layout import JOURNAL_NAME, STREAM_NAME, TENSORBOARD
 from sentinel.errors import AlreadySupervised, UsageError
-from sentinel.journal.lease import RunLock
+from sentinel.journal.run_lock import RunLock
 from sentinel.report.reading import read_run
 from sentinel.telemetry.tensorboard import event_files
 from sentinel.tensorboard.board import EFFECTIVE, PLACE, Board

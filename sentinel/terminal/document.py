@@ -33,6 +33,7 @@ def picture_document(picture: Picture) -> dict[str, Any]:
         "gpus_why_not": picture.gpus_why_not,
         "curves": {metric: points for metric in METRICS if (points := _points(picture, metric))},
         "events": [{"when": when.strip(), "text": line.text.strip(), "tone": line.tone} for when, line in picture.lines],
+        "standbys": list(picture.standbys),
         "warnings": list(picture.warnings),
         "needs": None if picture.needs is None else dict(picture.needs),
     }

@@ -125,6 +125,8 @@ def _headline(picture: Picture) -> RenderableType:
     line.append(f"   attempt {attempt.attempt if attempt else '-'}")
     line.append(f"   goodput {account(state, picture.now_s, picture.stall.since_s if picture.stall else None).goodput_ratio:.0%}")
     line.append(f"   incidents {len(state.incidents)}")
+    if picture.standbys:
+        line.append(f"   standby {', '.join(map(clean, picture.standbys))}")
     for source in list(state.blind)[:1]:
         line.append(f"   {source} blind", "bold red")
     return line

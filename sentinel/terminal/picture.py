@@ -26,7 +26,7 @@ METRICS = metrics_shown_on("terminal")
 class Picture:
     """Everything a frame shows. `lines` are elapsed time and words, oldest first. `warnings`: what is wrong with the looking
     itself, or threatens the run, a sentence each. `gpus_why_not`: why no GPU is seen; both empty where nobody asked. `needs`: as
-    `sentinel status --json` has it, where whoever made the picture knows."""
+    `sentinel status --json` has it, where whoever made the picture knows. `standbys`: on which machines one waits."""
 
     state: RunState
     now_s: float
@@ -41,6 +41,7 @@ class Picture:
     warnings: tuple[str, ...] = ()
     stall: Stall | None = None
     needs: Mapping[str, Any] | None = None
+    standbys: tuple[str, ...] = ()
 
 
 def newest_step(picture: Picture) -> int:

@@ -66,6 +66,16 @@ class Cluster:
     def controller(self, signal_number: int) -> None:
         os.kill(int((self.scratch / "slurmctld.pid").read_text()), signal_number)
 
+    def configure(self, **settings: int) -> None:
+        """Change slurm.conf while Slurm runs: how soon it notices that a node is gone."""
+        path = self.scratch / "slurm.conf"
+        text = path.read_text()
+        for name, value in settings.items():
+            text, found = re.subn(rf"(?m)^{name}=.*$", f"{name}={value}", text)
+            assert found == 1, f"{name} stands in slurm.conf {found} times"
+        path.write_text(text)
+        self.ask("scontrol", "reconfigure")
+
     def ask(self, *words: str) -> str:
         done = subprocess.run(words, env=self.environ, capture_output=True, text=True, timeout=30, check=False)
         assert done.returncode == 0, f"{words}: {done.stderr}"

@@ -14,6 +14,7 @@ from tests.cluster.cluster_kit import Cluster, wait_for
 
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "srun", "squeue", "scontrol", "unshare", "nsenter")
 SBIN = "/usr/sbin:/sbin"
+AS_BUILT = {"SlurmdTimeout": 10, "MessageTimeout": 10}  # as nodes_up.sh has it
 
 
 def why_not() -> str:
@@ -40,6 +41,7 @@ def runs(cluster: Cluster, tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
     cluster.controller(signal.SIGCONT)
     cluster.ask("scancel", "--user", "root")
+    cluster.configure(**AS_BUILT)
     for node in ("n1", "n2", "n3"):
         if not cluster.is_on(node):
             cluster.on(node)

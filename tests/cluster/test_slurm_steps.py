@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -68,7 +70,12 @@ def test_ranks_train_on_when_their_client_is_killed(cluster: Cluster, runs: Path
     assert len(run.processes(1)) == 3
 
 
-def test_a_node_that_is_powered_off_is_replaced_by_the_spare(cluster: Cluster, runs: Path) -> None:
+# How long Slurm takes to give a node up is its own: by these two settings. The rest is ours.
+@pytest.mark.parametrize(("slurmd_s", "message_s"), [(10, 10), (5, 3)])
+def test_a_node_that_is_powered_off_is_replaced_by_the_spare(
+    cluster: Cluster, runs: Path, slurmd_s: int, message_s: int
+) -> None:
+    cluster.configure(SlurmdTimeout=slurmd_s, MessageTimeout=message_s)
     run = Run(runs / "run", 4000, 0.05, "--launcher-option", "spares=1", "--with", "exclude")
     cluster.submit(run)
     run.until_step(1, 30)
@@ -77,9 +84,10 @@ def test_a_node_that_is_powered_off_is_replaced_by_the_spare(cluster: Cluster, r
     run.until_step(2, 30, 150)
     down_s = float(_time_in_log(cluster, "Removing failed node n2") or 0.0)
     tell(
-        "node off", until_given_up=down_s - off_s, until_ended=run.time_of(f.AttemptEnded) - off_s,
-        until_launched=run.time_of(f.AttemptLaunched) - off_s,
+        f"node off, SlurmdTimeout {slurmd_s} s, MessageTimeout {message_s} s", until_given_up=down_s - off_s,
+        until_ended=run.time_of(f.AttemptEnded) - off_s, until_launched=run.time_of(f.AttemptLaunched) - off_s,
     )  # fmt: skip
+    assert 0.0 < down_s <= run.time_of(f.AttemptEnded), "nothing is concluded from silence"
     cluster.ask("scancel", run.job)
     incidents = [fact.incident for fact in run.of(f.IncidentOpened) if fact.incident.kind is not Kind.UNSEEN]
     assert [(incident.blamed_rank, incident.blamed_node) for incident in incidents] == [(1, "n2")]
@@ -158,6 +166,32 @@ def test_the_run_outlives_the_node_of_its_batch_script(cluster: Cluster, runs: P
     assert {name.split("-")[1] for name in run.processes(2)} == {"n2", "n3"}
     assert cluster.ask("squeue", "-h", "-j", run.job, "-o", "%T").strip() == "RUNNING", "the allocation is held"
     assert not run.of(f.CheckpointCondemned)
+    assert not attempts_overlap(run)
+
+
+def test_a_standby_takes_the_run_over_when_the_batch_node_dies(cluster: Cluster, runs: Path) -> None:
+    """`sentinel run --standby` as a step on a second node: it counts the lease, and asks nobody about the node."""
+    cluster.configure(SlurmdTimeout=5, MessageTimeout=3)
+    run = Run(runs / "run", 4000, 0.05, "--launcher-option", "spares=1", "--lease", "20s")
+    waits = shlex.join(
+        [sys.executable, "-m", "sentinel", "run", "--standby", "--lease", "20s", "--listen", "off", "--run-dir", str(run.run_dir)]
+    )
+    place = "srun --overlap --nodes=1 --ntasks=1 --nodelist=n2 --job-name=standby --kill-on-bad-exit=0"
+    run.script = f"{place} --output={run.log}.standby {waits} &\n{run.command}"
+    cluster.submit(run)
+    run.until_step(1, 30)
+    wait_for("the standby to wait", lambda: "stands by for" in Path(f"{run.log}.standby").read_text(), 60)
+    off_s = time.time()
+    cluster.off("n1")
+    run.until_step(2, 30, 150)
+    taken_s = run.time_of(f.SupervisorTookOver) - off_s
+    tell("batch node off, a standby", until_taken_over=taken_s, until_launched=run.time_of(f.AttemptLaunched) - off_s)
+    cluster.ask("scancel", run.job)
+    assert [fact.host for fact in run.of(f.SupervisorTookOver)] == ["n1", "n2"]
+    assert taken_s > 13.0, "a lease, less at most two of its renewals"
+    assert {name.split("-")[1] for name in run.processes(2)} == {"n2", "n3"}
+    assert not run.of(f.CheckpointCondemned)
+    assert len(run.of(f.AttemptLaunched)) == 2
     assert not attempts_overlap(run)
 
 

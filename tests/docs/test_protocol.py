@@ -14,15 +14,17 @@ from sentinel import client
 from sentinel.checkpoints import manifest as manifest_file
 from sentinel.checkpoints import pointers as checkpoint_pointers
 from sentinel.client import warm
-from sentinel.client.run_layout import HEAD_NAME, LEASE_NAME, LOST_NAME, STANDINGS_NAME, WARM_NAME
+from sentinel.client.run_layout import HEAD_NAME, LEASE_NAME, LOST_NAME, STANDBYS, STANDINGS_NAME, WARM_NAME
 from sentinel.detectors import slowdown
 from sentinel.engine import Engine
 from sentinel.engine.detector_bank import build_detector_bank
 from sentinel.errors import JournalError
 from sentinel.journal import run_file
 from sentinel.journal.head import Chain, write_head
-from sentinel.journal.lease import Lease, RunLock
+from sentinel.journal.lease import Lease
 from sentinel.journal.run_file import PolicyReference, RunFile, write_run_file
+from sentinel.journal.run_lock import RunLock
+from sentinel.journal.standbys import StandbyFile
 from sentinel.launcher.elsewhere import ENDED_HERE, EndedHere, write_ended_here
 from sentinel.launcher.exit_report import write_report
 from sentinel.launcher.spec_file import overrides_to_json, write_spec
@@ -132,6 +134,7 @@ def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_file_has_the_keys_the_page_gives_it(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = AttemptFiles.of(run_dir, 3).folder
     write_warm(run_dir, WarmStanding("none"))
+    StandbyFile(run_dir).write("")
     monkeypatch.setenv("SENTINEL_RUN_DIR", str(run_dir))
     monkeypatch.setenv("SENTINEL_ATTEMPT", "3")
     monkeypatch.delenv("RANK", raising=False)
@@ -141,6 +144,7 @@ def test_every_file_has_the_keys_the_page_gives_it(run_dir: Path, monkeypatch: p
         "journal.head": set(json.loads((run_dir / HEAD_NAME).read_text().splitlines()[0])),
         LOST_NAME: written(run_dir / LOST_NAME),
         "lease.json": written(run_dir / LEASE_NAME),
+        "standbys/HOST-BOOT-PID.json": written(next((run_dir / STANDBYS).iterdir())),
         STANDINGS_NAME: written(run_dir / STANDINGS_NAME),
         WARM_NAME: written(run_dir / WARM_NAME),
         "attempts/N/warm.json": written(folder / "warm.json"),

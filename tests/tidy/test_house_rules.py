@@ -58,7 +58,7 @@ LONG = {
     "sentinel/detectors/spike.py": "one rule, with every constant it was given",
     "sentinel/policy/inheritance.py": "what one policy keeps of another, read as one",
     "sentinel/journal/dataclass_codec.py": "one codec, one function a kind of type hint",
-    "sentinel/journal/lease.py": "lock, lease and their two files: one protocol, read as one",
+    "sentinel/journal/lease.py": "one file: what stands in it, how it is renewed, held and let go, and how it is read",
     "sentinel/curves/svg.py": "two frames around one scale",
     "sentinel/terminal/words.py": "a sentence for every fact, action and request, read as one",
     "sentinel/client/torch/attached.py": "one object: what a training loop calls, in the order in which it calls it",

@@ -12,8 +12,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from sentinel.engine import evolve
-from sentinel.journal.lease import Lease, RunLock
+from sentinel.journal.lease import Lease
 from sentinel.journal.run_file import PolicyReference, RunFile, write_run_file
+from sentinel.journal.run_lock import RunLock
 from sentinel.journal.session import take_run
 from sentinel.model import actions as a
 from sentinel.model import facts as f

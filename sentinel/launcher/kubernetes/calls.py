@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 
 from sentinel.client.strict_json import dumps
 from sentinel.launcher.asking import AskLimits, Reply, ask, without
+from sentinel.launcher.contract import Hold, unheld
 from sentinel.launcher.kubernetes.template import API
 
 LIST_BYTES_MAX = 1 << 26  # a pod is 5 to 10 kB
@@ -45,11 +46,13 @@ class KubeCalls(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RealKube:
-    """`timeout_s`: of a call. `words`: further ones for kubectl, as --context. `withheld`: variables that nobody inherits."""
+    """`timeout_s`: of a call. `words`: further ones for kubectl, as --context. `withheld`: variables that nobody inherits.
+    `hold`: asked before a JobSet is created or deleted; what it raises is the one thing that comes out of a call."""
 
     timeout_s: float
     words: tuple[str, ...] = ()
     withheld: frozenset[str] = frozenset()
+    hold: Hold = unheld
 
     def jobsets(self, namespace: str, labels: str) -> Reply:
         return self._ask(["get", "--raw", f"{_jobsets(namespace)}?{urlencode({'labelSelector': labels})}"])
@@ -66,10 +69,12 @@ class RealKube:
 
     def create(self, namespace: str, jobset: str, is_trial: bool = False) -> Reply:
         path = f"{_jobsets(namespace)}{'?dryRun=All' if is_trial else ''}"
+        self.hold()
         return self._ask(["create", "--raw", path, "--filename", "-"], jobset)
 
     def delete(self, namespace: str, name: str, uid: str) -> Reply:
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
+        self.hold()
         return self._ask(["delete", "--raw", f"{_jobsets(namespace)}/{quote(name)}", "--filename", "-"], dumps(options))
 
     def _ask(self, words: Sequence[str], body: str = "") -> Reply:

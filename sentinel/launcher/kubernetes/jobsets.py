@@ -20,9 +20,10 @@ from pathlib import Path
 
 from sentinel.client.atomic_file import ensure_directory
 from sentinel.client.strict_json import dumps
-from sentinel.errors import EngineDown, GiveUp, NotYet, RetryLater
+from sentinel.errors import EngineDown, GiveUp, RetryLater
+from sentinel.launcher.contract import Hold, unheld
 from sentinel.launcher.elsewhere import GONE, read_beats
-from sentinel.launcher.exit_report import read_report, read_start_failure, write_report
+from sentinel.launcher.exit_report import read_report, write_report
 from sentinel.launcher.file_locks import try_lock
 from sentinel.launcher.kubernetes.answers import (
     JobSet,
@@ -51,10 +52,10 @@ from sentinel.launcher.kubernetes.pods import RUN, Pod
 from sentinel.launcher.kubernetes.settings import KubernetesSettings
 from sentinel.launcher.kubernetes.template import Template, TemplateError, WantedJobSet, build_jobset
 from sentinel.launcher.slurm.answers import APART_S, Absence, Unclear, Unlisted
-from sentinel.launcher.slurm.attempt import has_traces, keep_view, read_view_kept, tasks_folder
+from sentinel.launcher.slurm.attempt import has_traces, keep_view, tasks_folder
+from sentinel.launcher.slurm.named_job import RETRY_IN_S, NamedJobLauncher
 from sentinel.launcher.slurm.steps import Passing
 from sentinel.launcher.slurm.watch import StepWatch
-from sentinel.launcher.spare_records import bring_home
 from sentinel.launcher.spec_file import launch_variables, write_spec
 from sentinel.launcher.store_port import PORTS
 from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Exited, ExitReport, NotStarted, Unseen
@@ -69,7 +70,6 @@ SETTLE_S = 90.0
 LOSS_GRACE_S = 2.0  # for those that lost a rank to leave their records, as the keeper has it
 PODS_A_SECOND = 64.0  # are looked at while nothing is wrong: those of 2,048 nodes, 11 MB, every 32 s
 LOGS_MAX = 16  # pods of which the log is kept
-RETRY_IN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class _PodsSeen:
     due_s: float
 
 
-class KubernetesLauncher:
+class KubernetesLauncher(NamedJobLauncher[LaunchedJobSet]):
     """`contract.Launcher` over JobSets. `supervises`: see `registry.LaunchPlace`; else the API is never asked."""
 
     def __init__(
@@ -91,10 +91,11 @@ class KubernetesLauncher:
         supervises: bool = False,
         calls: KubeCalls | None = None,
         passing: Passing | None = None,
+        hold: Hold = unheld,
     ) -> None:
-        self._run_dir = Path(os.path.realpath(run_dir))
-        self._settings, self._supervises = settings, supervises
-        self._calls = calls if calls is not None else RealKube(settings.timeout_s, settings.words, withheld)
+        super().__init__(Path(os.path.realpath(run_dir)), WHO, supervises=supervises)
+        self._settings = settings
+        self._calls = calls if calls is not None else RealKube(settings.timeout_s, settings.words, withheld, hold)
         self._passing = passing if passing is not None else Passing()
         self._watches: dict[int, StepWatch] = {}
         self._ending_since: dict[int, float] = {}  # by attempt, when it was first seen that it is over
@@ -104,62 +105,23 @@ class KubernetesLauncher:
         self._ended: dict[int, int] = {}  # by attempt, how many ranks have left a record
         self._ending, self._keeping = threading.Lock(), threading.Lock()
 
-    def observe(self, attempt: int, with_processes: bool = True) -> AttemptView:
-        """As the contract says. The API is asked beside the caller: what comes back is the last answer there was."""
-        del with_processes  # it sees none
-        files = AttemptFiles(self._run_dir, attempt)
-        try:
-            settled = self._settled(files)
-            if settled is not None:
-                return settled
-            if not self._supervises:
-                return read_view_kept(files, WHO)
-            return self._watch_of(attempt).view(self._has_news(files))
-        except (OSError, ValueError) as error:
-            return Unseen(attempt, f"attempt {attempt} cannot be looked at: {error}")
+    def _end_attempt(self, files: AttemptFiles, launched: LaunchedJobSet) -> str:
+        """The JobSet is deleted, until the API lists neither it nor a pod of it."""
+        why_not = self._end(files, launched)
+        return f"{why_not}; {_remedy(files)}" if why_not else ""
 
-    def ensure_started(self, spec: AttemptSpec) -> AttemptView:
-        """As the contract says. The JobSet is looked for first; one that is there is adopted."""
-        files = AttemptFiles(self._run_dir, spec.attempt)
-        bring_home(self._run_dir)
-        try:
-            settled = self._settled(files)
-            if isinstance(settled, Exited):
-                if read_start_failure(files) == "certain":
-                    raise GiveUp(settled.report.reason)
-                return settled
-            return self._start(files, spec)
-        except (OSError, ValueError) as error:
-            raise RetryLater(f"attempt {spec.attempt} cannot be started now: {error}", RETRY_IN_S) from error
+    def _finish_stopped(self, files: AttemptFiles, launched: LaunchedJobSet) -> AttemptView:
+        over = self._over.pop(files.attempt, "")
+        reason = f"{over}; what was left was stopped by sentinel" if over else "stopped by sentinel"
+        return self._finish(files, launched, reason, was_killed=not over)
 
-    def ensure_stopped(self, attempt: int) -> AttemptView:
-        """As the contract says: the JobSet is deleted. It has ended when the API lists neither it nor a pod of it."""
-        files = AttemptFiles(self._run_dir, attempt)
-        bring_home(self._run_dir)
-        try:
-            launched, settled = read_launched_jobset(files), self._settled(files)
-            if launched is None or settled is not None:
-                return settled if settled is not None else NotStarted(attempt)
-            why_not = self._end(files, launched)
-            if why_not:
-                raise NotYet(f"attempt {attempt} is not known to have ended: {why_not}; {_remedy(files)}", RETRY_IN_S)
-            over = self._over.pop(attempt, "")
-            reason = f"{over}; what was left was stopped by sentinel" if over else "stopped by sentinel"
-            return self._finish(files, launched, reason, was_killed=not over)
-        except (OSError, ValueError) as error:
-            raise RetryLater(f"attempt {attempt} cannot be stopped now: {error}", RETRY_IN_S) from error
+    def _read_launched(self, files: AttemptFiles) -> LaunchedJobSet | None:
+        return read_launched_jobset(files)
 
     def signal_ranks(self, attempt: int, signal_number: int) -> int:
         """No process in a pod can be reached with the rights that Sentinel has."""
         del attempt, signal_number
         return 0
-
-    def _settled(self, files: AttemptFiles) -> AttemptView | None:
-        """What needs no API: an attempt that has ended, or of which no JobSet was ever asked for."""
-        report = read_report(files)
-        if report is not None:
-            return Exited(files.attempt, report)
-        return NotStarted(files.attempt) if read_launched_jobset(files) is None else None
 
     # --- to start
 

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from sentinel.client.closed_files import closed
 from sentinel.launcher.asking import AskLimits, Reply, ask
+from sentinel.launcher.contract import Hold, unheld
 from sentinel.launcher.slurm.answers import JOB_COLUMNS, STEP_COLUMNS, format_of
 from sentinel.launcher.slurm.nodes import MARK, PROBE
 from sentinel.launcher.slurm.variables import for_client, for_question
@@ -89,11 +90,13 @@ class _RealClient:
 
 @dataclass(frozen=True, slots=True)
 class RealCalls:
-    """`timeout_s`: of a question. `probe_s`: within which a node must answer. `withheld`: variables that nobody inherits."""
+    """`timeout_s`: of a question. `probe_s`: within which a node must answer. `withheld`: variables that nobody inherits.
+    `hold`: asked before a step is started or ended; what it raises is the one thing that comes out of a call."""
 
     timeout_s: float
     probe_s: float
     withheld: frozenset[str] = frozenset()
+    hold: Hold = unheld
 
     def steps(self, job: str) -> Reply:
         return self._ask(["squeue", "--steps", "--noheader", "--jobs", job, "--Format", format_of(STEP_COLUMNS)])
@@ -105,6 +108,7 @@ class RealCalls:
         return self._ask(["scontrol", "show", "config"])
 
     def cancel(self, step: str, signal_number: int | None = None) -> Reply:
+        self.hold()
         return self._ask(["scancel", *([] if signal_number is None else [f"--signal={signal_number}"]), step])
 
     def hosts(self, nodes: str) -> Reply:
@@ -123,6 +127,7 @@ class RealCalls:
 
     def start(self, words: Sequence[str], place: ClientPlace) -> SlurmClient:
         out, err = place.logs / "launcher.out", place.logs / "launcher.err"
+        self.hold()
         with open(out, "ab", opener=closed) as output, open(err, "ab", opener=closed) as errors:
             process = subprocess.Popen(
                 words,

@@ -20,11 +20,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sentinel.detectors.engine_words import find_refusal
-from sentinel.errors import EngineDown, GiveUp, NotYet, RetryLater, UsageError
+from sentinel.errors import EngineDown, GiveUp, RetryLater, UsageError
 from sentinel.launcher.asking import Beside, in_a_thread
 from sentinel.launcher.checks import check_command
+from sentinel.launcher.contract import Hold, unheld
 from sentinel.launcher.elsewhere import GONE, read_beats
-from sentinel.launcher.exit_report import read_report, read_start_failure, write_report
+from sentinel.launcher.exit_report import read_report, write_report
 from sentinel.launcher.file_locks import is_locked, try_lock
 from sentinel.launcher.slurm.answers import (
     APART_S,
@@ -55,17 +56,16 @@ from sentinel.launcher.slurm.attempt import (
     mark_listed,
     read_client_words,
     read_launched,
-    read_view_kept,
     run_prefix,
     why_over,
     write_launched,
 )
 from sentinel.launcher.slurm.calls import ClientPlace, RealCalls, SlurmCalls, SlurmClient
+from sentinel.launcher.slurm.named_job import RETRY_IN_S, NamedJobLauncher
 from sentinel.launcher.slurm.settings import SlurmSettings
 from sentinel.launcher.slurm.step_command import step_command
 from sentinel.launcher.slurm.walk import SilentNodes, find_lost, find_nodes, why_not_empty
 from sentinel.launcher.slurm.watch import StepWatch
-from sentinel.launcher.spare_records import bring_home
 from sentinel.launcher.spec_file import launch_variables, write_spec
 from sentinel.launcher.store_port import PORTS
 from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Exited, ExitReport, NotStarted, Unseen
@@ -80,7 +80,6 @@ WALK_AFTER_S = 4.0  # from scancel until nodes are asked: squeue loses a healthy
 # last. Each walk is a step, and a job has 40,000 of them.
 WALK_FIRST_S, WALK_LAST_S = 15.0, 600.0
 LOSS_GRACE_S = 2.0  # for those that lost a rank to leave their records, as the keeper has it
-RETRY_IN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,7 @@ class Passing:
     beside: Beside = in_a_thread
 
 
-class SlurmLauncher:
+class SlurmLauncher(NamedJobLauncher[LaunchedStep]):
     """`contract.Launcher` over the steps of one job. `supervises`: see `registry.LaunchPlace`; else Slurm is never asked."""
 
     def __init__(
@@ -104,10 +103,11 @@ class SlurmLauncher:
         calls: SlurmCalls | None = None,
         environ: Mapping[str, str] | None = None,
         passing: Passing | None = None,
+        hold: Hold = unheld,
     ) -> None:
-        self._run_dir = Path(os.path.realpath(run_dir))
-        self._settings, self._withheld, self._supervises = settings, withheld, supervises
-        self._calls = calls if calls is not None else RealCalls(settings.timeout_s, settings.probe_s, withheld)
+        super().__init__(Path(os.path.realpath(run_dir)), "Slurm", supervises=supervises)
+        self._settings, self._withheld = settings, withheld
+        self._calls = calls if calls is not None else RealCalls(settings.timeout_s, settings.probe_s, withheld, hold)
         self._environ = os.environ if environ is None else environ
         self._passing = passing if passing is not None else Passing()
         self._prefix = run_prefix(self._run_dir)
@@ -119,49 +119,20 @@ class SlurmLauncher:
         self._silence = SilentNodes()
         self._ending = threading.Lock()
 
-    def observe(self, attempt: int, with_processes: bool = True) -> AttemptView:
-        """As the contract says. Slurm is asked beside the caller: what comes back is the last answer there was."""
-        del with_processes  # it sees none
-        files = AttemptFiles(self._run_dir, attempt)
-        try:
-            settled = self._settled(files)
-            if settled is not None:
-                return settled
-            if not self._supervises:
-                return read_view_kept(files)
-            is_urgent = self._has_client_ended(attempt) or (attempt not in self._lost and self._has_lost_a_task(files))
-            return self._watch_of(attempt).view(is_urgent)
-        except (OSError, ValueError) as error:
-            return Unseen(attempt, f"attempt {attempt} cannot be looked at: {error}")
+    def _has_news(self, files: AttemptFiles) -> bool:
+        """Its client has ended, or a task has failed."""
+        return self._has_client_ended(files.attempt) or (files.attempt not in self._lost and self._has_lost_a_task(files))
 
-    def ensure_started(self, spec: AttemptSpec) -> AttemptView:
-        """As the contract says. The step is looked for first; one that is there is adopted."""
-        files = AttemptFiles(self._run_dir, spec.attempt)
-        bring_home(self._run_dir)
-        try:
-            settled = self._settled(files)
-            if isinstance(settled, Exited):
-                if read_start_failure(files) == "certain":
-                    raise GiveUp(settled.report.reason)
-                return settled
-            return self._start(files, spec)
-        except (OSError, ValueError) as error:
-            raise RetryLater(f"attempt {spec.attempt} cannot be started now: {error}", RETRY_IN_S) from error
+    def _end_attempt(self, files: AttemptFiles, launched: LaunchedStep) -> str:
+        """By scancel: until squeue no longer lists the step, or no node has anything of it."""
+        why_not = self._end_steps(files, launched)
+        return f"{why_not}; {_remedy(files, launched)}" if why_not else ""
 
-    def ensure_stopped(self, attempt: int) -> AttemptView:
-        """As the contract says: by scancel. It has ended when squeue no longer lists the step, or no node has anything of it."""
-        files = AttemptFiles(self._run_dir, attempt)
-        bring_home(self._run_dir)
-        try:
-            launched, settled = read_launched(files), self._settled(files)
-            if launched is None or settled is not None:
-                return settled if settled is not None else NotStarted(attempt)
-            why_not = self._end_steps(files, launched)
-            if why_not:
-                raise NotYet(f"attempt {attempt} is not known to have ended: {why_not}; {_remedy(files, launched)}", RETRY_IN_S)
-            return self._finish(files, launched, "stopped by sentinel", was_killed=True)
-        except (OSError, ValueError) as error:
-            raise RetryLater(f"attempt {attempt} cannot be stopped now: {error}", RETRY_IN_S) from error
+    def _finish_stopped(self, files: AttemptFiles, launched: LaunchedStep) -> AttemptView:
+        return self._finish(files, launched, "stopped by sentinel", was_killed=True)
+
+    def _read_launched(self, files: AttemptFiles) -> LaunchedStep | None:
+        return read_launched(files)
 
     def signal_ranks(self, attempt: int, signal_number: int) -> int:
         """By scancel, to every task of the step."""
@@ -173,13 +144,6 @@ class SlurmLauncher:
         look = judge_steps(self._steps(launched.job), launched.name)
         steps = look.steps if isinstance(look, Listed) else ()
         return sum(launched.tasks for step in steps if not self._calls.cancel(step.id, signal_number).trouble)
-
-    def _settled(self, files: AttemptFiles) -> AttemptView | None:
-        """What needs no scheduler: an attempt that has ended, or of which no client was ever started."""
-        report = read_report(files)
-        if report is not None:
-            return Exited(files.attempt, report)
-        return NotStarted(files.attempt) if read_launched(files) is None else None
 
     def _start(self, files: AttemptFiles, spec: AttemptSpec) -> AttemptView:
         job, name = self._environ.get("SLURM_JOB_ID", ""), f"{self._prefix}{spec.attempt}"

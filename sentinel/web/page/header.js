@@ -35,7 +35,8 @@ export function drawHeader(status, act, may) {
 function shown(status) {
   const { state, reason, step, total_steps: total, attempt, goodput, supervisor, attempt_alive: isAlive } = status;
   const incidents = incidentsWords(status);
-  return [state, reason, step, total, attempt, goodput, supervisor, isAlive, incidents, Math.floor(status.elapsed_s)];
+  const waiting = standbyWords(status.standbys);
+  return [state, reason, step, total, attempt, goodput, supervisor, waiting, isAlive, incidents, Math.floor(status.elapsed_s)];
 }
 
 /** @param {any} status */
@@ -74,6 +75,7 @@ function figures(status) {
     ["attempt", status.attempt ?? "none"],
     ["incidents", incidentsWords(status)],
     ["supervisor", supervisorWords(status)],
+    ...(status.standbys.length ? [["standby", standbyWords(status.standbys)]] : []),
     ...(status.ranks.length ? [["ranks", ranksWords(status.ranks)]] : []),
     ["policy", policyWords(status)],
   ];
@@ -106,6 +108,11 @@ function supervisorWords(status) {
   if (status.supervisor === "alive") return "watching";
   if (isEnded(status.state)) return "gone: the run has ended";
   return status.supervisor === "stuck" ? "stands still" : status.supervisor;  // what that means says the card above
+}
+
+/** Who waits to take its place, and from where. @param {any[]} standbys */
+function standbyWords(standbys) {
+  return standbys.map((one) => `${one.host}${one.silent_s === null ? "" : ", not heard of lately"}${one.lacks && `: ${one.lacks}`}`).join("; ");
 }
 
 /** @param {any} status @param {(verb: string) => void} act @param {(verb: string) => boolean} isBusy */

@@ -16,9 +16,10 @@ from sentinel.client.checkpoint_files import commit, make_aside, name_of
 from sentinel.client.run_layout import CHECKPOINTS, JOURNAL_NAME, rank_file, stream_path
 from sentinel.client.stream import Stream
 from sentinel.client.strict_json import dumps
-from sentinel.journal.lease import Lease, RunLock
+from sentinel.journal.lease import Lease
 from sentinel.journal.run_file import PolicyReference, RunFile, write_run_file
 from sentinel.journal.run_folder import ensure_run_dir
+from sentinel.journal.run_lock import RunLock
 from sentinel.journal.store import Journal
 from sentinel.launcher.exit_report import write_report
 from sentinel.launcher.spec_file import write_spec

@@ -197,6 +197,15 @@ def test_the_check_says_healthy_sick_or_unknown(node: Node, script: str, outcome
     assert (found.outcome, found.text) == (outcome, text)
 
 
+def test_a_command_that_is_not_its_own_is_not_run(node: Node) -> None:
+    node.check = CheckCommand(("true",), 30.0)
+    node.begin()
+    found = answer(node, AgentOrder("check/n2/1", "check", 0, words=("touch", str(node.run_dir / "run"))))
+    assert (found.outcome, (node.run_dir / "run").exists()) == ("unknown", False)
+    assert "its agent's check is `true`" in found.text
+    assert answer(node, AgentOrder("check/n2/2", "check", 0, words=("true",))).outcome == "done"
+
+
 def test_without_a_check_it_is_unknown_how_the_node_is(node: Node) -> None:
     found = answer(node, AgentOrder("check/n2/1", "check", 0))
     assert found is not None

@@ -12,8 +12,8 @@ import pytest
 from sentinel.cli import bundled_trainer, demo
 from sentinel.cli.demo import DemoOptions
 from sentinel.errors import AlreadySupervised, PolicyError, UsageError
-from sentinel.journal.lease import RunLock
 from sentinel.journal.run_file import find_run_file, write_run_file
+from sentinel.journal.run_lock import RunLock
 from sentinel.launcher.environment import read_environment
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.sim.real_faults import REAL_KINDS

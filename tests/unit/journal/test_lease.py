@@ -17,7 +17,8 @@ import pytest
 from sentinel.client.run_layout import JOURNAL_NAME, LEASE_NAME, LOCK_NAME
 from sentinel.errors import AlreadySupervised, UsageError
 from sentinel.journal.identity import ProcessIdentity, read_own_identity
-from sentinel.journal.lease import Lease, LeaseRecord, RunLock, read_lease
+from sentinel.journal.lease import Lease, LeaseRecord, read_lease
+from sentinel.journal.run_lock import RunLock
 from sentinel.journal.session import take_run
 from sentinel.journal.store import Journal
 from sentinel.model.facts import Held

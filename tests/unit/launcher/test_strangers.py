@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from sentinel.errors import RetryLater
-from sentinel.journal.lease import Lease, RunLock, read_lease
+from sentinel.journal.lease import Lease, read_lease
 from sentinel.journal.run_file import PolicyReference, RunFile
+from sentinel.journal.run_lock import RunLock
 from sentinel.launcher.local import LocalLauncher
 from sentinel.launcher.spec_file import read_launch, write_spec
 from sentinel.launcher.strangers import find_before_launch, find_strangers

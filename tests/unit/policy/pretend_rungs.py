@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from sentinel.channels import registry as _registry  # noqa: F401 - completes the language
 from sentinel.journal.codec import decode_fact, encode_fact
-from sentinel.journal.lease import Lease
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.policy.schema_problems import validate_rung
@@ -46,7 +46,8 @@ def main(policy: Path, run_dir: Path) -> dict[str, Any]:
     failing = simulated(policy, SPIKE, "fails@action=SnapshotLogs:times=9,retry=0")
     snapshot: Any = next(e.fact.action for e in found.entries if isinstance(e.fact, f.ActionDecided) and snapshots(e.fact.action))
     none: Any = None
-    handlers = build_handlers(run_dir, none, Lease.__new__(Lease), none, none, frozenset())
+    held: Any = SimpleNamespace(hold=lambda: None)
+    handlers = build_handlers(run_dir, none, held, none, none, frozenset())
     plans = [[type(x).__name__ for x in e.fact.actions] for e in found.entries if isinstance(e.fact, f.PlanAdopted)]
     decided = f.ActionDecided(snapshot)
     line = describe(decided, 0.0, found.state)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,12 +12,15 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from sentinel.cli.top import read_top
 from sentinel.client.run_layout import JOURNAL_NAME
 from sentinel.client.strict_json import dumps, loads
 from sentinel.clock import SystemClock
 from sentinel.errors import JournalError, UsageError
 from sentinel.journal import holder
-from sentinel.journal.lease import Lease, RunLock
+from sentinel.journal.lease import Lease
+from sentinel.journal.run_lock import RunLock
+from sentinel.journal.standbys import StandbyFile
 from sentinel.journal.store import Journal
 from sentinel.report.doctor.checks import examine
 from sentinel.report.reading import read_incidents, read_run, read_status
@@ -98,6 +102,22 @@ def test_a_run_whose_supervisor_was_killed_is_still_training(tmp_path: Path) -> 
     (run_dir / "lease.json").write_text(json.dumps(lease | {"pid": 2**22 - 1, "create_time": 1.0}))
     status = read_status(run_dir)
     assert (status["state"], status["supervisor"]) == ("training", "gone")
+
+
+def test_who_stands_by_is_said_and_what_follows_from_it(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "run", until=61, released=False)
+    lease = json.loads((run_dir / "lease.json").read_text())
+    (run_dir / "lease.json").write_text(json.dumps(lease | {"pid": 2**22 - 1, "create_time": 1.0}))
+    with StandbyFile(run_dir) as standby:
+        standby.write("it reaches no ranks")
+        status, host = read_status(run_dir), socket.gethostname()
+        (seen,) = status["standbys"]
+        assert (seen["host"], seen["lacks"], seen["silent_s"]) == (host, "it reaches no ranks", None)
+        words = status_text(status)
+        assert f"pid {os.getpid()} on {host}: it reaches no ranks" in words
+        assert f"the standby on {host} takes it over when the lease has run out" in words
+        assert read_top(run_dir)["standbys"] == [host]
+    assert read_status(run_dir)["standbys"] == []
 
 
 def test_a_pid_that_now_belongs_to_somebody_else_is_no_supervisor(tmp_path: Path) -> None:

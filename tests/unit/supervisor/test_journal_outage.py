@@ -22,6 +22,7 @@ from sentinel.errors import (
     Fenced,
     JournalBlocked,
     JournalError,
+    LeaseOverdue,
     LostHistory,
     PolicyError,
     RetryLater,
@@ -208,7 +209,7 @@ class Watches:
     def __call__(self, *arguments: Any) -> int:
         end = self._ends.pop(0)
         if not isinstance(end, AlreadySupervised) and (len(self._ends) > 0 or not isinstance(end, UsageError)):
-            arguments[-1].begin()
+            arguments[5].begin()
         if isinstance(end, int):
             return end
         raise end
@@ -240,6 +241,18 @@ def test_a_supervisor_that_was_stopped_for_a_while_takes_the_run_over_as_a_succe
     Watches(monkeypatch, WasAway(900.0), WasAway(60.0), 0)
     assert supervise(tmp_path / "run") == 0
     assert "did not run for 900 s (suspended?): nothing was seen meanwhile" in capsys.readouterr().err
+
+
+def test_a_supervisor_that_could_not_renew_in_time_takes_the_run_anew_or_leaves_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Watches(monkeypatch, LeaseOverdue("lease.json: was not renewed for 50 s"), 0)
+    assert supervise(tmp_path / "run") == 0
+    assert "was not renewed for 50 s" in capsys.readouterr().err
+    held = AlreadySupervised("run: already supervised by pid 7 on n2", is_elsewhere=True)
+    Watches(monkeypatch, LeaseOverdue("lease.json: was not renewed for 50 s"), held, held, 0)
+    with pytest.raises(Fenced, match="by pid 7 on n2; this one leaves it alone"):
+        supervise(tmp_path / "run")
 
 
 def test_before_anything_was_started_it_is_wrong_usage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,7 +345,7 @@ def test_a_run_that_was_stopped_during_the_outage_stays_stopped(tmp_path: Path, 
         outage = JournalOutage(run_dir, stops)
         outage.begin()
         engine = Engine(load_policy(shipped_policy_path("demo")))
-        code = app._watch(request, rule_run(request, run_dir, 0.0), engine, None, lambda: None, outage)
+        code = app._watch(request, rule_run(request, run_dir, 0.0), engine, None, lambda: None, outage, lambda: take_run(run_dir))
     assert code == app.EXIT_STOPPED
     assert "stopped by sentinel stop; this supervisor leaves it so" in capsys.readouterr().err
     assert not (run_dir / "attempts").exists()

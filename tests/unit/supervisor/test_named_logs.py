@@ -12,8 +12,9 @@ import pytest
 pytest.importorskip("re2", reason="google-re2 is not installed: pip install 'training-sentinel[logs]'")
 
 from sentinel.errors import RetryLater
-from sentinel.journal.lease import Lease, RunLock
+from sentinel.journal.lease import Lease
 from sentinel.journal.run_file import PolicyReference, RunFile
+from sentinel.journal.run_lock import RunLock
 from sentinel.model.actions import StartAttempt
 from sentinel.model.attempts import AttemptSpec, SettingsInForce
 from sentinel.policy_files.loading import read_policy_file

@@ -81,7 +81,7 @@ def test_a_rank_that_was_heard_between_two_looks_is_told_again(tmp_path: Path, c
     """The detector forgets what it was told when the rank is heard, and the next look may come when it is silent again."""
     ranks, seen = with_one_stopped(tmp_path, child)
     assert SilentRank(1, 1, "stopped") in [_placeless(one) for one in ranks.poll(12.1, seen)]
-    heard = dict(seen) | {1: dataclasses.replace(seen[1], changed_s=12.5)}  # read late; so is the next look
+    heard = dict(seen) | {1: seen[1]._replace(changed_s=12.5)}  # read late; so is the next look
     assert SilentRank(1, 1, "stopped") in [_placeless(one) for one in ranks.poll(14.6, heard)]
 
 
@@ -242,7 +242,7 @@ def elsewhere(run_dir: Path, *, beaten_s: float = 1000.0) -> tuple[SilentRanks, 
         path.write_text(DUMP if path == stack else "{}")
         os.utime(path, (beaten_s, beaten_s))
     ranks, seen = stepped(run_dir, [4321], "elsewhere")
-    return ranks, {rank: dataclasses.replace(life, stack_after_s=5.0) for rank, life in seen.items()}, stack
+    return ranks, {rank: life._replace(stack_after_s=5.0) for rank, life in seen.items()}, stack
 
 
 def test_what_a_rank_elsewhere_wrote_by_itself_in_this_silence_is_told(tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_a_rank_elsewhere_whose_stack_is_overdue_is_mute_until_it_comes(tmp_path
 
 def test_of_a_rank_elsewhere_that_promises_no_stack_nothing_is_said(tmp_path: Path) -> None:
     ranks, seen, _ = elsewhere(tmp_path)
-    assert ranks.poll(60.0, {0: dataclasses.replace(seen[0], stack_after_s=None)}) == []
+    assert ranks.poll(60.0, {0: seen[0]._replace(stack_after_s=None)}) == []
 
 
 CATCHES = "import signal; signal.signal(signal.SIGRTMIN + 5, lambda *_: None); print(flush=True)\nwhile True: signal.pause()"
@@ -280,7 +280,7 @@ def test_a_rank_that_was_asked_for_its_stack_and_gives_none_is_mute(tmp_path: Pa
             assert rank.stdout is not None
             rank.stdout.readline()
             ranks, seen = stepped(tmp_path, [rank.pid])
-            seen[0] = dataclasses.replace(seen[0], stack_signal=signal.SIGRTMIN + 5)
+            seen[0] = seen[0]._replace(stack_signal=signal.SIGRTMIN + 5)
             assert doing(ranks.poll(12.1, seen)) == {"runs"}
             assert doing(ranks.poll(12.0 + MUTE_AFTER_S, seen)) <= {"runs"}
             assert doing(ranks.poll(14.0 + MUTE_AFTER_S, seen)) == {"mute"}

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from sentinel.cli.root import app
 from sentinel.errors import UsageError
-from sentinel.journal.lease import RunLock
+from sentinel.journal.run_lock import RunLock
 from sentinel.tensorboard.command import ASIDE, make_tensorboard
 from sentinel.tensorboard.survivors import Begun
 from tests.unit.tensorboard.board_kit import board_of, draw, effective, everything, loss_of, rows, series, write

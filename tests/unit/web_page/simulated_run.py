@@ -87,6 +87,7 @@ class SimulatedRun:
     def __init__(self, name: str = "demo") -> None:
         self.name = name
         self.state, self.reason, self.supervisor, self.trouble = "training", "", "alive", ""
+        self.standbys: list[dict[str, Any]] = []
         self.ranks: list[dict[str, Any]] = []
         self.needs: dict[str, Any] | None = None
         self.machine_warnings: list[dict[str, Any]] = []
@@ -178,6 +179,7 @@ class SimulatedRun:
             "total_steps": self.total_steps, "goodput": 0.861, "wall_s": self.wall_s or self.now_s - START_S,
             "open_incident": None, "incidents": len(self.incidents), "policy": "default", "observe_only": False, "blind": {},
             "attempt_alive": True, "newest_incident": self.told_incidents()[-1] if self.incidents else None,
+            "standbys": self.standbys,
             "supervisor": self.supervisor, "warning": self.trouble, "excluded_nodes": [], "seq": self.seq, "now_s": self.now_s,
             "ranks": self.ranks, "detector_rows": self.detector_rows, "needs": self.needs, "standing": self.standing,
             "machine_warnings": self.machine_warnings,

@@ -166,6 +166,14 @@ def test_a_dialog_that_was_closed_does_not_come_back_by_itself(page: Page, serve
     page.wait_for_text("#figures", "step 420 of 600")
 
 
+def test_who_stands_by_is_named_with_its_machine(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    run.standbys = [
+        {"host": "n2", "pid": 7, "lacks": "", "silent_s": None}, {"host": "n3", "pid": 8, "lacks": "no agent", "silent_s": 90.0},
+    ]  # fmt: skip
+    page.open(server.address)
+    page.wait_for_text("#numbers", "standby\nn2; n3, not heard of lately: no agent")
+
+
 def test_a_supervisor_that_is_gone_is_said_and_cannot_be_paused(page: Page, server: PageServer, run: SimulatedRun) -> None:
     run.supervisor = "gone"
     page.open(server.address)
