@@ -136,8 +136,8 @@ bench-throughput: $(STAMP) ## steps a second of two ranks on two cores, watched 
 bench-launch: $(STAMP) ## from the command line to the trainer's start, beside the command alone (a minute; REPEATS=10)
 	$(BENCH) tests/bench/test_launch_speed.py
 
-bench-relaunch: $(STAMP) ## a killed rank to the next first step, part by part, cold and warm in turn: what is ours (two minutes; REPEATS=10)
-	$(BENCH) tests/bench/test_relaunch_bench.py
+bench-relaunch: $(STAMP) ## a killed rank to the next first step, part by part, cold and warm in turn: what is ours (two minutes; REPEATS=10; BESIDE=DIR: another checkout in turn)
+	$(if $(BESIDE),BESIDE=$(BESIDE)) $(BENCH) tests/bench/test_relaunch_bench.py
 
 bench-saving: $(STAMP) ## how long a save blocks training, and what share that is at the advised interval (a minute; PRESET=tiny SAVES=10)
 	$(BENCH) tests/bench/test_saving_bench.py

@@ -2,17 +2,20 @@
 what the processes were doing (their state and kernel wait), and what the agents of the nodes saw, into
 incidents/NNNN/attempt-NNNN/.
 
-Reads bounded tails only. Nothing here stops or signals a process.
+Reads bounded tails only. Nothing here stops or signals a process. A recovery waits for this, and so for no sync: what was
+written is synced behind it. Where the machine itself stops within that moment, the copies may be lost: what was copied still lies
+in attempts/NNNN/, and of what the processes were doing (processes.txt) there is no other record.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from sentinel.client.atomic_file import ensure_directories, write_atomically
+from sentinel.client.atomic_file import fsync_directory, make_directories, write_atomically
 from sentinel.client.masking import Masking
 from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import AGENTS, STREAM_NAME, attempt_folder, incident_folder
@@ -22,20 +25,36 @@ from sentinel.run_files.agent_files import list_reports
 
 TAIL_BYTES = 256 * 1024
 FILES_MAX = 256
+SYNC_AFTER_S = 3.0  # the acts of a relaunch take a tenth of that
 FOLDERS = ("heartbeats", "exits", "stacks", "logs")
 
 
-def capture(run_dir: Path, incident: int, attempt: int, pids: Sequence[int], masking: Masking) -> str:
-    """Copy the evidence, its secrets masked: it is what people send each other.
+def start_behind(work: Callable[[], None]) -> None:
+    """In a thread that nothing waits for, once no relaunch waits for the same disk. Without a thread it is not done."""
+    timer = threading.Timer(SYNC_AFTER_S, work)
+    timer.name, timer.daemon = "sentinel-syncs-evidence", True
+    with suppress(RuntimeError):
+        timer.start()
+
+
+def capture(
+    run_dir: Path,
+    incident: int,
+    attempt: int,
+    pids: Sequence[int],
+    masking: Masking,
+    behind: Callable[[Callable[[], None]], None] = start_behind,
+) -> str:
+    """Copy the evidence, its secrets masked: it is what people send each other. `behind`: does what nobody waits for.
 
     Returns what was saved. Done twice, the second copy replaces the first. Raises OSError.
     """
     source = attempt_folder(run_dir, attempt)
     target = incident_folder(run_dir, incident) / f"attempt-{attempt:04d}"
     reports = sorted(list_reports(run_dir).items())[:FILES_MAX]
-    _ensure_folders(source, target, with_agents=bool(reports))
-    write_atomically(target / "processes.txt", masking.text(describe_processes(pids)).encode())
-    saved = 1
+    above = _make_folders(source, target, with_agents=bool(reports))
+    saved = [target / "processes.txt"]
+    write_atomically(saved[0], masking.text(describe_processes(pids)).encode(), durable=False)
     names = [STREAM_NAME, "spec.json", "keeper.json", ENDED_HERE]
     for folder in FOLDERS:
         if (source / folder).is_dir():
@@ -43,19 +62,31 @@ def capture(run_dir: Path, incident: int, attempt: int, pids: Sequence[int], mas
     for name in names:
         if (source / name).is_file():
             _copy_tail(source / name, target / name, masking)
-            saved += 1
+            saved.append(target / name)
     for _, path in reports:
         with suppress(OSError):
             _copy_tail(path, target / AGENTS / path.name, masking)
-            saved += 1
-    return f"{saved} files saved in {target.relative_to(run_dir)}"
+            saved.append(target / AGENTS / path.name)
+    behind(lambda: _sync((*saved, *dict.fromkeys(path.parent for path in saved), *above)))
+    return f"{len(saved)} files saved in {target.relative_to(run_dir)}"
 
 
-def _ensure_folders(source: Path, target: Path, *, with_agents: bool) -> None:
-    """Before the first copy, so that few calls wait for the disk: a recovery waits for this."""
+def _make_folders(source: Path, target: Path, *, with_agents: bool) -> tuple[Path, ...]:
+    """The folders in which one was made."""
     folders = [folder for folder in FOLDERS if (source / folder).is_dir()]
     folders += [AGENTS] if with_agents else []
-    ensure_directories((target, *(target / folder for folder in folders)))
+    return make_directories((target, *(target / folder for folder in folders)))
+
+
+def _sync(paths: Sequence[Path]) -> None:
+    """Each of these files and folders that is still there."""
+    for path in paths:
+        with suppress(OSError):
+            if path.is_dir():
+                fsync_directory(path)
+            else:
+                with open(path, "rb", opener=regular) as file:
+                    os.fsync(file.fileno())
 
 
 def describe_processes(pids: Sequence[int]) -> str:

@@ -43,11 +43,16 @@ def ensure_directory(path: Path) -> None:
 
 def ensure_directories(paths: Iterable[Path]) -> None:
     """The same for several: each directory above them is synced once, however many were made in it."""
+    for folder in make_directories(paths):
+        fsync_directory(folder)
+
+
+def make_directories(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """The same without a sync: the directories in which one was made, the upper ones first, for whoever syncs them later."""
     above: dict[Path, None] = {}
     for path in paths:
         _make(path, above)
-    for folder in above:
-        fsync_directory(folder)
+    return tuple(above)
 
 
 def _make(path: Path, above: dict[Path, None]) -> None:

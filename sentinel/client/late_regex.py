@@ -10,7 +10,7 @@ import re
 from typing import Any, cast
 
 
-class _LateRegex:
+class LateRegex:
     """Compiles itself when a method of `re.Pattern` is asked for, and keeps what it was asked for."""
 
     def __init__(self, text: str, flags: int) -> None:
@@ -19,11 +19,15 @@ class _LateRegex:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # Python's own questions, of copies above all, which ask before there is a text
             raise AttributeError(name)
-        found = getattr(re.compile(self._text, self._flags), name)
+        found = getattr(self.compile(), name)
         setattr(self, name, found)  # from now on without this call
         return found
+
+    def compile(self) -> re.Pattern[str]:
+        """Now: the first use finds it in the cache of `re`."""
+        return re.compile(self._text, self._flags)
 
 
 def late_regex(text: str, flags: int = 0) -> re.Pattern[str]:
     """As `re.compile`. A mistake in `text` shows at the first use only; a test compiles all that there are."""
-    return cast(re.Pattern[str], _LateRegex(text, flags))
+    return cast(re.Pattern[str], LateRegex(text, flags))

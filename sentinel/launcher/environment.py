@@ -10,8 +10,8 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,24 @@ VARIABLES = re.compile(r"(NCCL|CUDA|TORCH|TORCHINDUCTOR|PYTORCH|TRITON|OMP|MKL|C
 PARTS = ("code", "configs", "distributions", "variables")
 
 
+@dataclass(frozen=True, slots=True)
+class LaunchQuestion:
+    """Of which program it is asked what it runs. `code`, `written`: as in `read_environment`. `withheld`: variables that the
+    training does not get; the interpreter that is asked runs the training's own start-up code."""
+
+    program: tuple[str, ...]
+    cwd: str
+    code: tuple[str, ...] = ()
+    written: tuple[Path, ...] = ()
+    withheld: frozenset[str] = field(default=frozenset(), repr=False)
+
+
+def read_for_launch(question: LaunchQuestion) -> Environment:
+    """Never raises."""
+    inherited = {name: value for name, value in os.environ.items() if name not in question.withheld}
+    return read_environment(question.program, question.cwd, inherited, question.code, question.written)
+
+
 def start_recorded(
     launcher: Launcher,
     run_dir: Path,
@@ -41,14 +59,13 @@ def start_recorded(
     code: tuple[str, ...],
     withheld: frozenset[str] = frozenset(),
     saved: tuple[Path, ...] = (),
+    read: Callable[[LaunchQuestion], Environment] = read_for_launch,
 ) -> tuple[str, Environment]:
-    """Start the attempt as the launcher does, with what it runs in its spec.json. `withheld`: as the launcher's; the interpreter
-    that is asked runs the training's own start-up code. `saved`: checkpoints of the trainer's, which are no configuration. Raises
-    as `Launcher.ensure_started`."""
+    """Start the attempt as the launcher does, with what it runs in its spec.json. `withheld`: as the launcher's. `saved`:
+    checkpoints of the trainer, which are no configuration. `read`: reads what it runs. Raises as `Launcher.ensure_started`."""
     known = read_recorded(AttemptFiles.of(run_dir, spec.attempt))
-    inherited = {name: value for name, value in os.environ.items() if name not in withheld}
-    written = (run_dir / CHECKPOINTS, *saved)
-    found = read_environment(spec.program, spec.cwd, inherited, code, written) if known is None else known
+    question = LaunchQuestion(spec.program, spec.cwd, code, (run_dir / CHECKPOINTS, *saved), withheld)
+    found = read(question) if known is None else known
     view = launcher.ensure_started(replace(spec, environment=found))
     return recorded_name(type(view)).lower(), found
 

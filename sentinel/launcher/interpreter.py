@@ -1,7 +1,7 @@
 """Which Python runs a command, and what is installed for it: asked of that interpreter itself, in a process with a deadline.
 
-Nothing heavy is imported there: `importlib.metadata` reads the directories of installed distributions, so a torch that cannot
-be imported any more is still named, and no GPU is touched.
+Nothing heavy is imported there: the directories of installed distributions are read, so a torch that cannot be imported any more
+is still named, and no GPU is touched.
 """
 
 from __future__ import annotations
@@ -24,30 +24,72 @@ ASK_S = 10.0  # reading a few hundred directories takes a tenth of a second; a s
 KILLED_S = 1.0
 ANSWER_BYTES_MAX = 4 << 20
 DISTRIBUTIONS_MAX = 2000
+_HEAD_CHARS = 8192  # of METADATA: its lines of names stand above a description of any length
 _PYTHON = re.compile(r"python(\d+(\.\d+)?)?t?$")
 _SHEBANG = re.compile(rb"^#!\s*(\S+)(?:[ \t]+([^\r\n]+))?")
 
 # sys.path without its first entry: for `-c` that is the working directory, whose json.py would be imported instead of Python's.
-# Two lines of each distribution are read by hand: `one.metadata` parses its whole description, and every launch waits for that.
+# A launch waits for the answer, so importlib.metadata is asked only where it knows more than what lies in the directories of the
+# path: importing it takes longer than all else here. Of each distribution two lines are read by hand: its `metadata` parses the
+# whole description.
 _QUESTION = f"""
 import sys
 here = [entry for entry in sys.path if entry]
 sys.path[:] = here
-import json, platform, re, sysconfig
-from importlib import metadata
-found = {{}}
-for one in metadata.distributions():
-    head = (one.read_text("METADATA") or one.read_text("PKG-INFO") or "").partition("\\n\\n")[0]
+import json, os, re
+def head_of(folder):
+    for name in ("METADATA", "PKG-INFO"):
+        try:
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                text = file.read({_HEAD_CHARS})
+                text = text if "\\n\\n" in text else text + file.read()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        if text:
+            return text.partition("\\n\\n")[0]
+    return ""
+def named_in(head):
     lines = [re.search("^" + key + r":[ \\t]*(\\S.*?)[ \\t]*$", head, re.M) for key in ("Name", "Version")]
-    if all(lines):
-        name, version = lines[0][1], lines[1][1]
-    else:
-        name, version = (one.metadata["Name"], str(one.version)) if one.metadata is not None else (None, "")
-    if name and len(found) < {DISTRIBUTIONS_MAX}:
+    return (lines[0][1], lines[1][1]) if all(lines) else None
+def in_folders():
+    for finder in sys.meta_path:
+        if hasattr(finder, "find_distributions") and getattr(finder, "__name__", "") != "PathFinder":
+            return None
+    pairs = []
+    for entry in here:
+        try:
+            names = os.listdir(entry)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return None
+        if entry.lower().rstrip(os.sep).endswith(".egg"):
+            return None
+        for name in names:
+            if name.lower().endswith((".dist-info", ".egg-info")):
+                pair = named_in(head_of(os.path.join(entry, name)))
+                if pair is None:
+                    return None
+                pairs.append(pair)
+    return pairs
+def by_metadata():
+    from importlib import metadata
+    for one in metadata.distributions():
+        head = (one.read_text("METADATA") or one.read_text("PKG-INFO") or "").partition("\\n\\n")[0]
+        pair = named_in(head) or ((one.metadata["Name"], str(one.version)) if one.metadata is not None else (None, ""))
+        if pair[0]:
+            yield pair
+try:
+    pairs = in_folders()
+except (OSError, ValueError):
+    pairs = None
+found = {{}}
+for name, version in by_metadata() if pairs is None else pairs:
+    if len(found) < {DISTRIBUTIONS_MAX}:
         found.setdefault(name, version)
-paths = sysconfig.get_paths()
-own = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-print(json.dumps([platform.python_implementation(), platform.python_version(), found, here, own]))
+kinds = {{"cpython": "CPython", "pypy": "PyPy"}}
+kind = kinds.get(sys.implementation.name) or __import__("platform").python_implementation()
+print(json.dumps([kind, sys.version.split()[0], found, here, [os.path.dirname(os.__file__)]]))
 """
 
 

@@ -92,9 +92,9 @@ def keep(files: AttemptFiles, grace_s: float, say: Callable[[int], None], start:
         is_written = _write_surely(files, spare, ExitReport(None, (), None, command.reason), command.kind)
         say(NOT_STARTED)
         return NOT_STARTED if is_written else TRY_AGAIN
+    say(STARTED)  # before the disk is asked again: the supervisor waits for this word
     with contextlib.suppress(OSError):  # keeper.json without the command's pid is complete enough
         write_keeper(files, command.pid)
-    say(STARTED)
     keeper = Keeper(files, command, grace_s, wake, stop_signals)
     report = keeper.run()
     for process in command.processes:

@@ -94,9 +94,8 @@ class Keeper:
         now = time.monotonic()
         self._log_cap.keep(now)
         self._decide(now)
-        if self._kill_at <= now:
-            self._kill(now)
-        if self._has_children or find_living(marks=self._files.environment):
+        living = self._kill(now) if self._kill_at <= now else None
+        if self._has_children or (find_living(marks=self._files.environment) if living is None else living):  # one walk, not two
             return False
         self.ranks.poll()
         return True
@@ -183,7 +182,8 @@ class Keeper:
         if self._command.is_agentless:
             self._tell_ranks()
 
-    def _kill(self, now: float) -> None:
+    def _kill(self, now: float) -> tuple[Process, ...]:
+        """What lived of the attempt a moment ago."""
         if self._killing_since is None:
             self._killing_since, self._say_at = now, now + STUBBORN_AFTER_S
             self._failed = self._failures()
@@ -202,6 +202,7 @@ class Keeper:
                 continue  # it ends by itself after its trainer, and so does the process that starts it again when it dies
             if send_signal(process, signal.SIGKILL):
                 self._killed.add((process.pid, process.create_time))
+        return living
 
     def _name_stubborn(self, living: tuple[Process, ...], now: float) -> None:
         """Who survives SIGKILL is told, once and then rarely. A follower that is waited for was sent none."""

@@ -39,6 +39,7 @@ from sentinel.launcher.exit_report import (
     write_report,
 )
 from sentinel.launcher.file_locks import try_lock
+from sentinel.launcher.keeper_loop import GRACE_S as KEEPER_GRACE_S
 from sentinel.launcher.keeper_loop import KILL_NOW
 from sentinel.launcher.keeper_start import claim
 from sentinel.launcher.process_tree import (
@@ -54,6 +55,7 @@ from sentinel.launcher.process_tree import (
     wait_gone,
 )
 from sentinel.launcher.rank_names import is_rank_by_another_name
+from sentinel.launcher.ready_keeper import ReadyKeeper
 from sentinel.launcher.reserve import Reserve
 from sentinel.launcher.spare_records import bring_home
 from sentinel.launcher.spec_file import write_spec
@@ -93,7 +95,7 @@ class LocalSettings:
 class LocalLauncher:
     """`contract.Launcher` for attempts on this machine. `grace_s`: see the keeper; None leaves it its own. `withheld`: variables
     of sentinel's own that nothing it starts inherits. `reserve`: ranks that wait for the next attempt, if there are to be any.
-    `direct`: the ranks of a torchrun command are started without torchrun."""
+    `ready`: a keeper that waits for it. `direct`: the ranks of a torchrun command are started without torchrun."""
 
     def __init__(
         self,
@@ -102,8 +104,9 @@ class LocalLauncher:
         withheld: frozenset[str] = frozenset(),
         reserve: Reserve | None = None,
         direct: bool = False,
+        ready: ReadyKeeper | None = None,
     ) -> None:
-        self.reserve, self._direct = reserve, direct
+        self.reserve, self.ready, self._direct = reserve, ready, direct
         self._run_dir = Path(os.path.realpath(run_dir))
         self._grace_s = grace_s
         self._withheld = withheld
@@ -126,9 +129,7 @@ class LocalLauncher:
                     if isinstance(view, NotStarted):
                         self._refuse_beside_unseen(spec.attempt)
                         write_spec(files, spec)
-                        if self.reserve is not None:
-                            self.reserve.take(spec, self._grace_s, self._direct)
-                            view = read_view(files)
+                        view = self._hand_over(files, spec)
                         view = self._start_keeper(files) if isinstance(view, NotStarted) else view
             except OSError as error:
                 raise RetryLater(f"attempt {spec.attempt} cannot be started now: {error}", RETRY_IN_S) from error
@@ -136,6 +137,18 @@ class LocalLauncher:
             raise RetryLater(view.reason, RETRY_IN_S)
         if isinstance(view, Exited) and read_start_failure(files) == "certain":
             raise GiveUp(view.report.reason)
+        return view
+
+    def _hand_over(self, files: AttemptFiles, spec: AttemptSpec) -> AttemptView:
+        """To whom waits for it: ranks in reserve first, then a keeper alone. `NotStarted` where nobody took it."""
+        view: AttemptView = NotStarted(files.attempt)
+        grace_s = KEEPER_GRACE_S if self._grace_s is None else self._grace_s
+        if self.reserve is not None:
+            self.reserve.take(spec, grace_s, self._direct)
+            view = read_view(files)
+        if self.ready is not None and isinstance(view, NotStarted):
+            self.ready.take(files, grace_s, self._direct)
+            view = read_view(files)
         return view
 
     def _refuse_beside_unseen(self, attempt: int) -> None:

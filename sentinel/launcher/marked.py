@@ -28,7 +28,8 @@ def find_marked(run_dir: Path, node: str) -> dict[int, MarkedProcess]:
     mark = os.fsencode(f"{RUN_DIR_VARIABLE}={run_dir}")
     found = {}
     for pid, process in read_processes().items():
-        entries = read_environment(pid) if process.is_living and pid != os.getpid() else frozenset()
+        is_asked = process.is_living and not process.is_kernels and pid != os.getpid()
+        entries = read_environment(pid) if is_asked else frozenset()
         if mark not in entries:
             continue
         variables = _variables(entries)

@@ -26,19 +26,23 @@ if TYPE_CHECKING:
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _DEAD_STATES = "ZXx"
+_STAT_BYTES = 4096  # a line has some 350
+_PF_KTHREAD = 0x00200000  # of the flags in it (include/linux/sched.h)
 _CONFIRM_S = 0.02  # a process in the middle of exec shows no environment for an instant: "none" must hold twice
 _LOOK_AGAIN_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One line of /proc/PID/stat. `create_time` is in seconds since boot; `ended` is a zombie's exit value, else None."""
+    """One line of /proc/PID/stat. `create_time` is in seconds since boot; `ended` is a zombie's exit value, else None.
+    `is_kernels`: a thread of the kernel's, which has no environment."""
 
     pid: int
     parent: int
     state: str
     create_time: float
     ended: int | None = None
+    is_kernels: bool = False
 
     @property
     def is_living(self) -> bool:
@@ -53,14 +57,23 @@ def read_boot_id() -> str:
 def read_process(pid: int) -> Process | None:
     """The process now, zombies included; None when there is none, or none that may be seen (a /proc with hidepid)."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            text = file.read().decode("latin-1")
+        text = _read_stat(pid)
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
-    fields = text[text.rindex(")") + 2 :].split()  # the command's name, in brackets, may hold anything
-    state = fields[0]
+    fields = text[text.rindex(b")") + 2 :].split()  # the command's name, in brackets, may hold anything
+    state = fields[0].decode("ascii")
     ended = os.waitstatus_to_exitcode(int(fields[49])) if state == "Z" else None
-    return Process(pid, int(fields[1]), state, int(fields[19]) / _TICKS_PER_S, ended)
+    is_kernels = int(fields[6]) & _PF_KTHREAD != 0
+    return Process(pid, int(fields[1]), state, int(fields[19]) / _TICKS_PER_S, ended, is_kernels)
+
+
+def _read_stat(pid: int) -> bytes:
+    """In one call of the kernel's: a walk over every process reads thousands of such files, and a relaunch waits for it."""
+    handle = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(handle, _STAT_BYTES)
+    finally:
+        os.close(handle)
 
 
 def read_kernel_place(pid: int, thread: int | None = None) -> str:
@@ -138,7 +151,8 @@ def find_living(roots: Iterable[int] = (), marks: Mapping[str, str] | None = Non
     """The living processes below `roots`, and those with the `marks` and below; without the roots and this process."""
     processes = read_processes()
     top = set(roots)
-    members = {pid for pid in processes if marks is not None and is_marked(pid, marks)}
+    asked = () if marks is None else (pid for pid, process in processes.items() if not process.is_kernels)
+    members = {pid for pid in asked if is_marked(pid, marks or {})}
     members |= find_descendants(processes, members | top)
     members -= {os.getpid()} | top
     return tuple(processes[pid] for pid in sorted(members) if processes[pid].is_living)

@@ -23,6 +23,7 @@ CONFIG_SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".conf", "
 PASSED_OVER = ("__pycache__", "node_modules", "site-packages")
 IMPORTS_MAX = 8 * FILES_MAX
 Import = tuple[int, tuple[str, ...]]  # how many packages up it is relative to, 0 for none, and the words of its name
+Known = dict[tuple[str, str], tuple[str, str | None]]  # folder and word → `_look_for`; every source imports the same few names
 _IMPORTS: dict[str, tuple[Import, ...]] = {}
 """sha256 of a source → its imports. Every launch reads and digests every file. The same bytes import the same as before, and to
 parse a hundred of them took longer than anything else that a relaunch waits for."""
@@ -75,11 +76,12 @@ def read_program(argv: Sequence[str], cwd: str, roots: Iterable[str], reading: R
     for module in _modules(argv):
         waiting += _of_module(module, places)
     began = bool(waiting)
+    known: Known = {}
     while waiting:
         path = waiting.pop()
         data = reading.read(path)
         if data is not None:
-            waiting += _imported(path, data, reading.found[path], places)
+            waiting += _imported(path, data, reading.found[path], places, known)
     return began
 
 
@@ -145,8 +147,8 @@ def _of_module(name: str, places: Sequence[str]) -> list[str]:
     return []
 
 
-def _imported(path: str, data: bytes, digest: str, places: Sequence[str]) -> list[str]:
-    """Files of the project that this one imports."""
+def _imported(path: str, data: bytes, digest: str, places: Sequence[str], known: Known) -> list[str]:
+    """Files of the project that this one imports. `known`: of this reading."""
     if not path.endswith(".py"):
         return []
     if digest not in _IMPORTS:
@@ -155,7 +157,7 @@ def _imported(path: str, data: bytes, digest: str, places: Sequence[str]) -> lis
         _IMPORTS[digest] = _imports_of(data)
     found: dict[str, None] = {}
     for level, words in _IMPORTS[digest]:
-        found |= dict.fromkeys(_files_of(words, places if level == 0 else [_parent(path, level)]))
+        found |= dict.fromkeys(_files_of(words, places if level == 0 else [_parent(path, level)], known))
     return list(found)
 
 
@@ -182,16 +184,23 @@ def _parent(path: str, level: int) -> str:
     return path
 
 
-def _files_of(words: Sequence[str], places: Sequence[str]) -> Iterator[str]:
+def _files_of(words: Sequence[str], places: Sequence[str], known: Known) -> Iterator[str]:
     """The module's file and the `__init__.py` of every package above it, from the first place that has the first word."""
     for place in places:
         base, found = place, []
         for word in words:
-            base = os.path.join(base, word)
-            for file in (os.path.join(base, "__init__.py"), f"{base}.py"):
-                if os.path.isfile(file):
-                    found.append(file)
-                    break
+            if (seen := known.get((base, word))) is None:
+                seen = known[base, word] = _look_for(base, word)
+            base, file = seen
+            if file is not None:
+                found.append(file)
         if found:
             yield from found
             return
+
+
+def _look_for(folder: str, word: str) -> tuple[str, str | None]:
+    """Where the package of this name would lie, and the file that is the package or the module, if there is one."""
+    base = os.path.join(folder, word)
+    files = (os.path.join(base, "__init__.py"), f"{base}.py")
+    return base, next((file for file in files if os.path.isfile(file)), None)

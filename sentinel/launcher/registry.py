@@ -22,8 +22,10 @@ from sentinel.launcher.command import CommandLauncher, CommandSettings, check_tr
 from sentinel.launcher.contract import Hold, Launcher, unheld
 from sentinel.launcher.kubernetes.settings import KubernetesSettings
 from sentinel.launcher.local import LocalLauncher, LocalSettings
+from sentinel.launcher.made_ahead import MadeAhead
 from sentinel.launcher.node_reach import LocalReach, NodeReach
-from sentinel.launcher.reserve import NoReserve, Reserve
+from sentinel.launcher.ready_keeper import ReadyKeeper
+from sentinel.launcher.reserve import Reserve
 from sentinel.launcher.reserve_start import StartThread
 from sentinel.launcher.slurm.settings import SlurmSettings, check_allocation
 from sentinel.run_files.agent_orders import OrderBook
@@ -99,7 +101,11 @@ LAUNCHERS = (
         summary="processes of this machine, kept by a small program that outlives sentinel",
         settings=LocalSettings,
         build=lambda place, settings: LocalLauncher(
-            place.run_dir, withheld=place.withheld, reserve=_reserve(place, settings), direct=settings.direct == "on"
+            place.run_dir,
+            withheld=place.withheld,
+            reserve=_reserve(place, settings),
+            direct=settings.direct == "on",
+            ready=ReadyKeeper(place.withheld) if place.supervises else None,
         ),
         check=lambda command, cwd, settings: check_local(command, cwd, direct=settings.direct == "on"),
         reach=lambda place, _: LocalReach(place.withheld),
@@ -159,13 +165,11 @@ def open_reach(
     return own if orders is None else AgentReach(own, Path(os.path.realpath(place.run_dir)), orders)
 
 
-def reserve_of(launcher: Launcher, start_thread: StartThread | None) -> Reserve | NoReserve:
-    """What waits for this launcher's next attempt. `start_thread`: as in `Reserve`."""
-    found = launcher.reserve if isinstance(launcher, LocalLauncher) else None
-    if found is None:
-        return NoReserve()
-    found.start_thread = start_thread
-    return found
+def made_ahead(launcher: Launcher, start_thread: StartThread | None, prepare: Callable[[], None] | None = None) -> MadeAhead:
+    """What waits for this launcher's next attempt. `start_thread`, `prepare`: as in `MadeAhead`."""
+    if not isinstance(launcher, LocalLauncher):
+        return MadeAhead(prepare=prepare)
+    return MadeAhead(launcher.ready, launcher.reserve, start_thread, prepare)
 
 
 def find_row(kind: str) -> LauncherRow:

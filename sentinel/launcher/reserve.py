@@ -8,61 +8,37 @@ A reserve that is of no use costs a cold start and nothing else. docs/design/war
 
 from __future__ import annotations
 
-import os
 import socket
-import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sentinel.client.run_layout import warm_offer_path
-from sentinel.client.strict_json import dumps, loads
+from sentinel.client.strict_json import dumps
 from sentinel.launcher.environment import read_recorded
 from sentinel.launcher.exit_report import read_object
-from sentinel.launcher.keeper_loop import GRACE_S
+from sentinel.launcher.keeper_line import KeeperLine, start_keeper_ahead
 from sentinel.launcher.memory import free_ratio
-from sentinel.launcher.reserve_start import StartThread, start_apart
+from sentinel.launcher.reserve_start import StartThread
 from sentinel.launcher.warm_command import NotWarm, read_command
 from sentinel.model.attempts import AttemptSpec
-from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles
+from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.run_files.warm_standing import State, WarmStanding, write_warm
 
 AGAIN_S = 60.0  # after one that died or was given up
 COMING_MAX_S = 300.0  # imports of minutes come from a filesystem that does not answer
 FREE_MIN, FREE_TO_MAKE = 0.10, 0.20  # of the memory: less, and it is given up; at least so much, and one is made
-ANSWER_S = 10.0  # as long as a cold keeper is waited for
-LINE_MAX = 1 << 16
 
 
-@dataclass(slots=True)
-class ReserveSocket:
-    """A reserve keeper's socket. `attempt`: under which it was made. `made_s`: session seconds."""
+@dataclass(slots=True, kw_only=True)
+class ReserveLine(KeeperLine):
+    """A reserve keeper's. `attempt`: under which it was made. `made_s`: session seconds."""
 
-    line: socket.socket
     attempt: int
     made_s: float
-    partial_line: bytes = b""
     is_ready: bool = False
-
-    def lines(self) -> list[dict[str, Any]] | None:
-        """What it has said by now, as far as it is whole; None at its end. Raises OSError."""
-        data = self.line.recv(LINE_MAX)
-        *whole, self.partial_line = (self.partial_line + data).split(b"\n")
-        messages = [dict(loads(line)) for line in whole]
-        return messages if data or messages else None
-
-
-class NoReserve:
-    """Where every launch is a cold one."""
-
-    def look(self, now_s: float, attempt: int, is_settled: bool) -> None:
-        """Nothing to look after."""
-
-    def close(self) -> None:
-        """Nothing to end."""
 
 
 class Reserve:
@@ -76,7 +52,7 @@ class Reserve:
         self._withheld = withheld
         self._free = free
         self.start_thread: StartThread | None = None
-        self._held: ReserveSocket | None = None
+        self._held: ReserveLine | None = None
         self._lock = threading.Lock()  # a launch comes from another thread than the looks
         self._not_before_s = 0.0
         self._useless: set[int] = set()  # attempts whose offer can never be made good
@@ -96,7 +72,7 @@ class Reserve:
         finally:
             self._lock.release()
 
-    def take(self, spec: AttemptSpec, grace_s: float | None, direct: bool = False) -> None:
+    def take(self, spec: AttemptSpec, grace_s: float, direct: bool = False) -> None:
         """Hand the attempt over, whose spec.json is written. Where that does not start it, it may be started cold: one that
         answers late finds the attempt taken, as any second keeper does. `grace_s`, `direct`: as LocalLauncher has them."""
         with self._lock:
@@ -106,24 +82,14 @@ class Reserve:
             else:
                 self._not_before_s = 0.0
                 with held.line:
-                    grace_s = GRACE_S if grace_s is None else grace_s
                     cold = self._unfit(held, spec) or self._hand(held, spec.attempt, grace_s, direct)
             last = f"attempt {spec.attempt}: {f'cold: {cold}' if cold else 'warm'}"
             self._tell(WarmStanding("none", f"attempt {spec.attempt} has only begun", last=last))
 
-    def _hand(self, held: ReserveSocket, attempt: int, grace_s: float, direct: bool) -> str:
+    def _hand(self, held: ReserveLine, attempt: int, grace_s: float, direct: bool) -> str:
         """Why it was no warm start; empty where it was one."""
-        order = {"run_dir": str(self._run_dir), "attempt": attempt, "grace_s": grace_s, "direct": direct}
-        with suppress(OSError, ValueError):
-            held.line.settimeout(ANSWER_S)
-            held.line.sendall(dumps({"keep": order}).encode() + b"\n")
-            while (messages := held.lines()) is not None:
-                for one in messages:
-                    if "code" in one:
-                        return str(one["cold"])
-                    if "gone" in one:
-                        return str(one["gone"])
-        return "the reserve did not answer"
+        answer = held.hand(AttemptFiles(self._run_dir, attempt), grace_s, direct)
+        return str(answer.get("cold", answer.get("gone", "the reserve did not answer")))
 
     def close(self) -> None:
         """The end of the socket ends what is behind it."""
@@ -131,7 +97,7 @@ class Reserve:
             if self._held is not None:
                 self._give_up("the supervisor has ended", float("inf"))
 
-    def _unfit(self, held: ReserveSocket, spec: AttemptSpec) -> str:
+    def _unfit(self, held: ReserveLine, spec: AttemptSpec) -> str:
         if not held.is_ready:
             return "the reserve was not ready yet"
         before = read_recorded(AttemptFiles.of(self._run_dir, held.attempt))
@@ -192,7 +158,7 @@ class Reserve:
             argv, cwd = [str(word) for word in spec.get("argv") or ()], str(spec.get("cwd"))
             ranks = read_command(argv, cwd).ranks or 1
             make = {"argv": argv, "cwd": cwd, "modules": modules, "log": str(self._run_dir / "warm.err")}
-            self._held = ReserveSocket(self._start({"make": make}), attempt, now_s)
+            self._held = ReserveLine(self._start({"make": make}), attempt=attempt, made_s=now_s)
             self._tell(replace(self._standing, state="coming", why="", ranks=ranks, ready=0, memory_bytes=0))
         except NotWarm as error:
             self._useless.add(attempt)
@@ -201,16 +167,9 @@ class Reserve:
             self._none(f"it could not be made: {error}")
 
     def _start(self, make: dict[str, Any]) -> socket.socket:
-        ours, theirs = socket.socketpair()
-        environment = {
-            name: value for name, value in os.environ.items() if name not in self._withheld | {RUN_DIR_VARIABLE, ATTEMPT_VARIABLE}
-        }
-        words = [sys.executable, "-P", "-m", "sentinel.launcher.reserve_keeper", str(theirs.fileno())]
-        with theirs:
-            start_apart(words, environment, theirs.fileno(), self.start_thread)
-        ours.setblocking(False)
-        ours.send(dumps(make).encode() + b"\n")
-        return ours
+        line = start_keeper_ahead(self._withheld, self.start_thread)
+        line.send(dumps(make).encode() + b"\n")
+        return line
 
     def _give_up(self, why: str, now_s: float) -> None:
         assert self._held is not None

@@ -1,10 +1,10 @@
-"""The reserve keeper: the keeper of the next attempt, started ahead with its ranks; docs/design/warm.md.
+"""The keeper of the next attempt, started ahead, with ranks in reserve or without; docs/design/warm.md.
 
     python -m sentinel.launcher.reserve_keeper SOCKET
 
-The supervisor's end of the socket says, a JSON line each: first `make` (the command, what to import), and at a launch `keep` (the
-attempt). This end says `standing` while the ranks come up and, asked to keep, with which code that went (as a keeper's starter
-exits). The end of the socket ends it and its ranks, until it keeps.
+The supervisor's end of the socket says, a JSON line each: first `make` (the command, what to import) where there are to be ranks
+in reserve, and at a launch `keep` (the attempt). This end says `standing` while the ranks come up and, asked to keep, with which
+code that went (as a keeper's starter exits). The end of the socket ends it and its ranks, until it keeps.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ def main() -> int:
     if os.fork() != 0:
         os._exit(0)  # whoever started it has no child to wait for
     os.setsid()
-    make = supervisor.hear()["make"]
+    order = supervisor.hear()
+    if "make" not in order:
+        return _keep(supervisor, None, order["keep"])
+    make = order["make"]
     try:
         command = read_command(make["argv"], make["cwd"])
         warm = WarmRanks(command, make["cwd"], tuple(make["modules"]), Path(make["log"]))
@@ -92,7 +95,8 @@ def _wait_for_turn(supervisor: Supervisor, warm: WarmRanks) -> dict[str, Any]:
         raise
 
 
-def _keep(supervisor: Supervisor, warm: WarmRanks, order: dict[str, Any]) -> int:
+def _keep(supervisor: Supervisor, warm: WarmRanks | None, order: dict[str, Any]) -> int:
+    """`warm`: None where there are no ranks in reserve."""
     files = AttemptFiles(Path(order["run_dir"]), int(order["attempt"]))
     with contextlib.suppress(OSError):
         log = open_closed(files.logs / "keeper.err", os.O_WRONLY | os.O_APPEND)
@@ -102,20 +106,22 @@ def _keep(supervisor: Supervisor, warm: WarmRanks, order: dict[str, Any]) -> int
 
     def start(of: AttemptFiles) -> Started | NotStartable:
         nonlocal cold
-        try:
-            return warm.hand_over(of)
-        except (NotWarm, OSError) as error:
-            cold = str(error)
-            complain(f"attempt {of.attempt} is started cold: {cold}")
-            warm.throw_away()
-            return start_ranks(of) if order["direct"] else start_command(of)
+        if warm is not None:
+            try:
+                return warm.hand_over(of)
+            except (NotWarm, OSError) as error:
+                cold = str(error)
+                complain(f"attempt {of.attempt} is started cold: {cold}")
+                warm.throw_away()
+        return start_ranks(of) if order["direct"] else start_command(of)
 
     def say(code: int) -> None:
         supervisor.say(code=code, cold=cold)
         supervisor.line.close()
 
     code = keep(files, order["grace_s"], say, start)
-    warm.throw_away()  # where another had the attempt
+    if warm is not None:
+        warm.throw_away()  # where another had the attempt
     return code
 
 

@@ -54,7 +54,7 @@ def find_strangers(run_dir: Path, known: Collection[int] = ()) -> tuple[Stranger
         spared |= find_descendants(processes, [os.getpid()])
     found = []
     for pid in sorted(processes.keys() - spared):
-        if not processes[pid].is_living or not is_marked(pid, mark):
+        if not processes[pid].is_living or processes[pid].is_kernels or not is_marked(pid, mark):
             continue
         variables = _variables(pid)
         attempt, launch = variables.get(ATTEMPT_VARIABLE), variables.get(LAUNCH_VARIABLE)

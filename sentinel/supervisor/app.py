@@ -31,6 +31,7 @@ from sentinel.report.html.keeper import ReportKeeper
 from sentinel.report.own_needs import own_needs
 from sentinel.run_files.agent_orders import OrderBook
 from sentinel.run_files.detector_standings import StandingsFile
+from sentinel.supervisor.before_launch import BeforeLaunch, prepare
 from sentinel.supervisor.daemon import Daemon, Narrator
 from sentinel.supervisor.deadline import refuse_too_late
 from sentinel.supervisor.disk_check import refuse_full_disk
@@ -159,7 +160,8 @@ def _watch(
             _take_over(ruled, engine.state)
         outage.stops.wake((wake := Wake(run_dir)).event)
         withheld = secret_variables(engine.policy.spec.paging)
-        reserve = launchers.reserve_of(own := _open_launcher(run_dir, run_file, withheld, hold), request.start_thread)
+        made = launchers.made_ahead(own := _open_launcher(run_dir, run_file, withheld, hold), request.start_thread, prepare)
+        before = BeforeLaunch(made, ruled, lambda: engine.state, withheld, request.start_thread)
         agents = Agents(run_dir, OrderBook(run_dir, session.epoch))
         launcher = launchers.with_agents(own, run_file.launcher, run_dir, agents.orders, hold)
         show_gpus(narrator, (hardware := open_hardware(engine.policy.spec.detectors.gpu_fault, run_dir)).gpus)
@@ -173,12 +175,12 @@ def _watch(
         behind = VerifiedBehind(run_dir, "full" if request.stop_at_once else engine.policy.spec.checkpoints.verify)
         telemetry = RunTelemetry(run_dir, launcher, hardware, boards, trackers, mirror, desk, disks, behind, wake, agents=agents)
         telemetry.look_for([(rule.name, rule.match) for rule in engine.policy.spec.logs], ruled.named_logs)
-        acts = _handlers(session, ruled, engine, launcher, desk.courier.send, withheld, trained, agents.orders)
-        runner = ThreadRunner(acts, wake.event, request.start_thread)
+        acts = _handlers(session, ruled, engine, launcher, desk.courier.send, withheld, trained, agents.orders, before)
+        runner = ThreadRunner(before.around(acts), wake.event, request.start_thread)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
         with (
             closing(wake), closing(telemetry), closing(hardware), closing(disks), closing(boards), closing(reports),
-            closing(behind), closing(trackers), closing(mirror), closing(desk), closing(reserve), last_act(runner.close),
+            closing(behind), closing(trackers), closing(mirror), closing(desk), closing(made), last_act(runner.close),
         ):  # fmt: skip
             spare_collector()
             daemon.start(clock.now_s(), started_event(session, ruled, request, deadline, outage, trained))
@@ -189,7 +191,7 @@ def _watch(
                 daemon.want_stop("sentinel stop")
             standings = StandingsFile(run_dir, hardware.gpus)
             policy_path = run_file.policy.source or run_file.policy.path
-            each_turn = keep_up(session, wake, daemon, outage.stops, standings, desk, outage.systemd, reserve, policy_path)
+            each_turn = keep_up(session, wake, daemon, outage.stops, standings, desk, outage.systemd, made, policy_path)
             run_until_over(daemon, clock, wake, each_turn)
             standings.write(clock.now_s(), engine)
         return leave(run_dir, engine.state, clock.now_s())
@@ -226,6 +228,7 @@ def _handlers(
     withheld: frozenset[str],
     trained: Trained | None,
     orders: OrderBook,
+    before: BeforeLaunch,
 ) -> Mapping[type[Action], Handler]:
     """What carries out each action of this run."""
     run = ruled.run_file
@@ -240,5 +243,6 @@ def _handlers(
         masking=engine.masking,
         reach=launchers.open_reach(run.launcher, run.launcher_options, launchers.LaunchPlace(ruled.run_dir, withheld), orders),
         named_logs=ruled.named_logs,
+        read=before.read,
     )
 

@@ -65,8 +65,8 @@ class Silent:
 
 @dataclass(slots=True)
 class Due:
-    """A decided action that waits for its time, or for another try. `progress`: how far it had got at `moved_s`. `is_reported`:
-    the engine knows that it is not proven to have taken effect."""
+    """A decided action that waits for its time or another try. `progress`: how far it had got at `moved_s`. `is_reported`: the
+    engine knows that it is not proven to have taken effect."""
 
     action: Action
     at_s: float
@@ -115,9 +115,9 @@ class Daemon:
         """One round; returns how many seconds may pass before the next unless something wakes the loop.
 
         Args:
-            only_steps: Nothing but step lines was heard since the last whole round, a moment ago. They are read and judged behind
-                new checkpoints. Whatever leads to a fact is followed by a tick. An action that has ended, or an event from
-                outside, makes the round a whole one.
+            only_steps: Nothing but step lines was heard since the last whole round. They are read behind new checkpoints, and
+                whatever leads to a fact is followed by a tick. An event from outside makes the round whole, and so does an action
+                that has ended, unless another is under way: that one's outcome would wait until every source has answered.
         """
         outcomes = self._runner.outcomes()
         for outcome in outcomes:
@@ -126,25 +126,27 @@ class Daemon:
             self._handle(now_s, self._loaded.pop(0))
             if self.is_outdated:
                 return 0.0
-        is_whole = not only_steps or bool(outcomes) or bool(self._wanted)
+        is_whole = not only_steps or bool(self._wanted)
         while self._wanted:
             self._handle(now_s, self._wanted.pop(0))
+        self._submit(now_s)  # the next act of a plan does not wait until every source has been read
+        is_between_acts = not is_whole and bool(outcomes) and bool(self._running)
+        is_whole = not is_between_acts and (is_whole or bool(outcomes))
         switched = self.engine.watched not in (0, self._followed)
         if switched:
             self._followed = self.engine.watched
             self._telemetry.follow(self._followed)
         if is_whole:
             self._give_up_stuck(now_s)
-            readings = self._telemetry.poll(now_s)
-        else:
-            readings = self._telemetry.poll_steps(now_s)
+        readings = self._telemetry.poll(now_s) if is_whole else self._telemetry.poll_steps(now_s)
         is_news = [self._handle(now_s, reading) for reading in readings]
         if is_whole or any(is_news):
             if not self._telemetry.has_more:
                 self._handle(now_s, Tick())
             self._narrator.turn(now_s, self.engine)
         self._submit(now_s)
-        self._journal.settle()
+        if not is_between_acts:  # the head of the journal lags until the next whole look
+            self._journal.settle()
         if self.engine.state.ended and self._ended_s is None:
             self._ended_s = now_s
         if self._telemetry.has_more or switched or self.engine.watched != self._followed:

@@ -6,7 +6,7 @@ import uuid
 
 from sentinel.errors import Fenced, LeaseOverdue, RetryLater
 from sentinel.journal.session import RunSession
-from sentinel.launcher.reserve import NoReserve, Reserve
+from sentinel.launcher.made_ahead import MadeAhead
 from sentinel.model.events import SignalSeen
 from sentinel.model.operator_requests import ApplyPolicy
 from sentinel.model.readings import RequestReading
@@ -35,7 +35,7 @@ def keep_up(
     standings: StandingsFile,
     desk: Desk,
     systemd: Notifier,
-    reserve: Reserve | NoReserve,
+    ahead: MadeAhead,
     policy_path: str,
 ) -> EachTurn:
     """What the loop calls once a turn with the session's clock. Raises Fenced when another supervisor has taken the run over, and
@@ -61,7 +61,7 @@ def keep_up(
         standings.keep(now_s, engine)
         session.journal.fold_when_quiet(now_s)
         desk.turned()
-        reserve.look(now_s, engine.watched, is_settled(engine.state))
+        ahead.look(now_s, engine.watched, is_settled(engine.state))
 
     each_look = systemd.after_turns(look, lambda: in_words(engine))
 

@@ -23,7 +23,7 @@ from sentinel.errors import GiveUp
 from sentinel.journal.lease import Lease
 from sentinel.journal.run_file import RunFile
 from sentinel.launcher.contract import Launcher
-from sentinel.launcher.environment import start_recorded
+from sentinel.launcher.environment import LaunchQuestion, read_for_launch, start_recorded
 from sentinel.launcher.living import living_attempts, unseen_attempts
 from sentinel.launcher.node_reach import NodeReach
 from sentinel.launcher.spec_file import read_launch
@@ -56,10 +56,11 @@ def build_handlers(
     masking: Masking | None = None,
     reach: NodeReach | str = "this launcher reaches no node",
     named_logs: tuple[str, ...] = (),
+    read: Callable[[LaunchQuestion], Environment] = read_for_launch,
 ) -> Mapping[type[a.Action], Handler]:
     """How each action is carried out here. `send_page`: the courier's. `withheld`: the launcher's. `trained`: of a profile.
     `masking`: of evidence. `reach`: the launcher's way to nodes, or why it has none. `named_logs`: further log files, of which is
-    noted how long they are at a launch.
+    noted how long they are at a launch. `read`: reads what an attempt runs.
 
     Raises AssertionError: an action has no handler.
     """
@@ -68,7 +69,7 @@ def build_handlers(
         spec = _spec(run_dir, lease, run, action)
         laid = spec if trained is None else trained.lay(spec)
         _note(run_dir, action.attempt, named_logs)
-        return start_recorded(launcher, run_dir, laid, run.code, withheld, () if trained is None else trained.saved())
+        return start_recorded(launcher, run_dir, laid, run.code, withheld, () if trained is None else trained.saved(), read)
 
     source = SampleSource(partial(has_stream, run_dir), partial(read_samples, run_dir))
 

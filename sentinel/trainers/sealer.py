@@ -8,6 +8,7 @@ from collections import deque
 from contextlib import suppress
 from pathlib import Path
 
+from sentinel.client.file_digest import best_of
 from sentinel.client.stream import Stream
 from sentinel.trainers.found import FoundCheckpoint, find_checkpoints
 from sentinel.trainers.mismatch import find_mismatch, why_tracker_misleads
@@ -80,9 +81,8 @@ class Sealer:
     def _seal(self, places: CheckpointFiles, there: list[FoundCheckpoint], others: frozenset[str]) -> None:
         known = self._sealed or set()
         try:
-            for sealed in seal_new(
-                self._run_dir, places, [found for found in there if found.key not in known], self._attempt, others
-            ):
+            new, algorithm = [found for found in there if found.key not in known], best_of(self._spec.reads_digests)
+            for sealed in seal_new(self._run_dir, places, new, self._attempt, others, algorithm=algorithm):
                 self._done.append(sealed)
             drop_old(self._run_dir, places, there)
         except OSError as error:

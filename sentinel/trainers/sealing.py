@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import hashlib
 import os
 import shutil
 import time
@@ -21,6 +20,7 @@ from sentinel.checkpoints.files import list_checkpoints
 from sentinel.checkpoints.manifest import MANIFEST
 from sentinel.checkpoints.pruning import prune_checkpoint
 from sentinel.client.atomic_file import ensure_directory, fsync_directory, write_atomically
+from sentinel.client.file_digest import BLOCK_BYTES, TREE, new_hasher
 from sentinel.client.regular_file import read_regular, regular
 from sentinel.client.run_layout import CHECKPOINTS
 from sentinel.client.strict_json import dumps, loads
@@ -28,7 +28,6 @@ from sentinel.trainers.found import ASIDE, FoundCheckpoint, read_signature
 from sentinel.trainers.profile import CheckpointFiles
 
 _FICLONE = 0x40049409  # linux/fs.h: share the blocks of another file
-BLOCK_BYTES = 1 << 20
 _NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EACCES)
 _NO_CLONE = (errno.EXDEV, errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.EPERM, errno.ENOSYS, errno.ETXTBSY)
 
@@ -50,15 +49,17 @@ def seal_new(
     attempt: int,
     others: Collection[str] = (),
     wall_s: Callable[[], float] = time.time,
+    algorithm: str = TREE,
 ) -> Iterator[Sealed]:
-    """Seal every complete checkpoint of those that are there and not sealed yet, in their order. What is still being written, or
-    is written anew meanwhile, is left for the next call. `others`: keys of checkpoints of other runs. Raises the OSError of the
-    first that could not be sealed, when the others are."""
+    """Seal every complete checkpoint of those that are there and not sealed yet, in their order. What is still being written,
+    or is written anew meanwhile, is left for the next call. `others`: keys of checkpoints of other runs. `algorithm`: of the
+    digests, one that whoever verifies them reads. Raises the OSError of the first that could not be sealed, when the others are.
+    """
     failed: OSError | None = None
     for found in there:
         if found.key not in others and not is_sealed(run_dir, found) and _is_complete(found, places, wall_s()):
             try:
-                sealed = _seal(run_dir, places, found, attempt)
+                sealed = _seal(run_dir, places, found, attempt, algorithm)
             except OSError as error:
                 failed = failed or error
                 continue
@@ -113,14 +114,14 @@ def _is_ours(path: Path) -> bool:
         return False
 
 
-def _seal(run_dir: Path, places: CheckpointFiles, found: FoundCheckpoint, attempt: int) -> Sealed | None:
+def _seal(run_dir: Path, places: CheckpointFiles, found: FoundCheckpoint, attempt: int, algorithm: str) -> Sealed | None:
     began = time.monotonic()
     target = sealed_path(run_dir, found.step)
     aside = target.parent / f".{target.name}.tmp-{os.getpid()}"
     shutil.rmtree(aside, ignore_errors=True)
     ensure_directory(aside)
     try:
-        how, files = _take(places, found, aside)
+        how, files = _take(places, found, aside, algorithm)
         if read_signature(found.path) != found.signature:
             return None  # written anew while it was read
         manifest = {
@@ -142,7 +143,9 @@ def _seal(run_dir: Path, places: CheckpointFiles, found: FoundCheckpoint, attemp
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _take(places: CheckpointFiles, found: FoundCheckpoint, aside: Path) -> tuple[str, dict[str, dict[str, object]]]:
+def _take(
+    places: CheckpointFiles, found: FoundCheckpoint, aside: Path, algorithm: str
+) -> tuple[str, dict[str, dict[str, object]]]:
     hows: set[str] = set()
     files: dict[str, dict[str, object]] = {}
     for name, size, _ in found.signature:
@@ -150,7 +153,7 @@ def _take(places: CheckpointFiles, found: FoundCheckpoint, aside: Path) -> tuple
         stored = f"files/{name or found.path.name}"
         ensure_directory((aside / stored).parent)
         hows.add(_bring(source, aside / stored, places.files == "replaced"))
-        files[stored] = {"bytes": size, "sha256": _digest(aside / stored)}
+        files[stored] = {"bytes": size, algorithm: _digest(aside / stored, algorithm)}
     return next(how for how in ("copy", "reflink", "link") if how in hows), files
 
 
@@ -178,12 +181,14 @@ def _bring(source: Path, target: Path, may_link: bool) -> str:
     return how
 
 
-def _digest(path: Path) -> str:
-    """SHA-256. What was read is dropped from the page cache again: training needs the memory more."""
+def _digest(path: Path, algorithm: str) -> str:
+    """What was read is dropped from the page cache again: training needs the memory more."""
+    hasher = new_hasher(algorithm)
     with open(path, "rb", opener=regular) as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        while block := file.read(BLOCK_BYTES):
+            hasher.update(block)
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    return digest
+    return hasher.hexdigest()
 
 
 def put_back(run_dir: Path, places: CheckpointFiles, step: int) -> Path:

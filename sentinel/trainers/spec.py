@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sentinel.client.file_digest import SHA256
 from sentinel.client.regular_file import read_regular
 from sentinel.client.run_layout import spec_path
 from sentinel.client.strict_json import loads
@@ -17,7 +18,7 @@ from sentinel.trainers.profile import TrainerProfile, as_document
 class TrainerSpec:
     """`argv`: the trainer's command as rendered. `root`: of its checkpoints. `asserted`: settings that were passed as arguments,
     and `skip`. `resume_step`: None for a start from the beginning, or by the trainer's own choice where it `is_first`. `cwd`:
-    where it is started."""
+    where it is started. `reads_digests`: the algorithms that the supervisor of this attempt reads."""
 
     profile: TrainerProfile
     argv: tuple[str, ...]
@@ -27,6 +28,7 @@ class TrainerSpec:
     asserted: Mapping[str, Any]
     resume_step: int | None
     is_first: bool
+    reads_digests: tuple[str, ...] = (SHA256,)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -54,4 +56,5 @@ def read_trainer_spec(run_dir: Path, attempt: int) -> TrainerSpec | None:
         asserted=dict(plain["asserted"]),
         resume_step=None if raw["resume"] is None else raw["resume"]["step"],
         is_first=plain["is_first"],
+        reads_digests=tuple(raw.get("reads_digests") or (SHA256,)),
     )

@@ -88,6 +88,8 @@ class World:
 
     def said(self) -> list[dict[str, Any]]:
         path = AttemptFiles.of(self.run_dir, 2).logs / "launcher.out"
+        if not path.exists():  # its keeper was killed before it had come so far
+            return []
         return [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")]
 
     def all_said(self, ranks: int) -> list[dict[str, Any]]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from sentinel.actions.capture import TAIL_BYTES, capture, describe_processes
 from sentinel.actions.control_file import write_overrides, write_request
-from sentinel.client import atomic_file
 from sentinel.client.masking import Masking
 from sentinel.model.actions import RequestStop, WriteOverrides
 from sentinel.model.attempts import SampleRange, SettingsInForce
@@ -44,17 +44,32 @@ def test_capturing_twice_is_the_same_as_once_and_missing_files_are_no_error(tmp_
     assert f"{2**22 + 1} gone" in (target / "processes.txt").read_text()
 
 
-def test_a_recovery_waits_for_few_syncs_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recovery_waits_for_no_sync_of_its_evidence_which_is_synced_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = tmp_path / "attempts" / "0003"
     for folder in ("heartbeats", "exits", "stacks", "logs"):
         (source / folder).mkdir(parents=True)
         (source / folder / "0").write_text("x")
-    synced: list[Path] = []
-    monkeypatch.setattr(atomic_file, "fsync_directory", synced.append)
-    assert capture(tmp_path, 1, 3, [], Masking()).startswith("5 files saved")
-    target = tmp_path / "incidents" / "0001" / "attempt-0003"
-    assert synced == [tmp_path, tmp_path / "incidents", tmp_path / "incidents" / "0001", target, target]
-    assert (target / "logs" / "0").read_text() == "x"
+    synced: list[str] = []
+    plain = os.fsync
+
+    def fsync(handle: int) -> None:
+        path, here = os.readlink(f"/proc/self/fd/{handle}"), os.path.realpath(tmp_path)
+        if path.startswith(here):  # another test's evidence may still be synced behind it
+            synced.append(path.removeprefix(here))
+        plain(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    waiting: list[Callable[[], None]] = []
+    assert capture(tmp_path, 1, 3, [], Masking(), waiting.append).startswith("5 files saved")
+    target = "/incidents/0001/attempt-0003"
+    assert (tmp_path / target[1:] / "logs" / "0").read_text() == "x"
+    assert synced == []
+    waiting[0]()
+    files = [f"{target}/processes.txt", *(f"{target}/{name}/0" for name in ("heartbeats", "exits", "stacks", "logs"))]
+    above = ["", "/incidents", "/incidents/0001", target]
+    assert synced == [*files, target, *(os.path.dirname(file) for file in files[1:]), *above]
 
 
 def test_an_attempt_that_left_nothing_leaves_an_empty_list_of_processes(tmp_path: Path) -> None:

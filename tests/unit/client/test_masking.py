@@ -197,3 +197,37 @@ PIECES = st.sampled_from(
 def test_no_text_is_passed_over_that_the_patterns_would_look_at(text: str) -> None:
     if masking._HINT.search(text) is not None:
         assert masking._may_hold_a_secret(text)
+
+
+LINES = st.sampled_from(
+    ("token", "api_key", "X-Auth", "Bearer", "Basic", "my.access-key", "eos_token", "_pat", "hf_abcdefgh12345678Z",
+     "sk-abc123def456ghi7", "AKIAABCDEFGHIJKLMNOP", "https://ada:hunter2@host/x", "?sig=abc", "MIIEpAIBAAKCAQEA",
+     "-----BEGIN RSA PRIVATE KEY-----",
+     "b" * 60 + "_token", "a" * 70, "abc123xyz", "--", "é", "ſecret", "K", " ", "=", ": ", "\n", "\t", '"', "'", ", ", "-", ".",
+     "['", "']")
+)  # fmt: skip
+
+
+@given(st.lists(LINES, max_size=14).map("".join))
+@example("b" * 64 + "secret=abc123\n" + "b" * 65 + "secret=abc123")
+def test_where_a_name_may_begin_is_where_the_patterns_find_one(text: str) -> None:
+    """The patterns over the whole text, which took a tenth of a second each for the end of a stream."""
+    plain = masking._ASSIGNED.sub(masking._masked_value, text)
+    assert masking._sub_named(masking._ASSIGNED, masking._masked_value, text) == plain
+    options = masking._OPTION.sub(masking._masked_option, plain)
+    assert masking._sub_named(masking._OPTION, masking._masked_option, plain) == options
+    if "\n" in text and "PRIVATE" not in text:
+        assert masking._by_shape(text) == "\n".join(masking._by_shape(line) for line in text.split("\n"))
+
+
+def test_the_end_of_a_stream_is_tried_at_the_names_that_may_be_a_secrets_and_nowhere_else() -> None:
+    row = '{"kind":"step","step":7,"loss":3.5,"grad_norm":0.9,"tokens_per_s":1204.5}\n'
+    assert masking._starts_of_names(row * 3) == [at * len(row) + row.index("tokens_per_s") for at in range(3)]
+    assert mask(row * 3) == row * 3
+
+
+def test_every_pattern_is_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    monkeypatch.setattr(masking.LateRegex, "compile", lambda self: compiled.append(self._text))
+    masking.prepare()
+    assert len(compiled) == sum(isinstance(value, masking.LateRegex) for value in vars(masking).values()) > 10

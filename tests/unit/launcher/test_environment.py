@@ -287,3 +287,37 @@ def test_the_interpreter_is_asked_without_what_only_the_supervisor_should_know(
     seen = (tmp_path / "seen").read_text().split()
     assert "PYTHONPATH" in seen
     assert "SENTINEL_PAGERDUTY_KEY" not in seen
+
+
+def test_importlib_is_asked_only_where_it_knows_more_than_the_directories_hold(tmp_path: Path) -> None:
+    """`importlib.metadata` takes longer to import than everything else that the question does."""
+    (tmp_path / "plain-1.dist-info").mkdir()
+    (tmp_path / "plain-1.dist-info" / "METADATA").write_text("Name: plain\nVersion: 1.0\n\n" + "words " * 4000)
+    tells = "import atexit, sys\natexit.register(lambda: open('asked', 'w').write(str('importlib.metadata' in sys.modules)))\n"
+    finder = (
+        "from importlib.metadata import Distribution\n"
+        "class Finder(Distribution):\n"
+        "    def find_spec(*_): return None\n"
+        "    def read_text(self, name): return 'Name: from-a-finder\\nVersion: 2\\n\\n' if name == 'METADATA' else None\n"
+        "    def locate_file(self, path): return path\n"
+        "    def find_distributions(*_): return [Finder()]\n"
+        "sys.meta_path.append(Finder)\n"
+    )
+    (tmp_path / "sitecustomize.py").write_text(tells)
+    found = ask_interpreter(sys.executable, str(tmp_path), {"PYTHONPATH": str(tmp_path)})
+    assert ("plain", "1.0") in getattr(found, "distributions", ())
+    assert (tmp_path / "asked").read_text() == "False"
+    (tmp_path / "sitecustomize.py").write_text(tells + finder)
+    found = ask_interpreter(sys.executable, str(tmp_path), {"PYTHONPATH": str(tmp_path)})
+    assert {("plain", "1.0"), ("from-a-finder", "2")} <= set(getattr(found, "distributions", ()))
+
+
+def test_a_name_that_many_sources_import_is_looked_for_once(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[tuple[str, str]] = []
+    plain = program_code._look_for
+    monkeypatch.setattr(program_code, "_look_for", lambda folder, word: looked.append((folder, word)) or plain(folder, word))
+    for name in ("one", "two", "three"):
+        (project / f"{name}.py").write_text("import os, nowhere_to_be_found\n")
+    (project / "train.py").write_text("import one, two, three\n")
+    assert {"one.py", "two.py", "three.py"} <= set(code_of(sys.executable, "train.py", cwd=project) or [])
+    assert len(looked) == len(set(looked))

@@ -33,3 +33,16 @@ def test_it_is_told_after_ten_seconds_and_then_rarely(keeper: Keeper, capfd: pyt
         told.append(capfd.readouterr().err)
     assert [bool(words) for words in told] == [False, False, True, False, True]
     assert f"processes survive SIGKILL for 10 s: {STUCK.pid} (state D)" in told[2]
+
+
+def test_an_end_takes_one_walk_over_every_process(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    walks: list[object] = []
+    monkeypatch.setattr("sentinel.launcher.keeper_loop.find_living", lambda **_: walks.append(None) or ())
+    for quiet in ("_wait", "_reap", "_decide"):
+        monkeypatch.setattr(keeper, quiet, lambda *_: None)
+    keeper._has_children, keeper._kill_at = False, 0.0
+    assert keeper._is_over()
+    assert len(walks) == 1
+    keeper._kill_at = float("inf")  # nothing is to be killed: it looks all the same
+    assert keeper._is_over()
+    assert len(walks) == 2

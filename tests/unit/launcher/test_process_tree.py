@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from sentinel.launcher import process_tree
 from sentinel.launcher.process_tree import (
     Process,
     describe_stuck,
@@ -123,3 +124,18 @@ def test_a_command_with_brackets_and_blanks_in_its_name_is_read() -> None:
     assert process is not None
     assert process.parent == os.getpid()
     assert process.is_living
+
+
+def test_threads_of_the_kernels_own_are_known_and_not_asked_for_an_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = {
+        2: "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0",
+        7: "7 (a) b) R 1 7 7 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 250 0 0",
+    }
+    monkeypatch.setattr(process_tree, "_read_stat", lambda pid: lines[pid].encode())
+    assert process_tree.read_process(2) == Process(2, 0, "S", 5 / os.sysconf("SC_CLK_TCK"), None, is_kernels=True)
+    assert process_tree.read_process(7) == Process(7, 1, "R", 250 / os.sysconf("SC_CLK_TCK"))
+    asked: list[int] = []
+    monkeypatch.setattr(process_tree, "read_processes", lambda: {pid: process_tree.read_process(pid) for pid in lines})
+    monkeypatch.setattr(process_tree, "is_marked", lambda pid, _: asked.append(pid))
+    assert find_living(marks=MARKS) == ()
+    assert asked == [7]

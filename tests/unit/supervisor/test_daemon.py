@@ -360,3 +360,26 @@ def test_a_policy_that_was_read_is_applied_when_no_action_is_under_way_and_nothi
     assert loop.daemon.is_outdated
     assert len(loop.runner.submitted) == asked, "what follows is handed over by whoever goes on with the new policy"
     assert isinstance(loop.log.entries[-1].fact, f.PolicyApplied)
+
+
+def test_the_next_act_of_a_plan_is_handed_over_before_the_sources_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = Loop().launched().crash()
+    loop.runner.done("capture/1/2")
+    handed_over: list[list[str]] = []
+    monkeypatch.setattr(loop.telemetry, "poll", lambda now_s: handed_over.append(loop.runner.keys) or [])
+    loop.turn()
+    assert handed_over[0][-1] == "quarantine/2"
+
+
+def test_between_two_acts_of_a_plan_no_source_but_the_stream_is_asked_and_no_head_is_waited_for() -> None:
+    loop = Loop().launched().crash()
+    asked: list[str] = []
+    loop.telemetry.poll = lambda now_s: asked.append("all") or []  # type: ignore[func-returns-value, method-assign]
+    loop.telemetry.poll_steps = lambda now_s: asked.append("steps") or []  # type: ignore[func-returns-value, method-assign]
+    for key in ("capture/1/2", "quarantine/2", "start/2"):
+        assert loop.runner.keys[-1] == key
+        loop.runner.done(key)
+        settled = loop.log.settled
+        loop.daemon.turn(loop.clock.now_s(), only_steps=True)
+        assert (loop.log.settled == settled) is (key != "start/2")
+    assert asked == ["steps", "steps", "all"], "with the last act of the plan the round is whole again"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
+from sentinel.client.file_digest import SHA256, TREE
+from sentinel.client.run_layout import spec_path
 from sentinel.client.stream import Stream
 from sentinel.telemetry.follower_remarks import FollowerRemarks
 from sentinel.trainers.found import find_checkpoints
@@ -14,7 +17,7 @@ from sentinel.trainers.loading import load_profile
 from sentinel.trainers.profile import CheckpointFiles
 from sentinel.trainers.remarks import FollowerNotes
 from sentinel.trainers.sealer import Sealer
-from sentinel.trainers.spec import TrainerSpec
+from sentinel.trainers.spec import TrainerSpec, read_trainer_spec
 from sentinel.trainers.start import prepare
 from tests.integration.supervised import wait_for
 
@@ -121,3 +124,24 @@ def test_the_sealer_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
     for _ in range(3):
         turn()
     assert "".join(said).count("save-20/model.safetensors: is cut off, or nothing of its kind; so its checkpoint is not") == 1
+
+
+@pytest.mark.parametrize(("says", "algorithm"), [({}, SHA256), ({"reads_digests": ["sha256", "sha256_tree"]}, TREE)])
+def test_it_seals_with_the_digest_that_the_supervisor_of_its_attempt_reads(
+    tmp_path: Path, says: dict[str, list[str]], algorithm: str
+) -> None:
+    """An older supervisor, which says nothing, reads sha256 alone."""
+    run_dir, root = tmp_path / "run", tmp_path / "ck"
+    run_dir.mkdir()
+    (root / "iter_0000020").mkdir(parents=True)
+    (root / "iter_0000020" / "state").write_text("weights")
+    (root / "latest_checkpointed_iteration.txt").write_text("20")
+    spec = TrainerSpec(load_profile(f"megatron:root={root}"), ("train",), {}, "/", root, {}, None, True)
+    spec_path(run_dir, 1).parent.mkdir(parents=True)
+    spec_path(run_dir, 1).write_text(json.dumps({"cwd": "/", "resume": None, "trainer": spec.to_json()} | says))
+    read = read_trainer_spec(run_dir, 1)
+    assert read is not None
+    sealer = Sealer(run_dir, 1, read, FollowerNotes(run_dir, 1))
+    sealer._seal(read.profile.spec.checkpoints, find_checkpoints(read.profile.spec.checkpoints, root), frozenset())
+    manifest = json.loads((run_dir / "checkpoints" / "step-00000020" / "manifest.json").read_text())
+    assert {name for entry in manifest["files"].values() for name in entry} == {"bytes", algorithm}

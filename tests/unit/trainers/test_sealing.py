@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import pickle
 import zipfile
@@ -14,7 +15,9 @@ import torch
 from safetensors.torch import save_file
 
 from sentinel.checkpoints.files import list_checkpoints
+from sentinel.checkpoints.manifest import listed_files, read_manifest
 from sentinel.checkpoints.verification import verify_checkpoint
+from sentinel.client.file_digest import RANGE_BYTES, SHA256, TREE, count_ranges, digest_of
 from sentinel.trainers.found import FoundCheckpoint, find_checkpoints, read_step_key
 from sentinel.trainers.loading import load_profile
 from sentinel.trainers.profile import CheckpointFiles, TrackerFile
@@ -315,4 +318,29 @@ def test_of_two_with_the_same_step_the_newest_counts(root: Path) -> None:
 def test_a_link_that_leads_nowhere_hides_no_checkpoint(run_dir: Path, root: Path) -> None:
     (write(root, 20) / "base").symlink_to("/nonexistent/base")
     assert seal(run_dir, FOLDERS, root) == [(20, "link")]
+    assert verify_checkpoint(sealed_path(run_dir, 20)).ok
+
+
+@pytest.mark.parametrize("algorithm", [SHA256, TREE])
+def test_a_seal_has_the_digest_that_its_supervisor_reads(run_dir: Path, root: Path, algorithm: str) -> None:
+    write(root, 20)
+    there = find_checkpoints(FOLDERS, root)
+    assert len(list(seal_new(run_dir, FOLDERS, there, 1, wall_s=lambda: FAR_S, algorithm=algorithm))) == 1
+    manifest = json.loads((sealed_path(run_dir, 20) / "manifest.json").read_text())
+    digest = digest_of(root / "checkpoint-20" / "model.bin", algorithm)
+    assert manifest["files"]["files/model.bin"] == {"bytes": 10, algorithm: digest}
+    assert verify_checkpoint(sealed_path(run_dir, 20)).ok
+    (sealed_path(run_dir, 20) / "files" / "model.bin").write_bytes(b"weightz 20")
+    assert not verify_checkpoint(sealed_path(run_dir, 20)).ok
+
+
+def test_a_seal_is_verified_in_ranges_unless_it_is_asked_for_otherwise(run_dir: Path, root: Path) -> None:
+    with open(write(root, 20) / "model.bin", "wb") as file:
+        file.truncate(RANGE_BYTES + 5)
+    seal(run_dir, FOLDERS, root)
+    (manifest, _), ranges = read_manifest(sealed_path(run_dir, 20)), 0
+    for listed in listed_files(manifest):
+        assert listed.digest.algorithm == TREE
+        ranges += count_ranges(listed.size)
+    assert ranges == 4  # of which two are of one file
     assert verify_checkpoint(sealed_path(run_dir, 20)).ok
