@@ -36,6 +36,7 @@ from sentinel.journal.run_folder import ensure_run_dir
 from sentinel.launcher.log_cap import CAP_BYTES, read_log_sizes
 from sentinel.launcher.process_tree import find_living
 from sentinel.model.actions import SendPage
+from sentinel.model.amounts import time_words
 from sentinel.model.facts import ActionConfirmed, ActionDecided, Entry
 from sentinel.model.state import RunState
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
@@ -115,7 +116,7 @@ class RealReport:
         run = self.run
         if self.ok:
             incidents = "; ".join(f"{i.kind} {i.state} ({', '.join(rungs_of(i))})" for i in run.state.incidents)
-            return f"{self.title}: passed, {run.outcome} after {run.seconds:.0f} s; {incidents or 'no incident'}"
+            return f"{self.title}: passed, {run.outcome} after {time_words(run.seconds)}; {incidents or 'no incident'}"
         return f"{self.title}: FAILED: {'; '.join(self.differing)}; kept in {self.run_dir}; again with: {self.reproduce}"
 
     @property
@@ -202,7 +203,7 @@ def _supervise(real: RealDrill, folder: Path, policy: Path, until_s: float, is_w
         watched.write_text("as it was when the run began\n", encoding="utf-8")
 
     def stop() -> None:
-        late.append(f"it was not over after {until_s:g} s, and was stopped")
+        late.append(f"it was not over after {time_words(until_s)}, and was stopped")
         os.kill(os.getpid(), signal.SIGTERM)
 
     timer = threading.Timer(until_s, stop)

@@ -31,6 +31,7 @@ from sentinel.client.strict_json import as_float, dumps, loads
 from sentinel.clock import boot_s
 from sentinel.errors import AlreadySupervised, Fenced, RetryLater, UsageError
 from sentinel.journal.identity import ProcessIdentity, is_alive, is_of_this_boot, read_own_identity
+from sentinel.model.amounts import time_words
 from sentinel.run_files.cluster_job import ClusterJob, read_job
 
 RENEW_EVERY_S = 10.0
@@ -292,8 +293,9 @@ def _refuse_living_holder(run_dir: Path, lock_handle: int) -> None:
     age_s = os.fstat(lock_handle).st_mtime - renewed_s
     if age_s < STALE_AFTER_S:
         raise AlreadySupervised(
-            f"{run_dir}: already supervised by pid {who.pid} on {who.host}, which renewed its lease {max(age_s, 0):.0f} s ago; "
-            f"run there: sentinel stop {run_dir}. If that machine is dead, try again in {STALE_AFTER_S - age_s:.0f} s, "
+            f"{run_dir}: already supervised by pid {who.pid} on {who.host}, which renewed its lease "
+            f"{time_words(max(age_s, 0))} ago; "
+            f"run there: sentinel stop {run_dir}. If that machine is dead, try again in {time_words(STALE_AFTER_S - age_s)}, "
             "or wait for its lease with --takeover-wait 90s",
             is_elsewhere=True,
         )

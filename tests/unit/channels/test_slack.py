@@ -81,13 +81,15 @@ def test_a_damaged_memory_of_threads_costs_the_thread_alone(slack: HttpServer, t
 
 
 def test_buttons_carry_the_run_the_incident_and_the_rung(slack: HttpServer, tmp_path: Path) -> None:
-    asked = replace(notice("trigger"), asks={"acknowledge": None, "approve": 2, "deny": 2})
+    asked = replace(notice("trigger"), asks={"acknowledge": None, "approve": 2, "deny": 2}, began=1_700_000_000)
     (tmp_path / "gpt-7").mkdir()
     bot(slack, tmp_path / "gpt-7").deliver(asked)
     (block,) = [block for block in told(slack)[0].json["blocks"] if block["type"] == "actions"]
     buttons = {one["action_id"]: one for one in block["elements"]}
     assert list(buttons) == ["sentinel_acknowledge", "sentinel_approve", "sentinel_deny"]
-    assert json.loads(buttons["sentinel_approve"]["value"]) == {"run": "gpt-7", "incident": asked.incident, "rung": 2}
+    assert json.loads(buttons["sentinel_approve"]["value"]) == {
+        "run": "gpt-7", "began": 1_700_000_000, "incident": asked.incident, "rung": 2,
+    }  # fmt: skip
     assert buttons["sentinel_approve"]["text"]["text"] == "Approve rung 3"
     assert "confirm" in buttons["sentinel_deny"], "what moves the run is asked twice"
     assert "confirm" not in buttons["sentinel_acknowledge"]

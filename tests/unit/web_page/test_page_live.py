@@ -165,6 +165,24 @@ def test_a_run_that_nobody_knows_is_said_to_be_none(page: Page, server: PageServ
     page.wait_for_text("#run-name", "demo")
 
 
+def test_of_two_runs_of_one_name_a_link_leads_to_its_own(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    other = SimulatedRun("demo~2")
+    other.directory, other.began, other.place, run.place = "demo", run.began + 777, "/runs/b", "/runs/a"
+    server.runs[other.name] = other
+    page.open(f"{server.address}/#run=demo&began={other.began}")
+    page.wait_for_text("#run-name", "demo~2")
+    del server.runs[other.name]
+    page.wait_for_text("#connection", "The server cannot tell all")
+    assert page.text("#run-name") == "demo~2", "never the other in its place"
+    server.runs[other.name] = other
+    page.open(f"{server.address}/#run=demo&began={run.began}")
+    page.until(lambda: page.text("#run-name") == "demo", "the other one")
+    page.open(f"{server.address}/#run=demo&began=5")
+    page.wait_for_text("#fleet", "There is no run “demo, begun")
+    assert "in /runs/a" in page.text("#fleet")
+    assert "in /runs/b" in page.text("#fleet")
+
+
 def test_a_run_that_is_not_listed_any_more_is_not_replaced_by_another(page: Page, server: PageServer) -> None:
     server.runs["other"] = SimulatedRun("other")
     page.open(f"{server.address}/#run=demo")
@@ -246,7 +264,7 @@ def test_the_time_of_a_run_that_has_ended_stands_still(page: Page, server: PageS
     run.ended_at_s = START_S + 95.0
     page.open(server.address)
     page.wait_for_text("#figures", "the trainer finished at step 420")
-    page.wait_for_text("#numbers dd", "1:35 from ")
+    page.wait_for_text("#numbers dd", "95 s from ")
     took = page.text("#numbers dd").splitlines()[0]
     assert " 22:13:20 to " in took
     assert took.endswith(" 22:14:55")
