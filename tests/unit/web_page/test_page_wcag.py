@@ -1,7 +1,12 @@
-"""WCAG 2.1 AA, as far as axe-core can see: every width, light and dark, a live hang, open menus, dialogs and cards."""
+"""WCAG 2.1 AA, as far as axe-core can see: every width, light and dark, a live hang, open menus, dialogs and cards.
+
+It is the axe 4.4.3 inside the package axe-core-python 0.1.0, which pip installs with the other tools: nothing is fetched when the
+tests run. Newer ones come with Playwright, or with a Python that we do not ask for; sentinel/web/LOG.md says what was tried.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +30,8 @@ axe.run(arguments[0] || document, { runOnly }).then((found) => done({
   violations: found.violations.map((one) => [one.id, one.impact, one.nodes.map((node) => node.target.join(' ')).slice(0, 4)]),
 }), (error) => done(String(error)));
 """
+VERSION = re.search(r"axe v([0-9.]+)", SCRIPT)
+LOG = Path(__file__).resolve().parents[3] / "sentinel/web/LOG.md"
 SHAPES = [(360, 800), (1280, 900), (2560, 1300)]
 OF_COLOURS = ("color-contrast", "link-in-text-block")  # what can change while the page only turns from light to dark
 
@@ -38,6 +45,12 @@ def look(page: Page, part: str = "", rules: Sequence[str] = ()) -> None:
     assert isinstance(found, dict), found
     assert found["violations"] == []
     assert found["passes"] > (0 if rules else 5 if part else 20), "it has looked"
+
+
+def test_the_axe_that_looks_is_the_one_that_is_told_of() -> None:
+    """Whoever installs another one says there what it finds."""
+    assert VERSION is not None
+    assert f"axe {VERSION[1]} " in LOG.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
