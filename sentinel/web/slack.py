@@ -76,7 +76,7 @@ class SlackDoor:
             raise _unsigned() from None  # nobody learns here which runs there are
         route = _signer(run, timestamp, request.body, signature)
         try:
-            self._seen.take(signature, now_s)
+            self._seen.take(signature, self._clock.now_s())
         except SignatureRefused as refused:
             raise RefusedRequest(401, f"not taken for a request of Slack: {refused}") from None
         settings = route.settings

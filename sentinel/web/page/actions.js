@@ -3,7 +3,7 @@
 import { tell } from "./answer.js";
 import { ask, Refused } from "./api.js";
 import { approvalWords } from "./banner.js";
-import { byId } from "./dom.js";
+import { byId, plainText } from "./dom.js";
 import { countWords, stepWords } from "./numbers.js";
 import { askForToken, forgetToken, storedToken } from "./token.js";
 
@@ -118,7 +118,7 @@ function confirmed(title, words, yes) {
   const dialog = byId("ask");
   if (dialog.open) return Promise.resolve(false);
   byId("ask-title").textContent = title;
-  byId("ask-words").textContent = words;
+  byId("ask-words").textContent = plainText(words);
   byId("ask-yes").textContent = capital(yes);
   dialog.returnValue = "";
   dialog.showModal();

@@ -1,7 +1,7 @@
 /** How the run stands: in one word, above whatever waits for a person, and in a few figures, below it. */
 
 import { costRows } from "./cost.js";
-import { byId, make, redraw } from "./dom.js";
+import { byId, make, plainText, redraw } from "./dom.js";
 import { percentWords, stepWords } from "./numbers.js";
 import { isEnded, runTone } from "./states.js";
 import { localWords, spanWords } from "./times.js";
@@ -15,7 +15,7 @@ const ANSWERS = { paused: ["resume", "resume remedies"], held: ["resume", "resum
  * @param {{canAct: boolean, isBusy: (verb: string) => boolean}} may
  */
 export function drawHeader(status, act, may) {
-  byId("run-name").textContent = status.run;
+  byId("run-name").textContent = plainText(status.run);
   document.title = titleOf(status);
   drawTrouble(status);
   const reason = status.needs ? "" : status.reason;  // the banner, right below, says the cause
