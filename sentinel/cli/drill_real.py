@@ -50,7 +50,6 @@ from sentinel.sim.expected import differences, rungs_of
 from sentinel.sim.scenarios import Scenario
 from sentinel.supervisor.app import supervise
 from sentinel.supervisor.run_request import RunRequest
-from sentinel.terminal.words import clock_words
 
 EDITED = "edited.txt"  # of the fault `edit`: the file of a run that its drill watches as its source
 PRESET = "micro"  # 50 thousand parameters: 40 ms a step on two cores
@@ -105,7 +104,7 @@ class RealReport:
         yield f"drill {self.title}: policy {self.policy}, {shape.ranks} real ranks, {shape.steps} steps, {len(faults)} fault(s)"
         yield from (f"  {fault.text}" for fault in faults)
         yield from entry_lines(run.entries, run.began_s)
-        yield f"{run.outcome} after {clock_words(run.seconds)}, {len(run.pages)} page(s) sent"
+        yield f"{run.outcome} after {time_words(run.seconds)}, {len(run.pages)} page(s) sent"
         yield from (f"not as expected: {sentence}" for sentence in self.differing)
         yield from (f"ranks in reserve: {words}" for words in (self.warm,) if words)
         kept = f"; the run is kept in {self.run_dir}" if self.run_dir else ""

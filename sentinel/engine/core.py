@@ -194,8 +194,7 @@ class Engine:
             case ActionDelayed(unproven=True):
                 unseen.on_unproven(decision, event)
             case ActionDelayed():
-                again = f"asked for again in {time_words(event.retry_in_s)}"
-                decision.note(event.key, f"could not be done yet: {event.reason}; {again}")
+                note_delayed(decision, event)
             case StopWanted():
                 stopping.on_stop_wanted(decision, event.by, event.resumes)
             case SignalSeen():
@@ -346,3 +345,8 @@ class Engine:
         if attempt is not None and not attempt.is_over:
             decision.dismiss(finding, "hung while stopping: the attempt is killed")
             decision.decide(KillAttempt.of(attempt.attempt))
+
+
+def note_delayed(decision: Decision, event: ActionDelayed) -> None:
+    again = f"asked for again in {time_words(event.retry_in_s)}"
+    decision.note(event.key, f"could not be done yet: {event.reason}; {again}")

@@ -136,12 +136,16 @@ class Mute(Model):
     def begins_s(self) -> float:
         """-inf where it has no date. A time that the clocks show twice is the first of the two; one that they leave out, the
         moment at which they are set."""
-        return moment_of(self.timezone, *self.from_) if self.from_ is not None else -float("inf")
+        return self._moment_of(self.from_) if self.from_ is not None else -float("inf")
 
     @property
     def ends_s(self) -> float:
         """The same, inf."""
-        return moment_of(self.timezone, *self.to) if self.to is not None else float("inf")
+        return self._moment_of(self.to) if self.to is not None else float("inf")
+
+    def _moment_of(self, date: tuple[int, int]) -> float:
+        day, minute = date
+        return moment_of(self.timezone, day, minute)
 
 
 def _fills_the_day(times: tuple[DaySpan, ...]) -> bool:

@@ -75,10 +75,10 @@ def goodput_line(state: RunState, now_s: float) -> str:
     return f"Goodput {ledger.goodput_ratio:.1%}: {trained} since the first launch."
 
 
-def ledger_rows(state: RunState, now_s: float) -> list[tuple[object, ...]]:
+def ledger_rows(state: RunState, now_s: float) -> list[tuple[str, float, str]]:
     """Account, seconds, what it is; the last row is the whole, and exactly the sum of the rows above it."""
     parts = rounded_parts(account(state, now_s).seconds)
-    rows: list[tuple[object, ...]] = [(name, parts[name], ACCOUNT_WORDS[name]) for name in ACCOUNTS]
+    rows = [(name, parts[name], ACCOUNT_WORDS[name]) for name in ACCOUNTS]
     return [*rows, ("whole", round(sum(parts.values()), 1), "wall time since the first launch")]
 
 
