@@ -19,6 +19,7 @@ from sentinel.channels.program_starter import SHARED
 from sentinel.channels.wording import cut, one_line
 from sentinel.client.strict_json import dumps
 from sentinel.errors import GiveUp, RetryLater
+from sentinel.model.amounts import time_words
 from sentinel.policy.schema_paging import RouteSettings, Words
 
 TEMPORARY = 75
@@ -50,7 +51,7 @@ class Command:
         if "failed" in done:
             raise RetryLater(f"{self._words[0]} cannot be started now: {done['failed']}", AGAIN_S)
         if "late" in done:
-            raise RetryLater(f"{name} was still running after {self._within_s:g} s and was ended", AGAIN_S)
+            raise RetryLater(f"{name} was still running after {time_words(self._within_s)} and was ended", AGAIN_S)
         code = int(done["code"])
         if code == 0:
             return f"{name} took it"

@@ -25,6 +25,7 @@ from sentinel.channels.contract import AGAIN_S, CALL_S
 from sentinel.channels.reach import is_here
 from sentinel.clock import SystemClock
 from sentinel.errors import GiveUp, RetryLater
+from sentinel.model.amounts import time_words
 
 ANSWER_BYTES_MAX = 1024 * 1024
 READ_FOR_WORDS = 65536
@@ -178,7 +179,7 @@ def _in_words(request: HttpRequest) -> Iterator[None]:
     try:
         yield
     except TimeoutError:
-        raise RetryLater(f"{what}: no answer within {request.within_s:g} s", AGAIN_S) from None
+        raise RetryLater(f"{what}: no answer within {time_words(request.within_s)}", AGAIN_S) from None
     except ssl.SSLCertVerificationError as error:
         raise GiveUp(f"{what}: its certificate is refused: {error.verify_message}; SSL_CERT_FILE names others") from None
     except socket.gaierror as error:

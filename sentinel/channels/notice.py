@@ -26,7 +26,8 @@ class Notice:
     it in a fixed-width font. facts: short name → short value (kind, onset step, host…), for labels and fields. labels: of the
     rule that opened the incident, as its author wrote them. answers: commands that answer it. asks: what a button may ask for it
     (acknowledge, approve, deny), and the rung that an approval is about. links: name → URL. by: who
-    acknowledged or resolved. at_s: wall clock, Unix seconds.
+    acknowledged or resolved. at_s: wall clock, Unix seconds. began: the second in which the run began, which tells runs of one
+    name apart; None outside of any run.
     """
 
     stage: Stage
@@ -44,6 +45,7 @@ class Notice:
     answers: tuple[str, ...] = ()
     asks: Mapping[str, int | None] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
+    began: int | None = None
 
     def document(self) -> dict[str, Any]:
         """As JSON: what a webhook posts, a command reads, and incidents/NNNN/page.json keeps."""

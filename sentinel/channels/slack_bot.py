@@ -1,8 +1,8 @@
 """Slack by an app's bot: all messages of a run in one thread, and buttons that answer a page.
 
 The first message of a run opens its thread; RUN_DIR/slack.json remembers it by channel. Calls for a person are shown in the
-channel as well (`reply_broadcast`), so that nobody must be looking into the thread. A button carries the run's directory, the
-incident and the rung; Slack sends its press, signed, to the page (`sentinel.web.slack`).
+channel as well (`reply_broadcast`), so that nobody must be looking into the thread. A button carries the run's directory, when
+it began, the incident and the rung; Slack sends its press, signed, to the page (`sentinel.web.slack`).
 
 https://docs.slack.dev/reference/methods/chat.postMessage
 """
@@ -119,18 +119,19 @@ class SlackBot:
 
 
 def build_buttons(notice: Notice, run: str) -> dict[str, Any]:
-    """`run`: the name of its directory, by which the page knows it."""
-    return {"type": "actions", "elements": [_button(verb, rung, notice.incident, run) for verb, rung in notice.asks.items()]}
+    """`run`: the name of its directory, by which the page knows it; when it began tells it from others of that name."""
+    return {"type": "actions", "elements": [_button(verb, rung, notice, run) for verb, rung in notice.asks.items()]}
 
 
-def _button(verb: str, rung: int | None, incident: int, run: str) -> dict[str, Any]:
+def _button(verb: str, rung: int | None, notice: Notice, run: str) -> dict[str, Any]:
+    incident = notice.incident
     words, style = BUTTONS[verb]
     label = words if rung is None else f"{words} rung {rung + 1}"
     button: dict[str, Any] = {
         "type": "button",
         "action_id": f"{ACTION}{verb}",
         "text": {"type": "plain_text", "text": label, "emoji": False},
-        "value": dumps({"run": run, "incident": incident, "rung": rung}),
+        "value": dumps({"run": run, "began": notice.began, "incident": incident, "rung": rung}),
     }
     if rung is not None:
         sure = f"{words} rung {rung + 1} of incident {incident} of run {run}?"

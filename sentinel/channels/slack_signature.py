@@ -13,7 +13,7 @@ import threading
 from collections import OrderedDict
 
 WINDOW_S = 300.0
-SEEN_MAX = 4096  # presses of five minutes; a burst of more is refused rather than forgotten
+SEEN_MAX = 4096  # presses; of a burst the last are refused, and none of the last ten minutes is forgotten
 TIMESTAMP_CHARS_MAX = 12
 
 
@@ -22,19 +22,20 @@ class SignatureRefused(Exception):
 
 
 class SeenSignatures:
-    """Those of the last five minutes. Called from threads."""
+    """The newest, also those that are too old to be accepted: a clock that is set back makes them young again. Called from
+    threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seen: OrderedDict[str, float] = OrderedDict()
 
     def take(self, signature: str, now_s: float) -> None:
-        """Raises SignatureRefused for one that was taken before."""
+        """`now_s`: on a clock that nobody sets. Raises SignatureRefused for one that was taken before."""
         with self._lock:
-            while self._seen and now_s - next(iter(self._seen.values())) > 2 * WINDOW_S:
-                self._seen.popitem(last=False)
             if signature in self._seen:
                 raise SignatureRefused("this very request came before")
+            if len(self._seen) >= SEEN_MAX and now_s - next(iter(self._seen.values())) > 2 * WINDOW_S:
+                self._seen.popitem(last=False)
             if len(self._seen) >= SEEN_MAX:
                 raise SignatureRefused("too many requests within five minutes; wait")
             self._seen[signature] = now_s

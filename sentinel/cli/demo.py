@@ -26,6 +26,7 @@ from sentinel.client.run_layout import JOURNAL_NAME, REPORT_NAME
 from sentinel.errors import UsageError
 from sentinel.journal.run_file import RunFile, find_run_file
 from sentinel.journal.run_lock import RunLock
+from sentinel.model.amounts import time_words
 from sentinel.paging.asked import with_checked_routes
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.report.cause import cause_of
@@ -194,7 +195,7 @@ def closing_words(run_dir: Path) -> str:
     state, rows = run.state, [incident_row(incident_document(incident)) for incident in run.state.incidents]
     parts = [f"\nRun {state.run_id}: {state.label}" + (f" ({cause_of(state) or state.end_reason})" if state.end_reason else "")]
     parts.append(text_table(INCIDENT_HEADER, rows) if rows else "No incidents.")
-    ledger = "\n".join(f"  {name:<14}{seconds:>8.1f} s  {words}" for name, seconds, words in ledger_rows(state, run.now_s))
+    ledger = "\n".join(f"  {name:<14}{time_words(spent_s):>12}  {what}" for name, spent_s, what in ledger_rows(state, run.now_s))
     parts.append(f"{goodput_line(state, run.now_s)}\n{ledger}")
     found = final_evaluation(run_dir, state)
     if found is not None:

@@ -36,6 +36,7 @@ from sentinel.journal.run_folder import ensure_run_dir
 from sentinel.launcher.log_cap import CAP_BYTES, read_log_sizes
 from sentinel.launcher.process_tree import find_living
 from sentinel.model.actions import SendPage
+from sentinel.model.amounts import time_words
 from sentinel.model.facts import ActionConfirmed, ActionDecided, Entry
 from sentinel.model.state import RunState
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
@@ -49,7 +50,6 @@ from sentinel.sim.expected import differences, rungs_of
 from sentinel.sim.scenarios import Scenario
 from sentinel.supervisor.app import supervise
 from sentinel.supervisor.run_request import RunRequest
-from sentinel.terminal.words import clock_words
 
 EDITED = "edited.txt"  # of the fault `edit`: the file of a run that its drill watches as its source
 PRESET = "micro"  # 50 thousand parameters: 40 ms a step on two cores
@@ -104,7 +104,7 @@ class RealReport:
         yield f"drill {self.title}: policy {self.policy}, {shape.ranks} real ranks, {shape.steps} steps, {len(faults)} fault(s)"
         yield from (f"  {fault.text}" for fault in faults)
         yield from entry_lines(run.entries, run.began_s)
-        yield f"{run.outcome} after {clock_words(run.seconds)}, {len(run.pages)} page(s) sent"
+        yield f"{run.outcome} after {time_words(run.seconds)}, {len(run.pages)} page(s) sent"
         yield from (f"not as expected: {sentence}" for sentence in self.differing)
         yield from (f"ranks in reserve: {words}" for words in (self.warm,) if words)
         kept = f"; the run is kept in {self.run_dir}" if self.run_dir else ""
@@ -115,7 +115,7 @@ class RealReport:
         run = self.run
         if self.ok:
             incidents = "; ".join(f"{i.kind} {i.state} ({', '.join(rungs_of(i))})" for i in run.state.incidents)
-            return f"{self.title}: passed, {run.outcome} after {run.seconds:.0f} s; {incidents or 'no incident'}"
+            return f"{self.title}: passed, {run.outcome} after {time_words(run.seconds)}; {incidents or 'no incident'}"
         return f"{self.title}: FAILED: {'; '.join(self.differing)}; kept in {self.run_dir}; again with: {self.reproduce}"
 
     @property
@@ -202,7 +202,7 @@ def _supervise(real: RealDrill, folder: Path, policy: Path, until_s: float, is_w
         watched.write_text("as it was when the run began\n", encoding="utf-8")
 
     def stop() -> None:
-        late.append(f"it was not over after {until_s:g} s, and was stopped")
+        late.append(f"it was not over after {time_words(until_s)}, and was stopped")
         os.kill(os.getpid(), signal.SIGTERM)
 
     timer = threading.Timer(until_s, stop)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Timeout = Annotated[float, typer.Option(help="Seconds to wait for the supervisor's answer.", min=0.0)]
 Number = Annotated[int, typer.Argument(help="The incident's number.", metavar="N", min=1)]
 NodeName = Annotated[str, typer.Argument(help="Its name, as `sentinel status` shows it.", metavar="NODE")]
+OfRung = Annotated[int | None, typer.Option("--rung", help="Only if this one (1 is the first) waits by then.", min=1)]
 Force = Annotated[bool, typer.Option("--force", help="Without the check that the policy asks for.")]
 EXITS = "Exit codes: 0 granted, 1 refused (the sentence says why), 2 usage, or nobody supervises the run and could answer."
 
@@ -128,18 +129,18 @@ def set_(
     ask_run(run_dir, ChangeSettings(overrides, keys, until), timeout)
 
 
-def approve(number: Number, run_dir: RunDir, timeout: Timeout = 30.0) -> None:
+def approve(number: Number, run_dir: RunDir, rung: OfRung = None, timeout: Timeout = 30.0) -> None:
     """Take the rung of incident N that waits for a person."""
     from sentinel.model.operator_requests import Approve
 
-    ask_run(run_dir, Approve(number), timeout)
+    ask_run(run_dir, Approve(number, None if rung is None else rung - 1), timeout)
 
 
-def deny(number: Number, run_dir: RunDir, timeout: Timeout = 30.0) -> None:
+def deny(number: Number, run_dir: RunDir, rung: OfRung = None, timeout: Timeout = 30.0) -> None:
     """Pass over the rung of incident N that waits for a person; the next one is taken."""
     from sentinel.model.operator_requests import Deny
 
-    ask_run(run_dir, Deny(number), timeout)
+    ask_run(run_dir, Deny(number, None if rung is None else rung - 1), timeout)
 
 
 def ack(number: Number, run_dir: RunDir, timeout: Timeout = 30.0) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from sentinel.errors import PolicyError, RetryLater, UsageError
 from sentinel.journal.identity import ProcessIdentity
 from sentinel.journal.run_file import read_run_file
+from sentinel.model.amounts import time_words
 from sentinel.model.attempts import Unseen
 from sentinel.model.state import RunState
 from sentinel.operator.stopping import ask_to_stop, supervisor_here
@@ -73,7 +74,8 @@ def _ask_and_wait(run_dir: Path, holder: ProcessIdentity, timeout: float) -> Non
         poll.register(handle, select.POLLIN)
         if not poll.poll(math.ceil(min(timeout, LONGEST_POLL_S) * 1000)):
             raise RetryLater(
-                f"{run_dir}: still stopping after {timeout:g} s (supervisor pid {holder.pid}); a second `sentinel stop` does not "
+                f"{run_dir}: still stopping after {time_words(timeout)} (supervisor pid {holder.pid}); a second `sentinel stop` "
+                "does not "
                 "wait for a checkpoint any more",
                 retry_in_s=timeout,
             )

@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Literal
 
 from sentinel.detectors.disk_forecast import RECENT, Growth, Rhythm, Stock
+from sentinel.model.amounts import time_words
 from sentinel.model.disks import DiskReading
 
 BUCKETS_KEPT = 36
@@ -103,7 +104,7 @@ def evidence(
     parts = [f"{free} are free on {reading.mount} ({reading.place})"]
     if reading.count is not None:
         one = bytes_words(stock.largest) if what == "bytes" else f"{stock.largest} files"
-        often = f", one every {span_words(rhythm.interval_s)}" if rhythm is not None else ", how often is not known yet"
+        often = f", one every {time_words(rhythm.interval_s)}" if rhythm is not None else ", how often is not known yet"
         parts.append(f"a checkpoint takes {one}{often}")
     if growth.room is not None:
         parts.append("old ones are deleted")
@@ -111,11 +112,11 @@ def evidence(
         an_hour = 3600.0 * stock.lost_per_s
         parts.append(f"what else is written takes {bytes_words(an_hour) if what == 'bytes' else f'{an_hour:.0f} inodes'} an hour")
     if level == "full":
-        when = f", due in {span_words(in_s)} at {hour_words(now_s + in_s)}," if rhythm is not None and in_s is not None else ""
+        when = f", due in {time_words(in_s)} at {hour_words(now_s + in_s)}," if rhythm is not None and in_s is not None else ""
         parts.append(f"the next one{when} does not fit" if reading.count is not None else "that is too little for a journal")
     elif level == "filling" and in_s is not None:
         what_then = "a save no longer fits" if reading.count is not None else "it is full"
-        parts.append(f"in {span_words(in_s)}, at {hour_words(now_s + in_s)}, {what_then}")
+        parts.append(f"in {time_words(in_s)}, at {hour_words(now_s + in_s)}, {what_then}")
     return "; ".join(parts)
 
 
@@ -124,15 +125,6 @@ def bytes_words(count: float) -> str:
     name, size = next(((name, size) for name, size in UNITS if count >= size), ("bytes", 1.0))
     amount = count / size
     return f"{amount:.0f} {name}" if amount >= 100.0 or size == 1.0 else f"{amount:.3g} {name}"
-
-
-def span_words(seconds: float) -> str:
-    """45 s, 12 min, 7.3 h, 3.1 days."""
-    if seconds < 90.0:
-        return f"{seconds:.0f} s"
-    if seconds < 5400.0:
-        return f"{seconds / 60.0:.0f} min"
-    return f"{seconds / 3600.0:.1f} h" if seconds < 172800.0 else f"{seconds / 86400.0:.1f} days"
 
 
 def hour_words(at_s: float) -> str:

@@ -21,6 +21,7 @@ from sentinel.detectors.contract import Detector, WatchedRun
 from sentinel.detectors.hardware_part import TEXT_CHARS, HardwarePart
 from sentinel.detectors.settings import setting
 from sentinel.detectors.xids import NEED_WORDS, UNKNOWN_XID, XIDS, Need, need_of_recovery
+from sentinel.model.amounts import time_words
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
 from sentinel.model.readings import HardwareReading, Receipt, SourceReading, StepReading
 
@@ -138,7 +139,7 @@ class GpuFault(Detector):
             if part.since_s is not None and now_s - part.since_s >= SETTLE_S:
                 self._settle(name, part)
             if part.throttled_s is not None and now_s - part.throttled_s >= limit_s:
-                text, since_s = f"{part.throttled_by}, for over {limit_s:g} s", part.throttled_s
+                text, since_s = f"{part.throttled_by}, for over {time_words(limit_s)}", part.throttled_s
                 self._report(Kind.HARDWARE_WARNING, "warning", name, part, "throttle", text, 1.0, since_s)
         if not self._due:
             return ()

@@ -28,6 +28,7 @@ from sentinel.detectors.contract import NOTHING, Detector, WatchedRun
 from sentinel.detectors.hang_blame import HangBlame, RankEvidence, choose_among_silent, choose_blame
 from sentinel.detectors.rank_places import RANKS_MAX, Beat, choose_silent
 from sentinel.detectors.settings import setting
+from sentinel.model.amounts import time_words
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import FlightRecords, Heartbeat, Phase, RanksSeen, Receipt, SilentRank, StepReading, TrainerNote
 
@@ -92,7 +93,7 @@ def choose_limit(progress: Progress, settings: HangSettings, phases: Iterable[Ph
         limit, why = max(settings.floor_s, compile_s), "step time unknown"
     else:
         limit = max(settings.after_step_times * step_time * lines, settings.floor_s)
-        why = f"{settings.after_step_times:g} x step time {step_time:.3g} s, floor {settings.floor_s:g} s"
+        why = f"{settings.after_step_times:g} x step time {step_time:.3g} s, floor {time_words(settings.floor_s)}"
     if not progress.first_step_done and compile_s > limit:
         limit, why = compile_s, "first step of the attempt"
     for phase in phases:
@@ -121,7 +122,7 @@ def judge_hang(now_s: float, progress: Progress, settings: HangSettings) -> Hang
         longest_s, _ = choose_limit(progress, settings, {*phases, *progress.phases_since}, progress.steps_per_line)
         if now_s - progress.stepped_s > settings.standstill * longest_s:
             return _standstill(now_s, progress, settings.standstill * longest_s)
-    reason = f"progress {silent_s:.1f} s ago, limit {limit_s:g} s ({why})"
+    reason = f"progress {time_words(silent_s)} ago, limit {time_words(limit_s)} ({why})"
     return HangVerdict(Verdict.HEALTHY, limit_s, silent_s, progress.last_s, None, reason)
 
 
@@ -129,7 +130,7 @@ def _all_silent(now_s: float, progress: Progress, limit_s: float, why: str) -> H
     blame = _blame(now_s, progress)
     total = max(len(progress.beats), progress.ranks_expected)
     who = f"{total}/{total} ranks silent" if total else "silent"
-    reason = f"{who} for over {limit_s:g} s ({why}){_because(blame)}"
+    reason = f"{who} for over {time_words(limit_s)} ({why}){_because(blame)}"
     return HangVerdict(Verdict.BREACHED, limit_s, now_s - progress.last_s, progress.last_s, blame.rank, reason)
 
 
@@ -138,13 +139,14 @@ def _some_silent(now_s: float, progress: Progress, silent: tuple[int, ...], limi
     total = max(len(beats), progress.ranks_expected)
     since_s = max(beats[rank].seen_s for rank in silent)
     blame = choose_among_silent(beats, silent, progress.evidence, now_s)
-    reason = f"{len(silent)}/{total} ranks silent for over {limit_s:g} s ({why}) while the others live and wait{_because(blame)}"
+    who = f"{len(silent)}/{total} ranks silent for over {time_words(limit_s)}"
+    reason = f"{who} ({why}) while the others live and wait{_because(blame)}"
     return HangVerdict(Verdict.BREACHED, limit_s, now_s - since_s, since_s, blame.rank, reason)
 
 
 def _standstill(now_s: float, progress: Progress, limit_s: float) -> HangVerdict:
     blame = _blame(now_s, progress)
-    reason = f"no step for over {limit_s:g} s although heartbeats change{_because(blame)}"
+    reason = f"no step for over {time_words(limit_s)} although heartbeats change{_because(blame)}"
     return HangVerdict(Verdict.BREACHED, limit_s, now_s - progress.stepped_s, progress.stepped_s, blame.rank, reason)
 
 

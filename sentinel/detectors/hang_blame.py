@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 from sentinel.detectors.collectives import WaitedFor
 from sentinel.detectors.rank_places import Beat, choose_behind, choose_stuck, describe_places
+from sentinel.model.amounts import time_words
 from sentinel.model.readings import Doing, SilentRank
 
 _CERTAIN: tuple[Doing, ...] = ("stopped", "blocked")
@@ -101,7 +102,7 @@ def _among(ranks: Sequence[int], beats: Mapping[int, Beat], evidence: RankEviden
     if rank is None:
         return HangBlame(None, f"ranks {', '.join(map(str, sorted(ranks)[:8]))}: each {_WORDS[doing]}")
     beat, where = beats[rank], evidence.seen[rank].where
-    place = f"step {beat.step}, {beat.phase}, silent for {now_s - beat.seen_s:.0f} s"
+    place = f"step {beat.step}, {beat.phase}, silent for {time_words(now_s - beat.seen_s)}"
     return HangBlame(rank, f"rank {rank} {_WORDS[doing]}{f' ({where})' if where else ''}: {place}")
 
 

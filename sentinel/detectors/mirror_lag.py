@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from sentinel.detectors.contract import NOTHING, Detector, Start, WatchedRun
 from sentinel.detectors.settings import setting
+from sentinel.model.amounts import time_words
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import MirrorReading
 
@@ -77,7 +78,7 @@ class MirrorLag(Detector):
         return own + reading.every_s
 
     def _reason(self, late: Sequence[MirrorReading]) -> str:
-        parts = [f"{one.part} ({_words(one.behind_s)}{f': {one.trouble}' if one.trouble else ''})" for one in late]
+        parts = [f"{one.part} ({time_words(one.behind_s)}{f': {one.trouble}' if one.trouble else ''})" for one in late]
         return f"the mirror at {late[0].to} is not known to hold what was due of: {', '.join(parts)}"
 
     def over(self, kind: Kind, metric: str, now_s: float) -> str:
@@ -90,8 +91,4 @@ class MirrorLag(Detector):
             return Verdict.BREACHED, self._reason(late)
         if not self._parts:
             return Verdict.UNKNOWN, "the run has no mirror"
-        return Verdict.HEALTHY, ", ".join(f"{one.part} {_words(one.behind_s)} ago" for one in self._parts.values())
-
-
-def _words(seconds: float) -> str:
-    return f"{seconds / 3600:.1f} h" if seconds >= 7200 else f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"
+        return Verdict.HEALTHY, ", ".join(f"{one.part} {time_words(one.behind_s)} ago" for one in self._parts.values())

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import NamedTuple
 
+from sentinel.model.amounts import time_words
 from sentinel.model.readings import Phase
 
 PHASE_ORDER: dict[Phase, int] = {
@@ -115,7 +116,7 @@ def describe_places(beats: Mapping[int, Beat], now_s: float, blamed: int) -> str
     beat = beats.get(blamed)
     others = [other.place for rank, other in beats.items() if rank != blamed]
     names = {order: phase for phase, order in PHASE_ORDER.items()}
-    where = "never heard" if beat is None else f"step {beat.step}, {beat.phase}, silent for {now_s - beat.seen_s:.0f} s"
+    where = "never heard" if beat is None else f"step {beat.step}, {beat.phase}, silent for {time_words(now_s - beat.seen_s)}"
     why = "is furthest behind"
     if beat is not None and others:
         is_ahead = beat.place > min(others)

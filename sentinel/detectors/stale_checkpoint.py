@@ -22,6 +22,7 @@ from typing import Any
 
 from sentinel.detectors.contract import NOTHING, Detector, Start, WatchedRun
 from sentinel.detectors.settings import setting
+from sentinel.model.amounts import time_words
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import CheckpointReading, Heartbeat, Receipt, StepReading, TrainerNote
 
@@ -179,12 +180,12 @@ class StaleCheckpoint(Detector):
             return f"no checkpoint committed {self._since}; one every {rhythm[0]} steps is this run's rhythm"
         max_age_s = self._settings.max_age_s
         if max_age_s is not None and self._age_s > max_age_s:
-            return f"no checkpoint committed {self._since}; the policy allows {max_age_s:.0f} s"
+            return f"no checkpoint committed {self._since}; the policy allows {time_words(max_age_s)}"
         return ""
 
     @property
     def _since(self) -> str:
-        return f"since step {self._base}, {self._step - self._base} steps and {self._age_s:.0f} s of training ago"
+        return f"since step {self._base}, {self._step - self._base} steps and {time_words(self._age_s)} of training ago"
 
     def verdict(self) -> tuple[Verdict, str]:
         if self._why:

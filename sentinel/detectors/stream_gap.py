@@ -6,6 +6,8 @@ step line comes. That is no incident, and no hang either: a note records that th
 
 from __future__ import annotations
 
+from sentinel.model.amounts import time_words
+
 INTERVALS = 3  # logging intervals that ranks must be ahead of the newest line
 
 
@@ -15,4 +17,4 @@ def judge_stream_gap(furthest_step: int, newest_step: int, steps_per_line: int, 
     ahead = furthest_step - newest_step
     if quiet_s <= limit_s or ahead <= INTERVALS * steps_per_line:
         return None
-    return f"heartbeats are at step {furthest_step}, the newest line is of step {newest_step}, {quiet_s:.0f} s ago"
+    return f"heartbeats are at step {furthest_step}, the newest line is of step {newest_step}, {time_words(quiet_s)} ago"

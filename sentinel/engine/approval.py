@@ -8,6 +8,7 @@ from __future__ import annotations
 from sentinel.engine.decision import Decision
 from sentinel.engine.paging import raise_page
 from sentinel.model import facts as f
+from sentinel.model.amounts import time_words
 from sentinel.model.incidents import Incident, Outcome, Remedy
 from sentinel.plan.playbook_change import marks_of
 from sentinel.policy.schema import Rung
@@ -34,7 +35,7 @@ def ask(decision: Decision, incident: Incident, rung: Rung, index: int, reason: 
     text = (
         f"{incident.alert}: {incident.reason}\n{would}\n"
         f"answer with: sentinel approve {incident.id} RUN_DIR, or: sentinel deny {incident.id} RUN_DIR\n"
-        f"next: without an answer in {wanted.within_s:g} s {default}"
+        f"next: without an answer in {time_words(wanted.within_s)} {default}"
     )
     title = f"{decision.state.run_id}: {incident.kind} waits for approval"
     raise_page(decision, f.PageRaised(incident.id, incident.severity, title, text, reason=would))

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from sentinel.detectors.disk_full import KIND as DISK_FULL
 from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
+from sentinel.model.amounts import time_words
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import Incident, IncidentState
 from sentinel.policy.schema import Rung
@@ -107,7 +108,7 @@ def is_cause_of(finding: Finding, incidents: Iterable[Incident], now_s: float) -
         link = BY_KINDS.get((finding.kind, incident.kind))
         late_s = now_s - incident.detected_s
         if link is not None and not incident.is_closed and incident.attempt == finding.attempt and late_s <= LATE_S:
-            named = f"cause of incident {incident.id} ({incident.kind}), found {late_s:.0f} s after it: {link.why}"
+            named = f"cause of incident {incident.id} ({incident.kind}), found {time_words(late_s)} after it: {link.why}"
             return ExplainedBy(incident, named, joins=False)
     return None
 

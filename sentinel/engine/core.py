@@ -48,6 +48,7 @@ from sentinel.engine.sources import on_hardware, on_source, report_stream_gap
 from sentinel.engine.unobserved import is_unobserved
 from sentinel.model import facts as f
 from sentinel.model.actions import KillAttempt, StartAttempt
+from sentinel.model.amounts import time_words
 from sentinel.model.disks import DiskReading
 from sentinel.model.environment import Environment
 from sentinel.model.events import (
@@ -193,7 +194,7 @@ class Engine:
             case ActionDelayed(unproven=True):
                 unseen.on_unproven(decision, event)
             case ActionDelayed():
-                decision.note(event.key, f"could not be done yet: {event.reason}; asked for again in {event.retry_in_s:g} s")
+                note_delayed(decision, event)
             case StopWanted():
                 stopping.on_stop_wanted(decision, event.by, event.resumes)
             case SignalSeen():
@@ -345,3 +346,8 @@ class Engine:
         if attempt is not None and not attempt.is_over:
             decision.dismiss(finding, "hung while stopping: the attempt is killed")
             decision.decide(KillAttempt.of(attempt.attempt))
+
+
+def note_delayed(decision: Decision, event: ActionDelayed) -> None:
+    again = f"asked for again in {time_words(event.retry_in_s)}"
+    decision.note(event.key, f"could not be done yet: {event.reason}; {again}")

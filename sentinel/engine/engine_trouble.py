@@ -20,6 +20,7 @@ from sentinel.engine.relaunching import relaunch
 from sentinel.engine.unobserved import is_unobserved
 from sentinel.model import facts as f
 from sentinel.model.actions import KillAttempt, StartAttempt
+from sentinel.model.amounts import time_words
 from sentinel.model.attempts import ExitReport
 from sentinel.model.changed import replace
 from sentinel.model.findings import Finding, Kind
@@ -120,5 +121,5 @@ def _call(decision: Decision, attempt: int, times: int, line: str, pause_s: floa
     )
     incident = open_incident(decision, finding, "EngineTrouble", None)
     decision.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, "a person is told, and it is tried on"))
-    follows = f"it is tried on, every {pause_s:.0f} s or rarer; nothing trains meanwhile, and no rung is used"
+    follows = f"it is tried on, every {time_words(pause_s)} or rarer; nothing trains meanwhile, and no rung is used"
     page(decision, incident.id, "critical", why, follows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
+from sentinel.model.amounts import time_words
 from sentinel.model.state import RunState
 from sentinel.plan.margin import Margin, judge_margin
 from sentinel.policy.schema import Policy
@@ -28,7 +29,7 @@ def why_due(decision: Decision) -> str:
     left_s = state.deadline_s - decision.now_s
     if left_s > margin.seconds:
         return ""
-    return f"the deadline ({state.deadline_by}), {max(0.0, left_s):.0f} s before it: {margin.reason}"
+    return f"the deadline ({state.deadline_by}), {time_words(max(0.0, left_s))} before it: {margin.reason}"
 
 
 def is_taken_away(decision: Decision, by: str) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
 from sentinel.model.actions import Action, WriteOverrides
+from sentinel.model.amounts import time_words
 from sentinel.model.attempts import PERSON, ChangePurpose, SettingsInForce
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.readings import TrainerNote
@@ -106,7 +107,8 @@ def judge_unanswered(decision: Decision) -> tuple[Finding, ...]:
     if attempt.purpose == "lapse":
         leave_to_trainer(decision, decision.newest_step, f"{asked} and never answered")
         return ()
-    return (mismatch(decision, attempt.written_step, f"{asked} and never answered, {steps} steps and {waited_s:.0f} s ago"),)
+    ago = f"{steps} steps and {time_words(waited_s)} ago"
+    return (mismatch(decision, attempt.written_step, f"{asked} and never answered, {ago}"),)
 
 
 def leave_to_trainer(decision: Decision, step: int, why: str) -> None:

@@ -93,10 +93,8 @@ def _answer(decision: Decision, asked: RequestReading) -> RequestAnswer:
             return _pause(decision)
         case w.ResumeRun():
             return _resume(decision, asked.by)
-        case w.Approve(incident=number):
-            return _decide_rung(decision, number, asked.by, is_approved=True)
-        case w.Deny(incident=number):
-            return _decide_rung(decision, number, asked.by, is_approved=False)
+        case w.Approve() | w.Deny():
+            return _decide_rung(decision, request, asked.by)
         case w.Readmit():
             return _readmit(decision, asked, request)
         case w.HoldRun() | w.RollBack() | w.LeaveOut() | w.ChangeSettings():
@@ -174,7 +172,8 @@ def _hold(decision: Decision) -> RequestAnswer:
     return RequestAnswer("training stops after a checkpoint and waits for `sentinel resume`", lambda: ask_to_stop(decision))
 
 
-def _decide_rung(decision: Decision, number: int, by: str, is_approved: bool) -> RequestAnswer:
+def _decide_rung(decision: Decision, request: w.Approve | w.Deny, by: str) -> RequestAnswer:
+    number = request.incident
     incident = next((i for i in decision.state.open_incidents if i.id == number and i.awaits_approval), None)
     if incident is None or incident.approval is None:
         waiting = ", ".join(str(i.id) for i in decision.state.open_incidents if i.awaits_approval) or "none"
@@ -183,10 +182,13 @@ def _decide_rung(decision: Decision, number: int, by: str, is_approved: bool) ->
     if busy:
         return _refuse(busy)
     index = incident.approval.rung
+    if request.rung not in (None, index):
+        late = f"rung {request.rung + 1} waits for no approval any more"
+        return _refuse(f"{late}; rung {index + 1} does: look at it, and answer that")
     rungs = decision.rungs_of(incident)
     if index >= len(rungs):
         return _refuse(f"rung {index + 1} is no longer in playbook {incident.playbook}")
-    if is_approved:
+    if isinstance(request, w.Approve):
 
         def approve() -> None:
             paging.send(decision, number)

@@ -11,6 +11,7 @@ import math
 from sentinel.detectors.crash import Ended, Failed, Finished, Stopped
 from sentinel.engine.decision import Decision
 from sentinel.engine.paging import page
+from sentinel.model.amounts import time_words
 from sentinel.model.changed import replace
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import Incident
@@ -64,6 +65,6 @@ def tell_of_many(decision: Decision, incident: Incident, verdict: BudgetVerdict)
         return
     why = f"stopped from outside {times} times within {show_duration(rate.period_s)} (budget: {rate.count})"
     reason = why if verdict.allowed else f"{why}; {verdict.reason}"
-    wait = f" in {show_duration(verdict.wait_s)}" if verdict.wait_s else ""
+    wait = f" in {time_words(verdict.wait_s)}" if verdict.wait_s else ""
     follows = f"sentinel relaunches it by itself{wait}, and again after the next stop"
     page(decision, incident.id, incident.severity, reason, follows)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sentinel.engine.decision import Decision
 from sentinel.model.actions import PruneCheckpoint
+from sentinel.model.amounts import time_words
 from sentinel.model.incidents import Incident
 from sentinel.plan.ahead import newest_seen
 from sentinel.plan.remedy import choose_checkpoint
@@ -70,7 +71,8 @@ def on_pruned(decision: Decision, left_over: str) -> None:
 
 
 def on_not_pruned(decision: Decision, action: PruneCheckpoint, reason: str) -> None:
-    decision.note(ABOUT, f"the checkpoint of step {action.step} stays: {reason}; tried again, but not before {RETRY_S:.0f} s")
+    again = f"tried again, but not before {time_words(RETRY_S)}"
+    decision.note(ABOUT, f"the checkpoint of step {action.step} stays: {reason}; {again}")
 
 
 def lost_to_retention(decision: Decision, incident: Incident, index: int) -> str:

@@ -14,6 +14,7 @@ from sentinel.engine.decision import Decision
 from sentinel.engine.relaunching import proceed
 from sentinel.model import facts as f
 from sentinel.model.actions import Action, InspectSamples, StartAttempt
+from sentinel.model.amounts import time_words
 from sentinel.model.attempts import SampleRange
 from sentinel.model.records import Attribution
 from sentinel.plan.skip import bounded, merge
@@ -31,7 +32,7 @@ def on_tick(decision: Decision) -> None:
     action, under_way = pending_inspection(decision), decision.state.inspection
     if action is None or under_way is None or decision.now_s - under_way.launched_s < action.within_s:
         return
-    reason = f"the inspection was not done within {action.within_s:g} s"
+    reason = f"the inspection was not done within {time_words(action.within_s)}"
     decision.record(f.ActionAbandoned(action.key, reason))
     conclude(decision, action, Attribution("failed", reason, action.attempt, action.suspect))
 

@@ -15,6 +15,7 @@ from sentinel.engine.leaving import end_stopped, is_taken_away
 from sentinel.engine.sample_attribution import break_off
 from sentinel.model import facts as f
 from sentinel.model.actions import CheckNodes, FindCheckpoints, KillAttempt, Request, RequestStop, SignalRanks, VerifyCheckpoint
+from sentinel.model.amounts import time_words
 from sentinel.model.incidents import IncidentState
 
 ONLY_READ = (VerifyCheckpoint, FindCheckpoints, CheckNodes)  # a stop does not wait for them: a filesystem, a node may hang
@@ -116,11 +117,11 @@ def on_tick(decision: Decision) -> None:
             decision.decide(SignalRanks(f"signal/{attempt.attempt}", attempt.attempt))
         elif kill.key not in decision.state.pending:  # a SIGTERM would make the trainer save what may be damaged
             decision.note(
-                "stop", f"no answer to stop_now after {waited:.0f} s, and an onset is unresolved: killed, not terminated"
+                "stop", f"no answer to stop_now after {time_words(waited)}, and an onset is unresolved: killed, not terminated"
             )
             decision.decide(kill)
     elif (
         attempt.signalled_s is not None and waited > max(TERM_S, step_s) + checkpoint_s and kill.key not in decision.state.pending
     ):
-        decision.note("stop", f"no answer to SIGTERM after {waited:.0f} s: the attempt is killed")
+        decision.note("stop", f"no answer to SIGTERM after {time_words(waited)}: the attempt is killed")
         decision.decide(kill)

@@ -14,6 +14,7 @@ from sentinel.engine.opening import open_incident
 from sentinel.engine.paging import page, resolve
 from sentinel.model import facts as f
 from sentinel.model.actions import KillAttempt
+from sentinel.model.amounts import time_words
 from sentinel.model.attempts import Unseen
 from sentinel.model.events import ActionDelayed
 from sentinel.model.findings import Finding, Kind
@@ -65,7 +66,7 @@ def on_tick(decision: Decision) -> None:
     is_paged = any(i.kind is Kind.UNSEEN and i.attempt == unseen.attempt for i in decision.state.incidents)
     if is_paged or decision.state.ended or waited_s < decision.policy.spec.acts.unseen_page_after_s:
         return
-    why = f"attempt {unseen.attempt} is not known to have ended for {waited_s:.0f} s: {unseen.reason}"
+    why = f"attempt {unseen.attempt} is not known to have ended for {time_words(waited_s)}: {unseen.reason}"
     only = unseen.ranks[0] if len(unseen.ranks) == 1 else None
     finding = Finding(
         Kind.UNSEEN, "critical", unseen.attempt, None, decision.newest_step, decision.now_s, why, outside=True,

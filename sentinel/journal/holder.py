@@ -17,6 +17,7 @@ from sentinel.clock import SystemClock, boot_s
 from sentinel.journal.identity import is_alive, is_of_this_boot
 from sentinel.journal.lease import LeaseRecord
 from sentinel.launcher.process_tree import read_kernel_place, read_process
+from sentinel.model.amounts import time_words
 
 STUCK_AFTER = 2.5  # renewals: two were left out, and half of the third one's time
 STOPPED = ("T", "t")  # by a signal, by a debugger (proc(5))
@@ -45,7 +46,8 @@ def why_stuck(record: LeaseRecord) -> str:
     if record.renewed_boot_s is None or (still_s := boot_s() - record.renewed_boot_s) < STUCK_AFTER * record.renew_every_s:
         return ""
     where = f" (it waits in the kernel: {place})" if (place := read_kernel_place(record.holder.pid)) else ""
-    return f"its loop has stood still for {still_s:.0f} s{where}; most likely the filesystem of the run directory does not answer"
+    still = f"its loop has stood still for {time_words(still_s)}{where}"
+    return f"{still}; most likely the filesystem of the run directory does not answer"
 
 
 def _judge_age(run_dir: Path, lasts_s: float) -> Supervisor:

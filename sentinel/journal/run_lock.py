@@ -22,6 +22,7 @@ from sentinel.errors import AlreadySupervised, UsageError
 from sentinel.journal.identity import is_alive, is_of_this_boot
 from sentinel.journal.lease import LeaseRecord, parse_lease, read_lease
 from sentinel.journal.lease_watch import LeaseWatch
+from sentinel.model.amounts import time_words
 from sentinel.run_files.cluster_job import read_job
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -144,8 +145,8 @@ def _refuse_living_holder(run_dir: Path, lock_handle: int, watch: LeaseWatch | N
     age_s = os.fstat(lock_handle).st_mtime - renewed_s
     if age_s < record.lasts_s or (watch is not None and not watch.trusts_times):
         raise AlreadySupervised(
-            f"{run_dir}: already supervised by pid {who.pid} on {who.host}, which renewed its lease {max(age_s, 0):.0f} s ago; "
-            f"run there: sentinel stop {run_dir}. If that machine is dead, try again in {max(record.lasts_s - age_s, 0):.0f} s, "
+            f"{run_dir}: already supervised by pid {who.pid} on {who.host}, which renewed its lease {time_words(max(age_s, 0))} ago; "
+            f"run there: sentinel stop {run_dir}. If that machine is dead, try again in {time_words(max(record.lasts_s - age_s, 0))}, "
             "or wait for its lease with --takeover-wait 90s",
             is_elsewhere=True,
         )

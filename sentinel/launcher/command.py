@@ -57,6 +57,7 @@ from sentinel.launcher.file_locks import try_lock
 from sentinel.launcher.job_names import job_name_of
 from sentinel.launcher.spare_records import bring_home
 from sentinel.launcher.spec_file import launch_variables, write_spec
+from sentinel.model.amounts import time_words
 from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Exited, ExitReport, NotStarted, Unseen
 from sentinel.policy.quantities import parse_positive_duration
 from sentinel.run_files.attempt_files import LAUNCH_VARIABLE, AttemptFiles, rank_files
@@ -371,7 +372,7 @@ def _last_answer(files: AttemptFiles, fresh_s: float) -> Answer | str:
         return "its supervisor has heard nothing from the scheduler yet"
     age_s = time.time() - path.stat().st_mtime
     if age_s > max(fresh_s, *QUIET_S.values()):
-        return f"its supervisor last heard from the scheduler {age_s:.0f} s ago"
+        return f"its supervisor last heard from the scheduler {time_words(age_s)} ago"
     if not isinstance(kept.get("answer"), str):
         return "the scheduler's last answer could not be understood"
     return _read_answer(Done(0, kept["answer"]))
@@ -421,7 +422,7 @@ def _doubt(files: AttemptFiles, answer: Answer | str) -> str:
     if newest is None or ages[newest] >= QUIET_S[answer.word]:
         return ""
     says = f"knows no job {_job(files)}" if answer.word == "none" else f"says {_words(answer)} of job {_job(files)}"
-    return f"the scheduler {says}, but {newest} {ages[newest]:.0f} s ago"
+    return f"the scheduler {says}, but {newest} {time_words(ages[newest])} ago"
 
 
 def _started(files: AttemptFiles) -> Path:

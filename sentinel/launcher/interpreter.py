@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from sentinel.client.regular_file import regular
+from sentinel.model.amounts import time_words
 
 ASK_S = 10.0  # reading a few hundred directories takes a tenth of a second; a shared filesystem under load takes seconds
 KILLED_S = 1.0
@@ -141,7 +142,7 @@ def ask_interpreter(path: str, cwd: str, environment: Mapping[str, str], deadlin
         return f"{path} cannot be asked what is installed: {error}"
     answer = answer_of(asked, time.monotonic() + deadline_s)
     if answer is None:
-        return f"{path} did not say within {deadline_s:g} s what is installed"
+        return f"{path} did not say within {time_words(deadline_s)} what is installed"
     if asked.returncode != 0 or len(answer) > ANSWER_BYTES_MAX:
         return f"{path} could not say what is installed (it left with {asked.returncode})"
     try:

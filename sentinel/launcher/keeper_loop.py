@@ -25,6 +25,7 @@ from sentinel.launcher.process_tree import Process, describe_stuck, find_living,
 from sentinel.launcher.rank_watch import RankWatch
 from sentinel.launcher.torchrun_table import FailureTable
 from sentinel.launcher.waiting_clients import SoftEnd
+from sentinel.model.amounts import time_words
 from sentinel.model.attempts import ExitReport
 from sentinel.run_files.attempt_files import FOLLOWER_VARIABLE, AttemptFiles
 
@@ -210,7 +211,7 @@ class Keeper:
         if left and now >= self._say_at and self._killing_since is not None:
             self._say_at = now + STUBBORN_SAY_EVERY_S
             named = ", ".join(map(describe_stuck, left))
-            complain(f"{self._files.folder}: processes survive SIGKILL for {now - self._killing_since:.0f} s: {named}")
+            complain(f"{self._files.folder}: processes survive SIGKILL for {time_words(now - self._killing_since)}: {named}")
 
     def _failures(self) -> tuple[int, ...]:
         """Ranks in the order they failed; a command without ranks is rank 0 itself."""

@@ -60,6 +60,7 @@ from sentinel.launcher.reserve import Reserve
 from sentinel.launcher.spare_records import bring_home
 from sentinel.launcher.spec_file import write_spec
 from sentinel.launcher.waiting_clients import CLIENTS, GRACE_S, OF_SCHEDULERS, client_name, end_clients, why_not_vouched
+from sentinel.model.amounts import time_words
 from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Exited, ExitReport, NotStarted, Orphaned, Unseen
 from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles, rank_files
 from sentinel.run_files.cluster_job import has_started_anew
@@ -253,7 +254,7 @@ class LocalLauncher:
         left = kill_until_none(find, KILL_S)
         if left:
             named = ", ".join(map(describe_stuck, left))
-            raise RetryLater(f"attempt {files.attempt}: processes survive SIGKILL for {KILL_S:g} s: {named}", RETRY_IN_S)
+            raise RetryLater(f"attempt {files.attempt}: processes survive SIGKILL for {time_words(KILL_S)}: {named}", RETRY_IN_S)
 
     def _reap(self, files: AttemptFiles, reason: str) -> AttemptView:
         """The keeper's work without a keeper: nobody saw the ranks' statuses, so only their own records count."""

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from sentinel.client.machine import NODE_VARIABLE, read_host
 from sentinel.launcher.asking import AskLimits, Reply, ask, without
+from sentinel.model.amounts import time_words
 from sentinel.model.node_checks import NodeReply
 
 OUTPUT_BYTES_MAX = 1 << 16
@@ -55,5 +56,5 @@ class LocalReach:
 def as_node_reply(reply: Reply, timeout_s: float) -> NodeReply:
     """How a command that was run here ended."""
     if reply.status is None:
-        return NodeReply(None, reply.output, f"it did not end within {timeout_s:g} s")
+        return NodeReply(None, reply.output, f"it did not end within {time_words(timeout_s)}")
     return NodeReply(reply.status, reply.output, reply.errors)

@@ -23,6 +23,7 @@ from sentinel.launcher.keeper_line import KeeperLine, start_keeper_ahead
 from sentinel.launcher.memory import free_ratio
 from sentinel.launcher.reserve_start import StartThread
 from sentinel.launcher.warm_command import NotWarm, read_command
+from sentinel.model.amounts import time_words
 from sentinel.model.attempts import AttemptSpec
 from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.run_files.warm_standing import State, WarmStanding, write_warm
@@ -130,7 +131,7 @@ class Reserve:
             if "standing" in one:
                 self._note(one["standing"])
         if not self._held.is_ready and now_s - self._held.made_s > COMING_MAX_S:
-            self._give_up(f"it was not ready after {COMING_MAX_S:.0f} s", now_s)
+            self._give_up(f"it was not ready after {time_words(COMING_MAX_S)}", now_s)
 
     def _note(self, standing: dict[str, Any]) -> None:
         assert self._held is not None

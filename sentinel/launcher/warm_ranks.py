@@ -25,6 +25,7 @@ from sentinel.launcher.keeper_start import NotStartable, Started, open_logs, own
 from sentinel.launcher.process_tree import is_marked
 from sentinel.launcher.store_port import find_port
 from sentinel.launcher.warm_command import NotWarm, WarmCommand, agent_variables, rank_variables, read_command
+from sentinel.model.amounts import time_words
 from sentinel.run_files.attempt_files import AttemptFiles
 
 PROGRAM = Path(sentinel.client.__file__).with_name("warm_rank.py")
@@ -140,7 +141,7 @@ class WarmRanks:
         waiting.register(rank.line, select.POLLIN)
         while True:
             if not waiting.poll(max(0.0, end_s - time.monotonic()) * 1000):
-                raise NotWarm(f"a warm rank (pid {rank.process.pid}) did not answer within {HAND_OVER_S:g} s")
+                raise NotWarm(f"a warm rank (pid {rank.process.pid}) did not answer within {time_words(HAND_OVER_S)}")
             if any("marked" in message for message in self._lines(rank)):
                 break
         if not is_marked(rank.process.pid, marks):

@@ -8,6 +8,7 @@ from typing import Any
 from sentinel.clock import SystemClock
 from sentinel.errors import UsageError
 from sentinel.journal.run_file import find_run_file
+from sentinel.model.amounts import time_words
 from sentinel.report.masked import run_masking
 from sentinel.run_files.mirror_standing import read_mirror_standing
 
@@ -40,13 +41,7 @@ def mirror_text(document: dict[str, Any]) -> str:
     lines = [f"mirror at {document['to']}"]
     for name, part in document["parts"].items():
         there = part["there"] or "nothing known to be there"
-        lines.append(f"{name}: {there}; confirmed {_ago(part['lag_s'])}" if part["confirmed_s"] else f"{name}: {there}")
+        lines.append(f"{name}: {there}; confirmed {time_words(part['lag_s'])} ago" if part["confirmed_s"] else f"{name}: {there}")
         if part["error"]:
             lines.append(f"  {part['error']}")
     return "\n".join([*lines, *([document["error"]] if document["error"] else [])])
-
-
-def _ago(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s ago"
-    return f"{seconds / 60:.0f} min ago" if seconds < 7200 else f"{seconds / 3600:.1f} h ago"

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
+MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
+MINUTES_FROM_S = 120
+NO_TIE = 1 + 1e-9  # so that the page, whose language rounds 0.125 another way, has the same digits
+
 
 def size_words(count: float) -> str:
     """Bytes in the units of disks, powers of a thousand: `312 B`, `1.5 TB`."""
@@ -31,7 +37,26 @@ def lost_words(steps: int, unseen: int | None) -> str:
 
 
 def time_words(seconds: float) -> str:
-    """A duration as one says it: `40 s`, `12 min`, `2.5 h`."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    """A length of time as every surface says it: `0.25 s`, `40 s`, `4 min 30 s`, `2 h 5 min`, `3 days 4 h`. Seconds below two
+    minutes, then the two largest units. Less than nothing is nothing. The page's `spanWords` says the same."""
+    if not math.isfinite(seconds):
+        return "an unknown time"
+    if seconds < 0.0005:
+        return "0 s"
+    if seconds < 0.95:
+        return f"{float(f'{seconds * NO_TIE:.2g}'):g} s"
+    if seconds < 9.95:
+        return f"{math.floor(seconds * 10 + 0.5) / 10:g} s"
+    whole = math.floor(seconds + 0.5)
+    if whole < MINUTES_FROM_S:
+        return f"{whole} s"
+    if whole < HOUR_S:
+        return _two(whole // MINUTE_S, "min", whole % MINUTE_S, "s")
+    if whole < DAY_S:
+        return _two(whole // HOUR_S, "h", whole % HOUR_S // MINUTE_S, "min")
+    days = whole // DAY_S
+    return _two(days, "day" if days == 1 else "days", whole % DAY_S // HOUR_S, "h")
+
+
+def _two(many: int, large: str, few: int, small: str) -> str:
+    return f"{many} {large} {few} {small}" if few else f"{many} {large}"

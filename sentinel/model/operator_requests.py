@@ -58,17 +58,20 @@ class ChangeSettings:
 @recorded_as("Approve")
 @dataclass(frozen=True, slots=True)
 class Approve:
-    """The rung that waits for a person is to be taken."""
+    """The rung that waits for a person is to be taken. `rung`: the index of the one that was asked about, and no other; None:
+    whichever waits."""
 
     incident: int
+    rung: int | None = None
 
 
 @recorded_as("Deny")
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """The rung that waits for a person is passed over."""
+    """The rung that waits for a person is passed over. `rung`: as of `Approve`."""
 
     incident: int
+    rung: int | None = None
 
 
 @recorded_as("Acknowledge")

@@ -13,9 +13,9 @@ class Price:
     currency: str = ""
 
     def words(self, money: float) -> str:
-        """An amount in this currency, for a person.
+        """An amount in this currency, for a person; of a thousand on without its hundredths.
 
-        >>> Price(2.5, "USD").words(31.0), Price(2.5).words(31.0)
-        ('31.00 USD', '31.00')
+        >>> Price(2.5, "USD").words(31.0), Price(2.5).words(31.0), Price(2.5, "USD").words(128_086.4)
+        ('31.00 USD', '31.00', '128,086 USD')
         """
-        return f"{money:.2f} {self.currency}".rstrip()
+        return f"{money:,.{0 if money >= 1000 else 2}f} {self.currency}".rstrip()

@@ -14,6 +14,7 @@ from sentinel.client.settings import BY_WORD
 from sentinel.clock import SystemClock
 from sentinel.errors import AlreadySupervised, RetryLater, UsageError
 from sentinel.journal.answering import is_being_answered
+from sentinel.model.amounts import time_words
 from sentinel.model.attempts import SampleRange, SettingsInForce
 from sentinel.model.operator_requests import OperatorRequest
 from sentinel.operator.answers import POLL_S, Answered, await_answer, check_supervised, is_supervised, post_request
@@ -52,7 +53,7 @@ def ask(run_dir: Path, request: OperatorRequest, timeout_s: float = ANSWER_S) ->
     if answer is not None:
         return answer
     rest = "the request was taken back" if was_there else "it has read the request; `sentinel events` shows whether it acts on it"
-    raise RetryLater(f"{run_dir}: the supervisor has not answered within {timeout_s:g} s; {rest}", timeout_s)
+    raise RetryLater(f"{run_dir}: the supervisor has not answered within {time_words(timeout_s)}; {rest}", timeout_s)
 
 
 def _let_answer(run_dir: Path) -> None:

@@ -53,7 +53,7 @@ def build_notice(run_dir: Path, state: RunState, action: SendPage, paging: Pagin
     """What is delivered for `action`. Reads a bounded piece of one stream; never raises."""
     incident = next((one for one in reversed(state.incidents) if one.id == action.incident), None)
     run = state.run_id or run_dir.name
-    links = _links(run_dir, incident, action, paging)
+    links = _links(run_dir, state, incident, action, paging)
     typed = _guarded_answers(run_dir, state, incident, action)
     try:
         body = _text(run_dir, state, incident, action, paging, wall_s, typed)
@@ -76,6 +76,7 @@ def build_notice(run_dir: Path, state: RunState, action: SendPage, paging: Pagin
         answers=tuple(answer.command for answer in typed),
         asks=asks(incident, action.stage),
         links=links,
+        began=int(state.created_s),
     )
 
 
@@ -132,7 +133,7 @@ def _text(
         sections.append(_section("TRIED", case_words.tried(incident) or ["nothing: no remedy applied"]))
         sections.append(_section("VALUES", [*case_words.values(incident), *case_words.evidence(incident)]))
         sections.append(_section("", _plot(run_dir, incident)) if action.stage in ("trigger", "update") else "")
-    sections.append(_section("READ", _reading(run_dir, incident, action, paging), is_copied=True))
+    sections.append(_section("READ", _reading(run_dir, state, incident, action, paging), is_copied=True))
     waited = was_held_words(incident.page) if incident is not None and incident.page is not None else ""
     head = f"{_opening(state, incident, action)}{f' It was {waited}.' if waited else ''}\n\n"
     return head + "\n\n".join(section for section in sections if section)
@@ -202,8 +203,8 @@ def _facts(state: RunState, incident: Incident | None) -> dict[str, str]:
     return {name: str(value) for name, value in known.items() if value is not None and value != ""}
 
 
-def _links(run_dir: Path, incident: Incident | None, action: SendPage, paging: Paging) -> dict[str, str]:
-    """Name → URL. What lies in a file only is named in the text. The page knows a run by its directory's name."""
+def _links(run_dir: Path, state: RunState, incident: Incident | None, action: SendPage, paging: Paging) -> dict[str, str]:
+    """Name → URL. What lies in a file only is named in the text. The page knows a run by its directory's name and its begin."""
     found: dict[str, str] = {}
     written = _runbook_of(incident)
     if written.startswith(("https://", "http://")) and " " not in written:
@@ -211,10 +212,10 @@ def _links(run_dir: Path, incident: Incident | None, action: SendPage, paging: P
     elif paging.runbook_url is not None:
         found["runbook"] = f"{paging.runbook_url.split('#')[0]}#{incident.kind}" if incident is not None else paging.runbook_url
     if paging.run_url is not None:
-        base = paging.run_url.rstrip("/")
-        name = quote(run_dir.absolute().name, safe="")
-        found["page"] = f"{base}/#run={name}"
-        found["report"] = f"{base}/runs/{name}/incidents/{action.incident}/report"
+        base, name = paging.run_url.rstrip("/"), quote(run_dir.absolute().name, safe="")
+        began = f"began={int(state.created_s)}"
+        found["page"] = f"{base}/#run={name}&{began}"
+        found["report"] = f"{base}/runs/{name}/incidents/{action.incident}/report?{began}"
     return found
 
 
@@ -224,9 +225,9 @@ def _runbook_of(incident: Incident | None) -> str:
     return "" if written.partition("#")[0] == RUNBOOK.name else written
 
 
-def _reading(run_dir: Path, incident: Incident | None, action: SendPage, paging: Paging) -> list[str]:
+def _reading(run_dir: Path, state: RunState, incident: Incident | None, action: SendPage, paging: Paging) -> list[str]:
     """The report's file is named where its link leads no further: the file is still there when sentinel has ended."""
-    links, host = _links(run_dir, incident, action, paging), socket.gethostname()
+    links, host = _links(run_dir, state, incident, action, paging), socket.gethostname()
     is_here = bool(where_it_leads(links.get("page", ""), host))
     file = str(incident_report_path(run_dir.absolute(), action.incident))
     section = f"#{incident.kind}" if incident is not None else ""

@@ -6,6 +6,7 @@ Everything here reads the run's state only; the state may be of now and not of w
 
 from __future__ import annotations
 
+from sentinel.model.amounts import time_words
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Try
 from sentinel.model.state import RIGHTLY_ENDED, Attempt, RunState
 from sentinel.policy.rung_words import CONDITIONS
@@ -14,14 +15,6 @@ TRIES_SHOWN = 8
 
 _UNTIL = "nothing trains until you start it again"
 NOTICE = "The policy asks that you are told of this line. Sentinel changes nothing because of it."
-
-
-def span(seconds: float) -> str:
-    """A duration as people say it: 40 s, 4 min 30 s, 2 h 5 min, 3 days 4 h."""
-    whole = max(0, round(seconds))
-    parts = [(whole // 86400, "days"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "min"), (whole % 60, "s")]
-    parts_shown = [f"{count} {'day' if count == 1 and unit == 'days' else unit}" for count, unit in parts if count]
-    return " ".join(parts_shown[:2]) or "0 s"
 
 
 def what(incident: Incident) -> str:
@@ -86,7 +79,7 @@ def follows(state: RunState, incident: Incident | None, now_s: float) -> list[st
         default = "is taken" if asked.otherwise == "approve" else "is passed over"
         attempt = state.attempt
         trains = _trains(attempt) if attempt is not None and not attempt.is_over else "nothing trains now"
-        left = span(asked.deadline_s - now_s)
+        left = time_words(asked.deadline_s - now_s)
         return [trains, f"rung {asked.rung + 1} waits for you; without an answer it {default} in {left}"]
     if state.observe_only and not state.ended:
         return ["sentinel observes only: nothing was done, and nothing will be"]
@@ -160,14 +153,14 @@ def cost(state: RunState, incident: Incident | None, now_s: float, ranks: int | 
         return _at_risk(state, incident, now_s, ranks)
     idle_s = max(0.0, now_s - since_s)
     if ranks is None:
-        return [f"nothing has trained for {span(idle_s)}"]
+        return [f"nothing has trained for {time_words(idle_s)}"]
     idle = f"{ranks} ranks have" if ranks != 1 else "1 rank has"
     if not gpus:
-        return [f"{idle} stood still for {span(idle_s)}"]
+        return [f"{idle} stood still for {time_words(idle_s)}"]
     used = gpus * idle_s / 3600
     money = f", {price.words(used * price.amount)} at {price.amount:g} each" if price is not None else ""
     each = f"; each further hour {gpus} more" + (f", {price.words(gpus * price.amount)}" if price is not None else "")
-    return [f"{idle} stood still for {span(idle_s)}: {used:.2f} GPU hours{money}{each}"]
+    return [f"{idle} stood still for {time_words(idle_s)}: {used:.2f} GPU hours{money}{each}"]
 
 
 def _at_risk(state: RunState, incident: Incident | None, now_s: float, ranks: int | None) -> list[str]:
@@ -176,4 +169,4 @@ def _at_risk(state: RunState, incident: Incident | None, now_s: float, ranks: in
     if is_over or incident is None or not incident.is_numeric:
         return []
     used = f" on {ranks} rank{'' if ranks == 1 else 's'}" if ranks is not None else ""
-    return [f"the {span(now_s - incident.visible_s)} since the onset{used} may have to be trained again"]
+    return [f"the {time_words(now_s - incident.visible_s)} since the onset{used} may have to be trained again"]

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from sentinel.channels.http_call import HttpRequest, send
 from sentinel.channels.secrets import Vault
 from sentinel.errors import GiveUp, RetryLater
+from sentinel.model.amounts import time_words
 from sentinel.policy.schema_paging import DeadMan
 
 EVERY_MIN_S = 2.0  # the loop turns once a second; what calls oftener might find no turn between two calls
@@ -36,7 +37,7 @@ class DeadManCalls:
             address = self._vault.read(self._settings.url)
             send(HttpRequest("the dead man's address", address, method="GET", scrub=self._vault.scrub))
         except (RetryLater, GiveUp) as error:
-            words = f"{self._vault.scrub(str(error))}; called again every {self.every_s:g} s"
+            words = f"{self._vault.scrub(str(error))}; called again every {time_words(self.every_s)}"
         else:
             self._called_at = turns
             return

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from sentinel.channels.contract import AGAIN_S
 from sentinel.errors import RetryLater
+from sentinel.model.amounts import time_words
 
 
 class Patience:
@@ -39,7 +40,7 @@ class Patience:
             end = ends.get(timeout=seconds)
         except queue.Empty:
             self._late = thread
-            raise RetryLater(f"nothing came of it within {seconds:g} s", AGAIN_S) from None
+            raise RetryLater(f"nothing came of it within {time_words(seconds)}", AGAIN_S) from None
         if isinstance(end, BaseException):
             raise end
         return end

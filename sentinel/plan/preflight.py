@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Literal
 
-from sentinel.model.amounts import size_words
+from sentinel.model.amounts import size_words, time_words
 from sentinel.model.node_checks import NodeReply
 from sentinel.plan.node_check import one_line
 from sentinel.plan.preflight_check import PreflightCheck, name_nodes, name_words
@@ -105,11 +105,11 @@ def _judge_clocks(known: Mapping[str, NodeFacts], asked: Asked) -> PreflightChec
         if apart_s > CLOCK_MAX_S:
             off[node] = apart_s
     if off:
-        words = [f"{node} is off by {apart_s:.0f} s or more" for node, apart_s in off.items()]
+        words = [f"{node} is off by {time_words(apart_s)} or more" for node, apart_s in off.items()]
         return PreflightCheck("clocks", "bad", name_words(words))
     took_s = min((facts.took_s for facts in known.values()), default=0.0)
     within_s = CLOCK_MAX_S + asked.ended_s - asked.began_s - took_s
-    return _of(known, "clocks", "good", f"none is off by more than {within_s:.0f} s")
+    return _of(known, "clocks", "good", f"none is off by more than {time_words(within_s)}")
 
 
 def _judge_disk(known: Mapping[str, NodeFacts], checkpoint_bytes: int | None) -> PreflightCheck:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from sentinel.model.amounts import time_words
 from sentinel.model.drawn import RANGE, draw
 from sentinel.policy.quantities import Rate, show_duration
 from sentinel.policy.schema import Budget
@@ -52,14 +53,14 @@ def judge_budget(
     spent = [(name, rate, _frees_in(rate, now_s, times_s)) for name, rate, times_s in limits]
     name, rate, wait_s = max(spent, key=lambda limit: limit[2])
     if wait_s > 0:
-        reason = f"{name}: {rate.count} per {show_duration(rate.period_s)} are spent; one frees in {show_duration(wait_s)}"
+        reason = f"{name}: {rate.count} per {show_duration(rate.period_s)} are spent; one frees in {time_words(wait_s)}"
         return BudgetVerdict(False, wait_s, reason)
     period, count = show_duration(budget.restarts.period_s), len(_within(budget.restarts, now_s, restarts_s))
     used = f"{count} of {budget.restarts.count} restarts in {period}"
     pause_s = min(backoff_s(budget, max(without_progress, int(pauses))) * spread, budget.backoff[1])
     if pause_s <= 0:
         return BudgetVerdict(True, 0.0, f"{used}; no pause after progress")
-    return BudgetVerdict(True, pause_s, f"{used}; restart {without_progress} without progress waits {show_duration(pause_s)}")
+    return BudgetVerdict(True, pause_s, f"{used}; restart {without_progress} without progress waits {time_words(pause_s)}")
 
 
 def draw_spread(run_id: str, attempt: int) -> float:

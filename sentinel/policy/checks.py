@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator
 from sentinel.detectors.registry import DETECTORS, MAKER_OF
 from sentinel.detectors.settings import misfits_of
 from sentinel.errors import Problem
+from sentinel.model.amounts import time_words
 from sentinel.model.findings import Kind
 from sentinel.policy.checks_expressions import check_expression, check_record
 from sentinel.policy.checks_logs import check_logs
@@ -128,5 +129,5 @@ def _check_budget(budget: Budget, probation_steps: int) -> Iterator[Problem]:
         yield Problem("spec.budget.backoff", "a pause that starts at 0 s never grows", "write it as '5s..5m'")
     for key, rate in (("restarts", budget.restarts), ("interventions", budget.interventions), ("per_cause", budget.per_cause)):
         if rate is not None and rate.count > rate.period_s:
-            message = f"{rate.count} in {rate.period_s:g} s is more than one a second, so {endless}"
+            message = f"{rate.count} in {time_words(rate.period_s)} is more than one a second, so {endless}"
             yield Problem(f"spec.budget.{key}", message, "20 restarts per 1h and 12 interventions per 24h are usual")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sentinel.errors import Problem
+from sentinel.model.amounts import time_words
 from sentinel.policy.checks_mute import check_inhibit, check_mute
 from sentinel.policy.schema import PolicySpec, Severity
 from sentinel.policy.schema_paging import RANK
@@ -28,7 +29,7 @@ def check_paging(spec: PolicySpec) -> Iterator[Problem]:
     yield from check_mute(spec)
     yield from check_inhibit(spec)
     if paging.repeat_every_s < REPEAT_MIN_S:
-        message = f"a page every {paging.repeat_every_s:g} s wakes nobody better, and fills the journal"
+        message = f"a page every {time_words(paging.repeat_every_s)} wakes nobody better, and fills the journal"
         yield Problem(f"{path}.repeat_every", message, "write at least 1m; 30m is usual")
 
 

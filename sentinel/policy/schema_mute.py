@@ -13,7 +13,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
 from sentinel.policy.quantities import Malformed, show
 from sentinel.policy.schema_fields import FindingKind, Model, Name, Severity, written
-from sentinel.policy.timezones import DAY_MINUTES, instants, parse_moment, parse_timezone
+from sentinel.policy.timezones import DAY_MINUTES, moment_of, parse_moment, parse_timezone
 
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]"
@@ -21,6 +21,7 @@ TIMES_PATTERN = rf"^{_CLOCK}-(?:{_CLOCK}|24:00)$"
 DAYS_PATTERN = rf"^(?:{'|'.join(WEEKDAYS)})(?:-(?:{'|'.join(WEEKDAYS)}))?$"
 MOMENT_PATTERN = rf"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[ T]{_CLOCK}$"
 WINDOWS_MAX = 100
+YEARS = range(1970, 3000)  # at the ends of the calendar no other timezone has the same day
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +65,16 @@ def _days(value: Any) -> frozenset[int]:
 def _moment(value: Any) -> tuple[int, int] | None:
     if value is None:
         return None
-    remedy = "write '2026-12-01 08:00', as the clocks show it in the window's timezone"
+    remedy = f"write '2026-12-01 08:00', as the clocks show it in the window's timezone, of a year from {YEARS[0]} to {YEARS[-1]}"
     if not isinstance(value, str) or not re.fullmatch(MOMENT_PATTERN, value):
         raise Malformed(f"{show(value)} is no date with a time", remedy)
     try:
-        return parse_moment(value)
+        moment = parse_moment(value)
     except ValueError:
         raise Malformed(f"{show(value)} is no date of any calendar", remedy) from None
+    if int(value[:4]) not in YEARS:
+        raise Malformed(f"{show(value)} is no date of a run", remedy)
+    return moment
 
 
 def _text(pattern: str, *examples: str) -> WithJsonSchema:
@@ -130,13 +134,18 @@ class Mute(Model):
 
     @property
     def begins_s(self) -> float:
-        """-inf where it has no date. A time that the clocks show twice is the first of the two."""
-        return instants(self.timezone, self.from_[0], self.from_[1])[0] if self.from_ is not None else -float("inf")
+        """-inf where it has no date. A time that the clocks show twice is the first of the two; one that they leave out, the
+        moment at which they are set."""
+        return self._moment_of(self.from_) if self.from_ is not None else -float("inf")
 
     @property
     def ends_s(self) -> float:
         """The same, inf."""
-        return instants(self.timezone, self.to[0], self.to[1])[0] if self.to is not None else float("inf")
+        return self._moment_of(self.to) if self.to is not None else float("inf")
+
+    def _moment_of(self, date: tuple[int, int]) -> float:
+        day, minute = date
+        return moment_of(self.timezone, day, minute)
 
 
 def _fills_the_day(times: tuple[DaySpan, ...]) -> bool:

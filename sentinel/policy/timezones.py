@@ -77,6 +77,15 @@ def instants(zone: str, day: int, minute: int) -> tuple[float, ...]:
     return tuple(sorted(found))
 
 
+def moment_of(zone: str, day: int, minute: int) -> float:
+    """When clocks there show that minute; of two such moments the first. A minute that is left out counts as the moment at which
+    they are set: no clock shows it, and the next that one shows comes after it."""
+    first, *more = instants(zone, day, minute)
+    if more and wall_at(zone, first) != Wall(day, minute):
+        return shifts(zone, first, more[0])[0]
+    return first
+
+
 def shifts(zone: str, from_s: float, to_s: float) -> list[float]:
     """When the clocks there are set, to the second, between these two times."""
     found, left = [], from_s

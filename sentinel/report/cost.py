@@ -11,9 +11,9 @@ from typing import Any
 
 from sentinel.engine.forecast import Forecast, forecast_end
 from sentinel.engine.goodput import account_attempts
+from sentinel.model.amounts import time_words
 from sentinel.model.price import Price
 from sentinel.model.state import RunState
-from sentinel.paging.case_words import span
 from sentinel.plan.gpus import ARCHIVE, Gpus, gpus_of
 from sentinel.report.losses import IncidentLoss
 
@@ -103,18 +103,34 @@ def cost_rows(cost: Mapping[str, Any], forecast: Mapping[str, Any]) -> list[tupl
 
 def cost_words(cost: Mapping[str, Any]) -> str:
     """What the run cost by now, and what of that was lost."""
+    total, lost = _total_and_lost(cost)
+    return f"{total}, lost of it {lost}{_unknown(cost)}"
+
+
+def cost_cells(cost: Mapping[str, Any], forecast: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What the run cost, what of that was lost, and what the rest will cost, under a name each: a phone shows a line of each."""
+    total, lost = _total_and_lost(cost)
+    cells = [("cost", total + _unknown(cost)), ("lost of it", lost)]
+    due = due_words(forecast, cost["currency"])
+    return [*cells, ("until its end", due)] if due else cells
+
+
+def _total_and_lost(cost: Mapping[str, Any]) -> tuple[str, str]:
     total, lost, currency = cost["total"], cost["lost"], cost["currency"]
-    if total["gpu_hours"] is None:
-        return f"{span(total['s'])}, {span(lost['s'])} of it lost; GPU hours are unknown: {cost['unknown']}"
-    if not total["gpu_hours"] and cost["gpus"] == 0:
-        return f"{span(total['s'])} without a GPU, {span(lost['s'])} of it lost"
-    return f"{amount_words(total, currency)}, lost of it {amount_words(lost, currency)}"
+    if total["gpu_hours"] is None or (not total["gpu_hours"] and cost["gpus"] == 0):
+        without = "" if total["gpu_hours"] is None else " without a GPU"
+        return time_words(total["s"]) + without, time_words(lost["s"])
+    return amount_words(total, currency), amount_words(lost, currency)
+
+
+def _unknown(cost: Mapping[str, Any]) -> str:
+    return "" if cost["total"]["gpu_hours"] is not None else f"; GPU hours are unknown: {cost['unknown']}"
 
 
 def incident_words(one: Mapping[str, Any]) -> str:
     """What one incident cost: 40 s, 0.02 GPU hours, 0.05 USD."""
     seconds = one["lost_s"]
-    lasted = f"{seconds:.1f} s" if seconds < 60 else span(seconds)
+    lasted = time_words(seconds)
     return f"{lasted}, {amount_words(one, one['currency'])}" if one["gpu_hours"] else lasted
 
 
@@ -122,9 +138,9 @@ def forecast_words(forecast: Mapping[str, Any], currency: str) -> str:
     if forecast["unknown"]:
         return f"unknown: {forecast['unknown']}"
     end = datetime.fromtimestamp(forecast["end_at_s"], UTC).strftime("%Y-%m-%d %H:%M UTC")
-    bounds = f"{span(forecast['low_s'])} to {span(forecast['high_s'])}"
+    bounds = f"{time_words(forecast['low_s'])} to {time_words(forecast['high_s'])}"
     due = due_words(forecast, currency)
-    return f"in {span(forecast['left_s'])} ({bounds}), {end}" + (f"; {due}" if due else "")
+    return f"in {time_words(forecast['left_s'])} ({bounds}), {end}" + (f"; {due}" if due else "")
 
 
 def due_words(forecast: Mapping[str, Any], currency: str) -> str:
@@ -134,9 +150,10 @@ def due_words(forecast: Mapping[str, Any], currency: str) -> str:
 
 
 def amount_words(amount: Mapping[str, Any], currency: str) -> str:
-    """GPU hours, and the money where there is a price."""
+    """GPU hours, of a hundred on in whole ones, and the money where there is a price."""
     money = f", {Price(1.0, currency).words(amount['money'])}" if amount["money"] is not None else ""
-    return f"{amount['gpu_hours']:.2f} GPU hours{money}"
+    hours = amount["gpu_hours"]
+    return f"{hours:,.{0 if hours >= 100 else 2}f} GPU hours{money}"
 
 
 def _sums(spent: Mapping[int, Mapping[str, float]], accounts: Sequence[str]) -> dict[int, float]:

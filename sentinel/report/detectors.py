@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sentinel.model.amounts import time_words
 from sentinel.run_files.detector_standings import OLD_AFTER_S
 
 
@@ -33,17 +34,10 @@ def detector_rows(standings: Mapping[str, Any], *, is_watched: bool) -> list[tup
 
 def _as_of(standings: Mapping[str, Any], *, is_watched: bool) -> str:
     age_s = standings["age_s"]
-    ago = f"{duration_words(age_s)} ago"
+    ago = f"{time_words(age_s)} ago"
     where = f"attempt {standings['attempt']}, step {standings['step']}" if standings["attempt"] else "before the first attempt"
     if not is_watched:
         return f"as of the last supervisor, {ago}, {where}; nobody judges now"
     if age_s > OLD_AFTER_S:
         return f"as of {ago}, {where}: old, the supervisor could not write since (a full disk?); what holds now is not known"
     return f"as of {ago}, {where}"
-
-
-def duration_words(seconds: float) -> str:
-    """In the largest unit that still says something: 4 s, 12 min, 30 h."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"

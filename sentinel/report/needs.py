@@ -7,10 +7,11 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+from sentinel.model.amounts import time_words
 from sentinel.model.incidents import Incident, Outcome
 from sentinel.model.state import RunState
 from sentinel.paging.case_answers import AnswerCommand, answers, unwatched_answers
-from sentinel.paging.case_words import follows, span
+from sentinel.paging.case_words import follows
 from sentinel.plan.last_straw import last_straw
 from sentinel.plan.structural import LOOK_AT, judge_structural
 from sentinel.policy.rung_words import CONDITIONS
@@ -120,7 +121,7 @@ def _when_believed(policy: Policy | None, stall: Stall) -> list[str]:
     if settings is None or not settings.enabled or rule is None:
         return ["the policy does nothing about a hang: a person must"]
     limit_s = max(settings.floor_s, settings.after_step_times * stall.step_time_s)
-    believed = f"it counts as a hang once all ranks have been silent for {span(limit_s)}, or longer in a slow phase"
+    believed = f"it counts as a hang once all ranks have been silent for {time_words(limit_s)}, or longer in a slow phase"
     rungs = policy.spec.playbooks.get(rule.playbook, ()) if rule.playbook is not None else ()
     if policy.spec.mode == "observe" or not rungs:
         return [believed, "then it is recorded, and nothing is done"]
@@ -240,4 +241,5 @@ def _beating(snapshot: RunSnapshot) -> str:
     silent_s = min(seen.silent_s for seen in snapshot.ranks)
     if silent_s <= SILENT_S:
         return "It trains on: its ranks still beat."
-    return f"{there}, and no rank has beaten for {span(silent_s - silent_s % MINUTE_S) if silent_s >= MINUTE_S else 'some time'}."
+    silence = time_words(silent_s - silent_s % MINUTE_S) if silent_s >= MINUTE_S else "some time"
+    return f"{there}, and no rank has beaten for {silence}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sentinel.model.amounts import time_words
 from sentinel.model.incidents import Incident
 from sentinel.model.paging import IncidentPage, RouteStatus
 from sentinel.model.state import RunState
@@ -44,7 +45,7 @@ def page_rows(pages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Rows of `sentinel status`, which says above them what answers a page."""
     rows = []
     for page in pages:
-        head = f"incident {page['incident']} ({page['severity']}), open for {minutes_words(page['open_for_s'])}"
+        head = f"incident {page['incident']} ({page['severity']}), open for {time_words(page['open_for_s'])}"
         seen = f"acknowledged by {page['acknowledged_by']}" if page["acknowledged_by"] else "nobody has answered"
         head += f", {page['held']}" if "held" in page else ""
         rows.append(("page", f"{head}: {delivery_words(page)}; {seen}"))
@@ -80,11 +81,6 @@ def delivery_words(page: Mapping[str, Any]) -> str:
             why = f" ({delivery['trouble']})" if delivery["trouble"] else ""
             words.append(f"{delivery['route']}: {delivery['state']}{why}")
     return "; ".join(words)
-
-
-def minutes_words(seconds: float) -> str:
-    minutes = int(seconds) // 60
-    return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min" if minutes else f"{int(seconds)} s"
 
 
 def _delivery_document(page: IncidentPage, delivery: RouteStatus) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.run_layout import JOURNAL_NAME, REPORT_NAME
 from sentinel.engine.goodput import ACCOUNTS, account, surviving_steps
+from sentinel.model.amounts import time_words
 from sentinel.model.state import Attempt, RunState
 from sentinel.report.cause import cause_of
 from sentinel.report.cost import cost_document, cost_words
@@ -70,13 +71,14 @@ def goodput_line(state: RunState, now_s: float) -> str:
     ledger = account(state, now_s)
     parts = rounded_parts(ledger.seconds)
     useful, whole = parts["training"], sum(parts.values())
-    return f"Goodput {ledger.goodput_ratio:.1%}: {useful:.1f} s of surviving training in {whole:.1f} s since the first launch."
+    trained = f"{time_words(useful)} of surviving training in {time_words(whole)}"
+    return f"Goodput {ledger.goodput_ratio:.1%}: {trained} since the first launch."
 
 
-def ledger_rows(state: RunState, now_s: float) -> list[tuple[object, ...]]:
+def ledger_rows(state: RunState, now_s: float) -> list[tuple[str, float, str]]:
     """Account, seconds, what it is; the last row is the whole, and exactly the sum of the rows above it."""
     parts = rounded_parts(account(state, now_s).seconds)
-    rows: list[tuple[object, ...]] = [(name, parts[name], ACCOUNT_WORDS[name]) for name in ACCOUNTS]
+    rows = [(name, parts[name], ACCOUNT_WORDS[name]) for name in ACCOUNTS]
     return [*rows, ("whole", round(sum(parts.values()), 1), "wall time since the first launch")]
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from sentinel.detectors.disk_memory import bytes_words
 from sentinel.journal.standbys import StandbySeen
-from sentinel.model.amounts import number_between
+from sentinel.model.amounts import number_between, time_words
 from sentinel.policy.rung_words import CONDITIONS
 from sentinel.report.cost import cost_rows, incident_words
-from sentinel.report.detectors import detector_rows, duration_words
+from sentinel.report.detectors import detector_rows
 from sentinel.report.documents import under_way_words
 from sentinel.report.environment import environment_rows
 from sentinel.report.needs_text import need_rows
@@ -45,7 +45,7 @@ def status_text(status: Mapping[str, Any]) -> str:
         *_under_way_rows(status.get("under_way")),
         ("attempt", cell(status["attempt"])),
         ("step", step),
-        ("goodput", f"{status['goodput']:.1%} of {status['wall_s']:.0f} s ({ledger_words(status['ledger_s'])})"),
+        ("goodput", f"{status['goodput']:.1%} of {time_words(status['wall_s'])} ({ledger_words(status['ledger_s'])})"),
         ("incidents", _incidents_words(status)),
         ("policy", _policy_words(status)),
         ("supervisor", status["supervisor"] + (SUSPENDED if status["state"] == "suspended" else "")),
@@ -90,8 +90,8 @@ def _under_way_rows(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
 
 def _saving_words(saving: Mapping[str, Any]) -> str:
     """Young's and Daly's interval beside the one in use."""
-    hours, save_s = saving["trained_s"] / 3600, saving["save_s"]
-    each = f"{saving['interruptions']} interruptions in {hours:.1f} h of training, {save_s:.2f} s a save"
+    trained, save = time_words(saving["trained_s"]), time_words(saving["save_s"])
+    each = f"{saving['interruptions']} interruptions in {trained} of training, {save} a save"
     blocked = f"{saving['now_blocked_share']:.2%} blocked by saves"
     now = f"every {saving['now_steps']} steps costs {saving['now_share']:.1%} of the time ({blocked})"
     if saving["now_steps"] / 2 <= saving["steps"] <= saving["now_steps"] * 2:
@@ -110,9 +110,13 @@ def _missing_words(holes: Sequence[Sequence[int]]) -> str:
 def ranks_words(ranks: Sequence[Mapping[str, Any]]) -> str:
     """Where each stands and how long it has been silent, the longest first; of many the first few."""
     first = sorted(ranks, key=lambda seen: -seen["silent_s"])[:RANKS_SHOWN]
-    words = [f"rank {seen['rank']} silent for {seen['silent_s']:.0f} s (step {seen['step']}, {seen['phase']})" for seen in first]
+    words = [f"rank {seen['rank']} {_silence(seen)} (step {seen['step']}, {seen['phase']})" for seen in first]
     more = len(ranks) - len(first)
     return ", ".join(words) + (f", and {more} more" if more else "")
+
+
+def _silence(seen: Mapping[str, Any]) -> str:
+    return f"silent for {time_words(seen['silent_s'])}"
 
 
 def incidents_text(incidents: Sequence[Mapping[str, Any]]) -> str:
@@ -148,7 +152,7 @@ def incident_story(incident: Mapping[str, Any]) -> list[str]:
     lines = [
         f"incident {incident['id']}, {incident['kind']} ({incident['severity']}), {incident['stands']}",
         f"  {incident['reason']}",
-        f"  seen {incident['time_to_detect_s']:.1f} s after it was first visible",
+        f"  seen {time_words(incident['time_to_detect_s'])} after it was first visible",
     ]
     if incident.get("begins_anew"):
         lines.append(f"  begins playbook {incident['playbook'] or '(none)'} at its first rung: another policy was applied")
@@ -188,11 +192,11 @@ def rung_words(remedy: Mapping[str, Any]) -> str:
 
 
 def ledger_words(ledger_s: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {value:.1f}" for name, value in rounded_parts(ledger_s).items() if value)
+    return ", ".join(f"{name} {time_words(value)}" for name, value in rounded_parts(ledger_s).items() if value)
 
 
 def _deadline_words(in_s: float, by: str) -> str:
-    when = f"in {duration_words(in_s)}" if in_s >= 0 else f"passed {duration_words(-in_s)} ago"
+    when = f"in {time_words(in_s)}" if in_s >= 0 else f"passed {time_words(-in_s)} ago"
     return f"{when} ({by})"
 
 

@@ -17,6 +17,7 @@ from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import STANDINGS_NAME
 from sentinel.client.strict_json import as_float, dumps, loads, printable
 from sentinel.engine import Engine
+from sentinel.model.amounts import time_words
 from sentinel.model.disks import DiskReading
 from sentinel.model.findings import Kind, Verdict
 from sentinel.model.stall import StepTimes
@@ -137,7 +138,8 @@ def read_standings(run_dir: Path) -> DetectorStandings:
     except OSError as error:
         return DetectorStandings(missing=f"{STANDINGS_NAME} cannot be read: {error.strerror}")
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
-        return DetectorStandings(missing=f"{STANDINGS_NAME} is damaged; a living supervisor writes it anew within {WRITE_S:g} s")
+        anew = f"a living supervisor writes it anew within {time_words(WRITE_S)}"
+        return DetectorStandings(missing=f"{STANDINGS_NAME} is damaged; {anew}")
 
 
 def _step_times(raw: Mapping[str, Any]) -> StepTimes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sentinel.model.amounts import time_words
 from sentinel.model.stall import StepTimes
 from sentinel.model.state import RunState
 from sentinel.run_files.detector_standings import OLD_AFTER_S, DetectorStandings
@@ -21,7 +22,7 @@ class Stall:
     step_time_s: float
 
     def words(self, now_s: float) -> str:
-        return f"no step for {now_s - self.since_s:.0f} s (a step takes {self.step_time_s:.2g} s)"
+        return f"no step for {time_words(now_s - self.since_s)} (a step takes {time_words(self.step_time_s)})"
 
 
 def find_stall(state: RunState, times: StepTimes, seen_s: float) -> Stall | None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from sentinel.engine import evolve
 from sentinel.errors import UsageError
+from sentinel.model.amounts import time_words
 from sentinel.model.facts import Entry
 from sentinel.model.state import RunState
 from sentinel.policy.quantities import Malformed, parse_duration
@@ -54,7 +55,7 @@ class DrillReport:
         yield f"drill {self.title}: policy {self.policy}, {scenario.shape.steps} steps, {len(scenario.faults)} fault(s)"
         yield from (f"  {fault.text}" for fault in scenario.faults)
         yield from entry_lines(result.entries, EPOCH_S)
-        yield f"{result.outcome} after {clock_words(result.seconds)} simulated, {len(result.pages)} page(s) sent"
+        yield f"{result.outcome} after {time_words(result.seconds)} simulated, {len(result.pages)} page(s) sent"
         yield from (one.line for one in self.accuracy)
         yield f"invariants: {'broken: ' + result.broken if result.broken else 'all held'}"
         yield from (f"not as expected: {sentence}" for sentence in self.differing)

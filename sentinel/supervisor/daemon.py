@@ -12,6 +12,7 @@ from typing import Protocol
 
 from sentinel.engine import Engine
 from sentinel.model.actions import Action, StartAttempt
+from sentinel.model.amounts import time_words
 from sentinel.model.events import ActionDelayed, ActionDone, ActionFailed, Event, StopWanted, SupervisorStarted, Tick
 from sentinel.model.facts import ActionDecided, Entry, Fact
 from sentinel.model.readings import Reading, StepReading
@@ -241,7 +242,7 @@ class Daemon:
             elif stuck_after_s is not None and now_s - due.moved_s > stuck_after_s:
                 self._runner.abandon(key)
                 del self._running[key]
-                reason = f"nothing was heard of it for {now_s - due.moved_s:.0f} s; it is left behind where it is stuck"
+                reason = f"nothing was heard of it for {time_words(now_s - due.moved_s)}; it is left behind where it is stuck"
                 self._handle(now_s, ActionFailed(key, reason, None, overdue=True))
 
 

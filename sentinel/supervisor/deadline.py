@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sentinel.engine import Engine
 from sentinel.engine.leaving import margin_of
 from sentinel.errors import UsageError
+from sentinel.model.amounts import time_words
 from sentinel.model.events import Deadline
 from sentinel.policy.quantities import Malformed, parse_positive_duration, show_duration
 from sentinel.policy.schema import DEADLINE_MARGIN_S, Policy
@@ -78,7 +79,7 @@ def _read_slurm(text: str, now_s: float) -> EndOfTime | None:
             f"env -u {VARIABLE} sentinel run …"
         )
     if float(text) <= now_s:
-        ago = show_duration(round(now_s - float(text)))
+        ago = time_words(now_s - float(text))
         return EndOfTime(remark=f"{VARIABLE}={text} lies {ago} back, so it is no deadline of this run, and is passed over")
     return EndOfTime(float(text), VARIABLE)
 
@@ -92,6 +93,6 @@ def refuse_too_late(deadline: Deadline | None, engine: Engine, now_s: float) -> 
     margin, left_s = margin_of(engine.state, engine.policy, None), deadline.at_s - now_s
     if left_s <= margin.seconds and (attempt is None or attempt.is_over):
         raise UsageError(
-            f"{deadline.by}: {left_s:.0f} s are left, which is no time to train ({margin.reason}); "
+            f"{deadline.by}: {time_words(left_s)} are left, which is no time to train ({margin.reason}); "
             "start it with more time, or set a shorter run.deadline_margin in the policy"
         )

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sentinel.errors import Fenced, JournalBlocked, JournalError, RetryLater, SentinelError, WatchLost
+from sentinel.model.amounts import time_words
 from sentinel.supervisor.loop import NewPolicy, WasAway
 from sentinel.supervisor.lost_journal import JournalPages
 from sentinel.supervisor.stop_signals import StopSignals
@@ -53,7 +54,7 @@ class JournalOutage:
         if self.stops.names:
             raise self.lost(error) from error
         if not self._is_on:
-            say(f"{error}\n{self._run_dir}: training is left as it is, and sentinel tries again every {RETRY_S:g} s")
+            say(f"{error}\n{self._run_dir}: training is left as it is, and sentinel tries again every {time_words(RETRY_S)}")
         self._is_on = True
         self.systemd.waiting(f"waiting: {error}")  # else its watchdog would end what waits for the disk
         if self.stops.event.wait(RETRY_S):
@@ -104,7 +105,7 @@ def last_act(close: Callable[[float], bool]) -> Iterator[None]:
         yield
     except (JournalBlocked, RetryLater, WasAway, NewPolicy) as error:  # an overdue lease is a RetryLater
         if not close(LAST_ACT_S):
-            raise JournalError(f"{error}; and an act of sentinel is still under way after {LAST_ACT_S:g} s") from error
+            raise JournalError(f"{error}; and an act of sentinel is still under way after {time_words(LAST_ACT_S)}") from error
         raise
     except Fenced:
         close(0.0)  # what was not begun is forgotten; what is under way finds that it may do nothing more

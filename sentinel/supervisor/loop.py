@@ -12,6 +12,7 @@ import threading
 from typing import Protocol
 
 from sentinel.clock import Clock
+from sentinel.model.amounts import time_words
 from sentinel.supervisor.daemon import AWAY_S, Daemon
 
 GARBAGE_LOOKS = (700, 10, 10)  # CPython's own: the command line looks less often while it starts
@@ -22,7 +23,8 @@ class WasAway(Exception):
     """For so many seconds."""
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"sentinel did not run for {seconds:.0f} s (suspended?): nothing was seen meanwhile, and it begins anew")
+        away = f"sentinel did not run for {time_words(seconds)} (suspended?)"
+        super().__init__(f"{away}: nothing was seen meanwhile, and it begins anew")
 
 
 class NewPolicy(Exception):

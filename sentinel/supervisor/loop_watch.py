@@ -20,13 +20,14 @@ from typing import Self
 
 from sentinel.channels.opening import open_channel
 from sentinel.launcher.process_tree import read_kernel_place
+from sentinel.model.amounts import time_words
 from sentinel.policy.schema_paging import Paging
 from sentinel.supervisor.own_pages import OwnPage, Say, Stage, send_own_page
 
 STUCK_AFTER_S = 60  # a turn takes milliseconds; systemd ends a supervisor that stands still after three minutes
 LOOK_EVERY_S = 1.0
 WORDS = (
-    "The supervisor has stood still for {seconds} s{place}. Nothing is watched or repaired meanwhile; what trains, trains on. "
+    "The supervisor has stood still for {still}{place}. Nothing is watched or repaired meanwhile; what trains, trains on. "
     "Most likely the filesystem of the run directory does not answer."
 )
 PACKAGE = Path(__file__).parent.parent
@@ -62,12 +63,12 @@ class LoopWatch:
             still_s, self._still_s = self._still_s, 0
             if self._is_paged:
                 self._is_paged = False
-                self.send("resolve", f"The supervisor goes on. It stood still for {still_s} s.")
+                self.send("resolve", f"The supervisor goes on. It stood still for {time_words(still_s)}.")
             return
         self._still_s += 1
         if self._still_s >= STUCK_AFTER_S and not self._is_paged:
             self._is_paged = True
-            self.send("trigger", WORDS.format(seconds=self._still_s, place=_place(self._loop)))
+            self.send("trigger", WORDS.format(still=time_words(self._still_s), place=_place(self._loop)))
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._run, name="sentinel-loop-watch", daemon=True).start()

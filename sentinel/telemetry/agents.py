@@ -20,6 +20,7 @@ from pathlib import Path
 
 from sentinel.clock import Clock, SystemClock
 from sentinel.model.agents import HARDWARE_EVENTS, AgentOrder, AgentReport
+from sentinel.model.amounts import time_words
 from sentinel.model.readings import Doing, Reading, SourceReading
 from sentinel.run_files.agent_orders import OrderBook
 from sentinel.run_files.attempt_files import is_this_host
@@ -209,7 +210,7 @@ class Agents:
         words = []
         for name in missed[:NAMED_MAX]:
             node = self._seen[name]
-            words.append(f"{name} (stopped)" if node.has_left else f"{name} (silent for {now_s - node.changed_s:.0f} s)")
+            words.append(f"{name} (stopped)" if node.has_left else f"{name} (silent for {time_words(now_s - node.changed_s)})")
         more = f" and {len(missed) - NAMED_MAX} more" if len(missed) > NAMED_MAX else ""
         return (
             f"no word from the agent of {', '.join(words)}{more}: what ranks do there, GPUs and kernel log are not seen, and "

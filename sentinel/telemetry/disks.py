@@ -20,6 +20,7 @@ from typing import Any
 
 from sentinel.clock import SystemClock
 from sentinel.detectors.disk_full import DiskFullSettings
+from sentinel.model.amounts import time_words
 from sentinel.model.disks import DiskReading, SavedCheckpoint
 from sentinel.model.readings import Reading
 from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE
@@ -78,7 +79,7 @@ class DiskSource:
             return self._lost(f"the helper that looks at the disks (pid {pid}) is gone")
         silence_s = now_s - self._last_report_s
         if silence_s > self._silent_s:
-            return self._lost(f"no answer for {silence_s:.0f} s: a filesystem of the run hangs (pid {pid} asks it)")
+            return self._lost(f"no answer for {time_words(silence_s)}: a filesystem of the run hangs (pid {pid} asks it)")
         return []
 
     def close(self) -> None:

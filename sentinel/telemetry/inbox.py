@@ -124,7 +124,9 @@ def _to_json(request: w.OperatorRequest) -> dict[str, Any]:
             body |= {"skip": _pairs((request.samples,))}
         case w.ChangeSettings():
             body |= {"settings": _settings(request.settings, request.keys), "until_steps": request.until_steps}
-        case w.Approve() | w.Deny() | w.Acknowledge() | w.Resolve():
+        case w.Approve() | w.Deny():
+            body |= {"incident": request.incident} | ({} if request.rung is None else {"rung": request.rung})
+        case w.Acknowledge() | w.Resolve():
             body |= {"incident": request.incident}
         case w.Readmit():
             body |= {"node": request.node, "force": request.force}
@@ -160,9 +162,9 @@ def _from_json(raw: Mapping[str, Any]) -> w.OperatorRequest:
             until = None if raw.get("until_steps") is None else _whole(raw, "until_steps")
             return w.ChangeSettings(settings, keys, until)
         case "approve":
-            return w.Approve(_whole(raw, "incident"))
+            return w.Approve(_whole(raw, "incident"), _rung(raw))
         case "deny":
-            return w.Deny(_whole(raw, "incident"))
+            return w.Deny(_whole(raw, "incident"), _rung(raw))
         case "ack":
             return w.Acknowledge(_whole(raw, "incident"))
         case "resolve":
@@ -219,6 +221,10 @@ def _ranges(raw: object) -> tuple[SampleRange, ...]:
     if not all(isinstance(p, list) and len(p) == 2 and all(type(x) is int for x in p) and 0 <= p[0] < p[1] for p in pairs):
         raise Unreadable("skip: is not a list of half-open ranges [[start, end], …]")
     return tuple(SampleRange(a, b) for a, b in pairs)
+
+
+def _rung(raw: Mapping[str, Any]) -> int | None:
+    return None if raw.get("rung") is None else _whole(raw, "rung")
 
 
 def _whole(raw: Mapping[str, Any], key: str) -> int:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 
+from sentinel.model.amounts import time_words
 from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE
 from sentinel.telemetry.helper_process import HelperProcess
 
@@ -38,7 +39,7 @@ class LastingHelper:
                 self._process = HelperProcess(self._argv, self._environment)
             except OSError as error:
                 self._again_s = now_s + AGAIN_S
-                return [f"{self.name}: its process cannot be started: {error.strerror}; tried again in {AGAIN_S:g} s"]
+                return [f"{self.name}: its process cannot be started: {error.strerror}; tried again in {time_words(AGAIN_S)}"]
         lines = self._read_lines(self._process)
         if self._process.is_over:
             lines += self._read_lines(self._process)
@@ -46,7 +47,7 @@ class LastingHelper:
             self._process.close()
             self._process, self._again_s, self._is_done = None, now_s + AGAIN_S, code == 0
             if code != 0:
-                lines.append(f"{self.name}: its process ended with {code}; started again in {AGAIN_S:g} s")
+                lines.append(f"{self.name}: its process ended with {code}; started again in {time_words(AGAIN_S)}")
         return lines
 
     def _read_lines(self, process: HelperProcess) -> list[str]:

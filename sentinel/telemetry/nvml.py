@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sentinel.model.amounts import time_words
 from sentinel.model.readings import HardwareReading, Reading
 from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE
 from sentinel.telemetry.gpu_ranks import rank_of_process, visible_devices, visible_setting
@@ -96,7 +97,7 @@ class NvmlSource:
         elif self._helper.is_silent:
             out += self._lost(self._last_words or f"the NVML helper (pid {self._helper.pid}) is gone")
         elif now_s - self._last_report_s > SILENT_S:
-            silent = f"the NVML helper (pid {self._helper.pid}) said nothing for {SILENT_S:g} s"
+            silent = f"the NVML helper (pid {self._helper.pid}) said nothing for {time_words(SILENT_S)}"
             out += self._lost(f"{silent}: a call to the NVIDIA driver does not return, as with a sick GPU; see NVRM in dmesg")
         return out
 

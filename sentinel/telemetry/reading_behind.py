@@ -28,6 +28,7 @@ from sentinel.checkpoints.recall import Recall
 from sentinel.client.strict_json import as_float, dumps, loads
 from sentinel.clock import Clock, SystemClock
 from sentinel.errors import GiveUp
+from sentinel.model.amounts import time_words
 from sentinel.model.readings import CheckpointRead
 from sentinel.model.saved import ReadBack, SavedNumbers, SavedValues
 from sentinel.telemetry.saved_numbers import check_bytes
@@ -105,7 +106,7 @@ class BehindReader:
             result: dict[str, Any] = {"saved": None, "damage": str(damage)}
         except OSError as error:
             self._again_s[name] = self._clock.now_s() + AGAIN_S
-            self._remark(f"{found.path} cannot be read behind training ({error.strerror}): tried again in {AGAIN_S:g} s")
+            self._remark(f"{found.path} cannot be read behind training ({error.strerror}): tried again in {time_words(AGAIN_S)}")
             return
         else:
             result = {"saved": _saved_to_json(saved, read_numbers(self._run_dir / found.path)), "damage": ""}

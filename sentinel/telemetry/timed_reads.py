@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from sentinel.launcher.process_tree import read_kernel_place
+from sentinel.model.amounts import time_words
 from sentinel.model.readings import Reading
 from sentinel.telemetry.source import SourceHealth
 
@@ -55,7 +56,7 @@ class TimedReads:
         if answer is None:
             if not self.is_late:
                 self.late_since_s = now_s
-            return [*self._health.overdue(f"no answer for {wait_s:g} s{self._place()}")]
+            return [*self._health.overdue(f"no answer for {time_words(wait_s)}{self._place()}")]
         self.late_since_s = None
         if isinstance(answer, BaseException):
             raise answer

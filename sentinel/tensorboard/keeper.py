@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sentinel.client.run_layout import TENSORBOARD
+from sentinel.model.amounts import time_words
 from sentinel.model.readings import Reading
 from sentinel.model.state import RunState
 from sentinel.remarks import Remarks
@@ -86,7 +87,8 @@ class BoardKeeper(Remarks):
         if self._has_complained:
             return
         self._has_complained = True
-        words = f"the charts cannot be kept up: {what}; tried again every {AGAIN_S:g} s, `sentinel tensorboard` mends them later"
+        again = f"tried again every {time_words(AGAIN_S)}, `sentinel tensorboard` mends them later"
+        words = f"the charts cannot be kept up: {what}; {again}"
         self.say(SOURCE, words)
 
 

@@ -6,6 +6,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from sentinel.model.actions import StartAttempt
+from sentinel.model.amounts import time_words
 from sentinel.model.incidents import AwaitedApproval
 from sentinel.model.state import UNSEEN
 from sentinel.terminal.clean import clean
@@ -64,7 +65,7 @@ def _now(picture: Picture) -> Text:
     elif plan is not None:
         action = plan.actions[plan.next]
         wait_s = action.not_before_s - picture.now_s if isinstance(action, StartAttempt) else 0.0
-        soon = f" in {wait_s:.0f} s" if wait_s > 0 else ""
+        soon = f" in {time_words(wait_s)}" if wait_s > 0 else ""
         line.append(clean(f"{action_words(action)}{soon} ({plan.next + 1} of {len(plan.actions)})"), "yellow")
     elif state.pending:
         line.append(clean(action_words(next(iter(state.pending.values())))), "yellow")
@@ -88,5 +89,5 @@ def _asked(incident: int, approval: AwaitedApproval, now_s: float) -> str:
     """The answer first: the end of a line may not be seen."""
     default = "taken" if approval.otherwise == "approve" else "passed over"
     left_s = max(0.0, approval.deadline_s - now_s)
-    left = f"{left_s / 60:.0f} min" if left_s >= 120 else f"{left_s:.0f} s"
+    left = time_words(left_s)
     return f"sentinel approve {incident} RUN_DIR, or deny: rung {approval.rung + 1} is {default} in {left}"

@@ -18,6 +18,7 @@ from rich.text import Text
 from sentinel.curves.blocks import ASCII_BLOCKS, BLOCKS, Point, columns, find_column, sparkline
 from sentinel.curves.registry import CURVES
 from sentinel.engine.goodput import account
+from sentinel.model.amounts import time_words
 from sentinel.model.metrics import SHORT_CHARS_MAX
 from sentinel.model.state import UNOBSERVED, UNSEEN
 from sentinel.run_files.stall import STALLED, run_word
@@ -143,7 +144,7 @@ def _progress(picture: Picture, width: int) -> RenderableType:
     left = max(0, picture.total - step)
     words = f" step {step} of {picture.total}"
     if picture.step_time_s and left and not picture.state.ended and picture.stall is None:
-        words += f", {clock_words(left * picture.step_time_s)} left"
+        words += f", {time_words(left * picture.step_time_s)} left"
     bar_width, done = max(10, width - len(words) - 1), min(step, picture.total)
     grid = Table.grid()
     bar: RenderableType = ProgressBar(picture.total, done, bar_width, complete_style="cyan", finished_style="green")

@@ -9,13 +9,13 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from sentinel.model.actions import SendPage
+from sentinel.model.amounts import time_words
 from sentinel.policy.quiet_hours import hold_words
 from sentinel.run_files.gpu_standing import GpuSeen
 from sentinel.run_files.heartbeats import RankSeen
 from sentinel.run_files.stall import is_silent
 from sentinel.terminal.clean import clean
 from sentinel.terminal.picture import Picture, shown_incident
-from sentinel.terminal.words import clock_words
 
 LABEL_WIDTH = 10
 GIB = 1 << 30
@@ -35,7 +35,7 @@ def rank_rows(picture: Picture, rows: int) -> list[RenderableType]:
         return [_row("ranks", f"{len(ranks)}, ended, {at}", "dim")]
     phases = ", ".join(f"{count} {clean(phase)}" for phase, count in Counter(seen.phase for seen in ranks).most_common(4))
     slowest = max(ranks, key=lambda seen: seen.silent_s)
-    silent = f"rank {slowest.rank} silent {_seconds(slowest.silent_s)}"
+    silent = f"rank {slowest.rank} silent {time_words(slowest.silent_s)}"
     return [_row("ranks", f"{len(ranks)}: {phases}; {at}; {silent}", _style(slowest, picture, is_over))]
 
 
@@ -67,7 +67,7 @@ def checkpoint_row(picture: Picture) -> RenderableType:
     if good:
         newest = good[-1]
         old_s = picture.now_s - newest.committed_s if newest.committed_s is not None and not state.ended else None
-        age = f", {clock_words(old_s)} old" if old_s is not None else ""
+        age = f", {time_words(old_s)} old" if old_s is not None else ""
         words.append(f"checkpoint {newest.step}{' verified' if newest.verified else ''}{age}")
     bad = len(state.checkpoints) - len(good)
     words += [f"{bad} not to be used"] if bad else []
@@ -103,7 +103,7 @@ def page_row(picture: Picture) -> list[RenderableType]:
 
 def _one_rank(seen: RankSeen, is_over: bool) -> str:
     host = f"  {seen.host}" if seen.host else ""
-    silence = "" if is_over else f"  silent {_seconds(seen.silent_s)}"
+    silence = "" if is_over else f"  silent {time_words(seen.silent_s)}"
     return f"step {seen.step:<9} {seen.phase:<10}{silence:<16}{host}"
 
 
@@ -121,10 +121,6 @@ def _one_gpu(gpu: GpuSeen) -> str:
 
 def _style(seen: RankSeen, picture: Picture, is_over: bool) -> str:
     return "yellow" if not is_over and is_silent(seen.silent_s, picture.stall, picture.now_s) else ""
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s" if seconds < 600 else clock_words(seconds)
 
 
 def _known(values: Iterable[int | None]) -> list[int]:

@@ -9,7 +9,7 @@ from sentinel.client.settings import SETTINGS
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
-from sentinel.model.amounts import lost_words
+from sentinel.model.amounts import lost_words, time_words
 from sentinel.model.incidents import CLOSED, IncidentState, Outcome
 from sentinel.model.node_checks import NodeVerdicts
 from sentinel.model.paging import PageHold
@@ -157,7 +157,7 @@ def _of_elsewhere(fact: f.AttemptUnseen | f.EngineTrouble) -> Line:
         return Line(f"attempt {fact.attempt} is unseen: {fact.reason}; nothing is started beside it", "warn")
     times = f", {fact.times} times in a row" if fact.times > 1 else ""
     again = "is launched again" if fact.is_launched else "is started again"
-    return Line(f"attempt {fact.attempt} was not started{times}: {fact.line}; it {again} in {fact.pause_s:.0f} s", "warn")
+    return Line(f"attempt {fact.attempt} was not started{times}: {fact.line}; it {again} in {time_words(fact.pause_s)}", "warn")
 
 
 def refused_words(fact: f.ArgumentsRefused) -> str:
@@ -171,7 +171,7 @@ def missing_words(fact: f.NumbersMissing) -> str:
     """`attempt 3: the numbers of steps 40 to 52 are missing: …`."""
     steps = f"step {fact.first_step}" if fact.first_step == fact.last_step else f"steps {fact.first_step} to {fact.last_step}"
     lines = "1 line" if fact.lines == 1 else f"{fact.lines} lines"
-    span = f" within {max(0.0, fact.last_s - fact.first_s):.0f} s" if fact.first_s else ""
+    span = f" within {time_words(max(0.0, fact.last_s - fact.first_s))}" if fact.first_s else ""
     why = f": {fact.reason} ({fact.error})" if fact.error else ": the trainer could not write them in time"
     whose = f"attempt {fact.attempt}: the numbers of {steps} are missing"
     return f"{whose}; the trainer lost {lines} of {fact.file}{span}{why}. What they would have shown is not known"
@@ -228,7 +228,7 @@ def _of_attempt(
             return Line(f"attempt {fact.attempt} receipt: {ranks}, stands at step {fact.resumed_step}{proofs}")
         case f.FirstStep():
             launched_s = next((x.launched_s for x in state.attempts if x.attempt == fact.attempt), at_s)
-            return Line(f"attempt {fact.attempt} first step: {fact.step}, {at_s - launched_s:.1f} s after the launch")
+            return Line(f"attempt {fact.attempt} first step: {fact.step}, {time_words(at_s - launched_s)} after the launch")
         case f.AttemptEnded():
             tone: Tone = "plain" if fact.outcome in ("finished", "stopped", "killed") else "warn"
             words = f"attempt {fact.attempt} {fact.outcome} at step {fact.last_step}"
@@ -283,7 +283,7 @@ def _of_recovery(fact: f.Restored | f.StepsLost | f.GaveUp, at_s: float, state: 
             found = next((i for i in state.incidents if i.id == fact.incident), None)
             if found is None:
                 return None
-            after = f"{max(0.0, at_s - found.visible_s):.1f} s after the fault showed"
+            after = f"{time_words(max(0.0, at_s - found.visible_s))} after the fault showed"
             return Line(f"incident {fact.incident}: new ground at step {fact.step}, {after}", "good")
         case f.StepsLost():
             return Line(f"{lost_words(fact.steps, fact.unseen)} will be trained again", "quiet", is_part=True)
@@ -345,7 +345,7 @@ def utc_words(at_s: float) -> str:
     try:
         return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     except (OverflowError, OSError, ValueError):
-        return f"{at_s:.0f} s"
+        return f"Unix second {at_s:.0f}"
 
 
 def page_words(action: a.SendPage) -> str:
@@ -383,7 +383,10 @@ def request_words(request: w.OperatorRequest) -> str:
             return f"note: {request.text}"
         case w.ApplyPolicy():
             return f"apply the policy {request.path}{f' ({request.note})' if request.note else ''}"
-        case w.Approve() | w.Deny() | w.Acknowledge() | w.Resolve():
+        case w.Approve() | w.Deny():
+            of = f"rung {request.rung + 1} of " if request.rung is not None else ""
+            return f"{recorded_name(type(request)).lower()} {of}incident {request.incident}"
+        case w.Acknowledge() | w.Resolve():
             return f"{recorded_name(type(request)).lower()} incident {request.incident}"
         case _:
             assert_never(request)

@@ -11,6 +11,7 @@ from pathlib import Path
 from sentinel.client.atomic_file import ensure_directory
 from sentinel.client.closed_files import closed
 from sentinel.errors import JournalError, UsageError
+from sentinel.model.amounts import time_words
 from sentinel.report.reading import NothingRecorded
 from sentinel.report.run_dirs import check_run_dir
 from sentinel.signals import stop_event
@@ -69,7 +70,7 @@ def _follow(run_dir: Path, target: Target, stop: threading.Event, say: Say) -> N
         except (TrackerError, OSError, JournalError) as error:
             words = str(error)
             if words != complained:
-                say(f"not written to {target.text}: {words}; tried again every {AGAIN_S:g} s")
+                say(f"not written to {target.text}: {words}; tried again every {time_words(AGAIN_S)}")
             complained, wait_s = words, AGAIN_S
             _let_go(writing)
             writing = None

@@ -17,16 +17,27 @@ from sentinel.web.watched import ServedRun
 
 ANSWER_S = 5.0  # a supervisor looks at least once a second
 WHO_CHARS_MAX = 64
-OF_INCIDENT: Mapping[str, Callable[[int], w.OperatorRequest]] = {
-    "acknowledge": w.Acknowledge,
-    "resolve": w.Resolve,
-    "approve": w.Approve,
-    "deny": w.Deny,
-}
 Fields = Mapping[str, Any]
 """The body of a request."""
 
 STEP_MAX = 1 << 53
+RUNG_MAX = 1 << 20
+
+
+def _rung(fields: Fields) -> int | None:
+    """Of which a person was told when they answered: meanwhile another may wait."""
+    rung = fields.get("rung")
+    if rung is not None and (type(rung) is not int or not 0 <= rung < RUNG_MAX):
+        raise RefusedRequest(400, 'rung: is not the index of a rung; send {"rung": 0} for the first, or {} for whichever waits')
+    return rung
+
+
+OF_INCIDENT: Mapping[str, Callable[[int, Fields], w.OperatorRequest]] = {
+    "acknowledge": lambda number, _: w.Acknowledge(number),
+    "resolve": lambda number, _: w.Resolve(number),
+    "approve": lambda number, fields: w.Approve(number, _rung(fields)),
+    "deny": lambda number, fields: w.Deny(number, _rung(fields)),
+}
 
 
 def _roll_back(fields: Fields) -> w.OperatorRequest:

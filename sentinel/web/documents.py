@@ -12,7 +12,7 @@ from sentinel.model import facts as f
 from sentinel.model.incidents import Incident
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
-from sentinel.report.cost import cost_words, due_words, incident_words
+from sentinel.report.cost import cost_cells, cost_words, due_words, incident_words
 from sentinel.report.detectors import detector_rows
 from sentinel.report.documents import incident_documents, status_document
 from sentinel.report.events import incident_of
@@ -35,6 +35,7 @@ def run_document(
         "detector_rows": detector_rows(status["detectors"], is_watched=snapshot.supervisor == "alive"),
         "cost_words": cost_words(status["cost"]),
         "due_words": due_words(status["forecast"], status["cost"]["currency"]),
+        "cost_cells": cost_cells(status["cost"], status["forecast"]),
         "schedule": schedule,
         "seq": snapshot.seq,
         "now_s": snapshot.now_s,

@@ -34,6 +34,7 @@ def overview_document(name: str, snapshot: RunSnapshot, recent: Sequence[float])
     alarm = "; ".join(filter(None, (unwatched_words(snapshot), *threats)))
     return {
         "name": name,
+        "began": int(state.created_s),
         "state": word,
         "urgency": _urgency(word, state, snapshot.supervisor),
         "gravity": _gravity(word, incident),

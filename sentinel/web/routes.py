@@ -12,6 +12,7 @@ from sentinel.web.cards import checkpoints_document, log_document, machines_docu
 from sentinel.web.curves import METRICS_ASKED_MAX, CurveView, MetricChoice, curves_document, metric_names, read_cursor
 from sentinel.web.documents import events_document, incidents_document, ledger_document, run_document
 from sentinel.web.fleet import order, overview_document
+from sentinel.web.places import named
 from sentinel.web.report_file import read_plain_file
 from sentinel.web.route import Answer, HttpRoute, Served, Words, number_of
 from sentinel.web.static_files import INDEX
@@ -47,6 +48,7 @@ def _runs(served: Served, request: Request, words: Words) -> Response:
     del request, words
     runs = served.runs.all()
     rows = [overview_document(run.name, run.seen(), run.recent_losses() if len(runs) > 1 else ()) for run in runs]
+    rows = [row | named(run.run_dir, [one.run_dir for one in runs]) for row, run in zip(rows, runs, strict=True)]
     return Response(encode({"runs": order(rows), "can_act": served.can_act}))
 
 
@@ -149,19 +151,21 @@ def _log(served: Served, request: Request, words: Words) -> Response:
 
 
 def _report(served: Served, request: Request, words: Words) -> Response:
-    """The file as it lies there, and nothing that a link in its place leads to."""
-    del request
-    path = incident_report_path(served.runs.find(words["NAME"]).run_dir, number_of(words))
+    """The file as it lies there, and nothing that a link in its place leads to. `began`, in the link of a page, tells the run
+    from others whose directories have its name."""
+    began = _step("began", request.query["began"]) if "began" in request.query else None
+    run = served.runs.find(words["NAME"]) if began is None else served.runs.find_one(words["NAME"], began)
+    path = incident_report_path(run.run_dir, number_of(words))
     return Response(read_plain_file(path), "text/html; charset=utf-8", policy=REPORT_POLICY)
 
 
 def _ask_of_incident(verb: str) -> Answer:
     def answer(served: Served, request: Request, words: Words) -> Response:
         run, number = served.runs.find(words["NAME"]), number_of(words)
-        fields_of(request.body)  # nothing in it means anything yet
+        wanted = OF_INCIDENT[verb](number, fields_of(request.body))
         if all(incident.id != number for incident in run.seen().state.incidents):
             raise RefusedRequest(404, f"{words['NAME']}: there is no incident {number}")
-        return ask_of(run, OF_INCIDENT[verb](number), request, served.unattended)
+        return ask_of(run, wanted, request, served.unattended)
 
     return answer
 

@@ -8,22 +8,18 @@ so that a supervisor in the same process keeps its processor.
 
 from __future__ import annotations
 
-import os
-import stat
 import sys
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from sentinel.client.run_layout import JOURNAL_NAME, LEASE_NAME
 from sentinel.client.strict_json import printable
 from sentinel.clock import Clock, SystemClock
 from sentinel.web.answers import RefusedRequest
+from sentinel.web.places import find_runs, free_name
 from sentinel.web.watched import ServedRun
 
-RUNS_MAX = 64  # of one place, the newest
-FOLDERS_MAX = 4096  # looked at to find them
 ASKED_S = 10.0  # somebody who asked so lately still looks
 REFRESH_S = 1.0
 LIST_S = 5.0
@@ -34,6 +30,7 @@ FRESH_S = 1.0  # how long a request waits for a refresh, when the last one is ol
 PAUSE_S, IDLE_PAUSE_S = 0.02, 0.2  # between two pieces of a long stream, beside a supervisor: while somebody waits, and not
 ALONE_PAUSE_S = 0.002
 CLOSE_S = 2.0
+AMBIGUOUS = "{count} runs of that name are shown here, and which one is meant cannot be told; /api/runs lists them"
 GONE = "no run of that name is shown here: its directory is elsewhere, was renamed or removed; /api/runs lists the others"
 
 
@@ -76,6 +73,24 @@ class Runs:
         run.asked_s = self._clock.now_s()
         self._await_refreshes([run])
         return run
+
+    def find_one(self, directory: str, began: int | None) -> ServedRun:
+        """The run in a directory of this name that began in this second; without it the only one in such a directory. Raises
+        RefusedRequest: never one of several by chance."""
+        meant = self._in_directories(directory, began)
+        if not meant and self._clock.now_s() - self._scanned_s >= REFRESH_S:
+            self._await_scan()
+            meant = self._in_directories(directory, began)
+        if len(meant) != 1:
+            raise RefusedRequest(404, AMBIGUOUS.format(count=len(meant)) if meant else GONE)
+        return meant[0]
+
+    def _in_directories(self, directory: str, began: int | None) -> list[ServedRun]:
+        alike = [run for run in self._runs.values() if printable(run.run_dir.name) == directory]
+        for run in alike:
+            run.asked_s = self._clock.now_s()
+        self._await_refreshes(alike)
+        return [run for run in alike if began in (None, run.began)]
 
     def all(self) -> list[ServedRun]:
         """The supervisor's own first, then by name; only those that were looked at."""
@@ -195,7 +210,7 @@ class Runs:
         runs: dict[str, ServedRun] = {}
         taken = {run.name for run_dir, run in known.items() if run_dir in found}
         for run_dir in found:
-            run = known.get(run_dir) or ServedRun(_free_name(run_dir, taken), run_dir, is_own=run_dir == self._own)
+            run = known.get(run_dir) or ServedRun(free_name(run_dir, taken), run_dir, is_own=run_dir == self._own)
             taken.add(run.name)
             runs[run.name] = run
         self._runs = runs  # replaced, never changed: others are reading it
@@ -204,40 +219,3 @@ class Runs:
             self._scans += 1
             self._is_late = False
             self._refreshed.notify_all()
-
-
-def find_runs(place: Path) -> list[Path]:
-    """`place` itself where it is a run; else the RUNS_MAX newest of those directly inside it, by name. None of them
-    where it cannot be read."""
-    if _newest_s(place) is not None:
-        return [place]
-    ages: list[tuple[float, Path]] = []
-    try:
-        with os.scandir(place) as folder:
-            for _, entry in zip(range(FOLDERS_MAX), folder, strict=False):
-                age = _newest_s(place / entry.name)
-                if age is not None:
-                    ages.append((age, place / entry.name))
-    except OSError:
-        return []
-    return sorted(path for _, path in sorted(ages, reverse=True)[:RUNS_MAX])
-
-
-def _newest_s(run_dir: Path) -> float | None:
-    """When it was last supervised; None for what is no run."""
-    try:
-        journal = (run_dir / JOURNAL_NAME).stat()
-    except OSError:
-        return None
-    if not stat.S_ISREG(journal.st_mode):
-        return None
-    newest_s = journal.st_mtime
-    with suppress(OSError):
-        newest_s = max(newest_s, (run_dir / LEASE_NAME).stat().st_mtime)
-    return newest_s
-
-
-def _free_name(run_dir: Path, taken: set[str]) -> str:
-    """The directory's own name; two runs of the same name are told apart by a number."""
-    name = printable(run_dir.name)
-    return next(one for one in (name, *(f"{name}~{number}" for number in range(2, len(taken) + 3))) if one not in taken)

@@ -62,7 +62,7 @@ class Site:
                 self._access.check_reading(request)
             except RefusedRequest as refused:
                 if refused.status == 401 and route.path == REPORT and _is_browser_navigation(request):
-                    return _redirect_to_page(words["NAME"])
+                    return _redirect_to_page(words["NAME"], request.query.get("began", ""))
                 raise
         elif route.needs == "acting":
             self._access.check_acting(request)
@@ -74,9 +74,10 @@ def _is_browser_navigation(request: Request) -> bool:
     return "text/html" in request.header("Accept") and not request.header("Authorization")
 
 
-def _redirect_to_page(run: str) -> Response:
+def _redirect_to_page(run: str, began: str) -> Response:
     """There a person enters the token, and the page opens the report with it."""
-    return Response(b"", TEXT, 303, (("Location", f"/#run={quote(run, safe='')}"),))
+    when = f"&began={began}" if began.isascii() and began.isdecimal() else ""
+    return Response(b"", TEXT, 303, (("Location", f"/#run={quote(run, safe='')}{when}"),))
 
 
 def _metrics_response(exposition: RenderMetrics, runs: Iterable[ServedRun]) -> Response:

@@ -36,10 +36,12 @@ WHO_CHARS_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Press:
-    """Who pressed what. `rung`: the one an approval is about."""
+    """Who pressed what. `rung`: the one an approval is about. `began`: when the run did, in whole Unix seconds; None: a button of
+    an older version."""
 
     verb: str
     run: str
+    began: int | None
     incident: int
     rung: int | None
     user: str
@@ -69,19 +71,19 @@ class SlackDoor:
             raise RefusedRequest(401, f"not taken for a request of Slack: {refused}") from None
         press = read_press(request.body)
         try:
-            run = runs.find(press.run)
+            run = runs.find_one(press.run, press.began)
         except RefusedRequest:
             raise _unsigned() from None  # nobody learns here which runs there are
         route = _signer(run, timestamp, request.body, signature)
         try:
-            self._seen.take(signature, now_s)
+            self._seen.take(signature, self._clock.now_s())
         except SignatureRefused as refused:
             raise RefusedRequest(401, f"not taken for a request of Slack: {refused}") from None
         settings = route.settings
         assert isinstance(settings, SlackRoute), "only such routes have a signing secret"
         if settings.people and press.user not in settings.people:
             raise RefusedRequest(403, f"{press.user} is none of the people of this route")
-        why = _outdated(press, _incident_of(press, runs))
+        why = _outdated(press, _incident_of(press, run.name, runs))
         if not self._free.acquire(blocking=False):
             raise RefusedRequest(503, "too many presses wait for an answer; press again in a moment", Retry_After="5")
         threading.Thread(target=self._carry_out, args=(press, run, route, unattended, why), daemon=True).start()
@@ -106,11 +108,12 @@ def read_press(body: bytes) -> Press:
         action: Mapping[str, Any] = payload["actions"][0]
         value: Any = loads(action["value"])
         verb = str(action["action_id"]).removeprefix(ACTION)
-        run, incident, rung = value["run"], value["incident"], value.get("rung")
+        run, began, incident, rung = value["run"], value.get("began"), value["incident"], value.get("rung")
         user = payload["user"]
         is_known = payload["type"] == "block_actions" and verb in BUTTONS and isinstance(run, str) and type(incident) is int
-        is_whole = is_known and (rung is None or type(rung) is int)
-        press = Press(verb, run, incident, rung, _plain(user["id"]), _plain(user.get("username") or user.get("name") or ""))
+        is_whole = is_known and all(number is None or type(number) is int for number in (began, rung))
+        name = _plain(user.get("username") or user.get("name") or "")
+        press = Press(verb, run, began, incident, rung, _plain(user["id"]), name)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError):
         is_whole = False
     if not is_whole:
@@ -138,11 +141,11 @@ def _unsigned() -> RefusedRequest:
     return RefusedRequest(401, "not taken for a request of Slack: its signature is that of no route of the run it names")
 
 
-def _incident_of(press: Press, runs: Runs) -> Incident | None:
+def _incident_of(press: Press, name: str, runs: Runs) -> Incident | None:
     """As the page knows it, a moment behind the journal: it is asked again for who presses at once. None: there is none."""
     found: Incident | None = None
     for _ in range(LOOKS):
-        found = next((one for one in runs.find(press.run).seen().state.incidents if one.id == press.incident), None)
+        found = next((one for one in runs.find(name).seen().state.incidents if one.id == press.incident), None)
         if found is not None and (press.rung is None or found.awaits_approval):
             break
         threading.Event().wait(LOOK_S)
@@ -163,7 +166,7 @@ def _outdated(press: Press, incident: Incident | None) -> str:
 
 def _asked(press: Press, run: ServedRun, unattended: Unattended | None) -> str:
     try:
-        answer = ask(run, OF_INCIDENT[press.verb](press.incident), press.who, unattended)
+        answer = ask(run, OF_INCIDENT[press.verb](press.incident, {"rung": press.rung}), press.who, unattended)
     except RefusedRequest as refused:
         return refused.message
     except SentinelError as error:

@@ -71,6 +71,11 @@ class ServedRun:
         self._tokens: tuple[int, int | None] = (0, None)
         self._policy: tuple[float, Policy | None] = (float("-inf"), None)
 
+    @property
+    def began(self) -> int | None:
+        """In which second, which tells it from runs of the same name; None while nothing of it was read."""
+        return int(self.snapshot.state.created_s) if self.snapshot is not None else None
+
     # -- the watching thread -------------------------------------------------------------------------------------------
 
     def refresh(self, now_s: float) -> None:

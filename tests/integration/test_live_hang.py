@@ -16,7 +16,7 @@ from tests.integration.test_page_of_a_run import Page as Api
 from tests.unit.web_page import browser
 from tests.unit.web_page.browser import Page
 from tests.unit.web_page.test_page_first_screen import SEEN
-from tests.unit.web_page.test_page_wcag import SHAPES, look
+from tests.unit.web_page.test_page_wcag import OF_COLOURS, SHAPES, look
 
 BELIEVED_LATE = """
 apiVersion: sentinel/v1
@@ -46,9 +46,9 @@ def test_a_suspected_hang_is_the_first_thing_that_is_seen_everywhere(tmp_path: P
     chrome = browser.start()
     try:
         page = Page(chrome)
+        page.open(api.url, SHAPES[0])
         for size in SHAPES:
-            for dark in (False, True):
-                look_at(page, api.url, size, dark)
+            look_at(page, size)
         assert api.status()["state"] == "stalled", "it still hangs: all of this was seen meanwhile"
         for pid in run.living():
             os.kill(pid, signal.SIGCONT)
@@ -61,8 +61,9 @@ def test_a_suspected_hang_is_the_first_thing_that_is_seen_everywhere(tmp_path: P
     assert run.wait() == 130, run.log
 
 
-def look_at(page: Page, url: str, size: tuple[int, int], dark: bool) -> None:
-    page.open(url, size, dark)
+def look_at(page: Page, size: tuple[int, int]) -> None:
+    """By day, then by night: nothing but colours changes then, and nothing but what is about them is looked for again."""
+    page.reshape(size, dark=False)
     page.wait_for_text("#figures .chip.warn", "stalled")
     page.wait_for_text("#banner section.warn", HEAD)
     page.wait_for_text("#ranks-body tr.warn", "silent for")
@@ -71,3 +72,6 @@ def look_at(page: Page, url: str, size: tuple[int, int], dark: bool) -> None:
     assert page.script(AMBER, "#figures .chip.warn"), "a word in the colour of all others"
     assert page.script("return document.documentElement.scrollWidth") <= size[0], "it scrolls sideways"
     look(page)
+    page.reshape(size, dark=True)
+    assert page.script(AMBER, "#figures .chip.warn"), "a word in the colour of all others"
+    look(page, rules=OF_COLOURS)

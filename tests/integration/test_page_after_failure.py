@@ -39,7 +39,7 @@ def test_the_link_of_a_page_leads_to_the_run_when_its_supervisor_has_ended(
             assert run.wait() == 1, run.log
             notices = [one.json for one in receiver.all()]
         links = notices[-1]["links"]
-        assert links["page"] == f"{url}#run=big"
+        assert re.fullmatch(re.escape(f"{url}#run=big&began=") + r"\d{10}", links["page"])
         (name,) = parse_qs(urlsplit(links["page"]).fragment)["run"]
         assert json.loads(got(f"{url}api/runs/{name}"))["state"].startswith("failed")
         assert "<!doctype html>" in got(links["page"].partition("#")[0]).lower()

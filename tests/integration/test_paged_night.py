@@ -82,7 +82,8 @@ def test_a_silence_acknowledges_the_page_of_a_held_run_everywhere_and_its_end_is
         case = alert["annotations"]["description"]
         assert "sentinel ack 1" in case, "the whole case is there"
         (page,) = re.findall(r"page: (http://\S+)", night.run.log)
-        assert f"page:    {page}#run=held (on {socket.gethostname()} only; from elsewhere: ssh -L " in case
+        began = int(night.run.facts()[0].at_s)
+        assert f"page:    {page}#run=held&began={began} (on {socket.gethostname()} only; from elsewhere: ssh -L " in case
         assert "127.0.0.1" not in str([value for name, value in alert["annotations"].items() if name.endswith("_url")])
         real.silence("ada", 'run="held"')
         wait_for("acknowledgement", lambda: "acknowledge" in night.actions())

@@ -58,6 +58,7 @@ from sentinel.launcher.slurm.steps import Passing
 from sentinel.launcher.slurm.watch import StepWatch
 from sentinel.launcher.spec_file import launch_variables, write_spec
 from sentinel.launcher.store_port import PORTS
+from sentinel.model.amounts import time_words
 from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Exited, ExitReport, NotStarted, Unseen
 from sentinel.run_files.attempt_files import AttemptFiles, rank_files
 
@@ -352,7 +353,7 @@ class KubernetesLauncher(NamedJobLauncher[LaunchedJobSet]):
         now = files.folder / "now"
         now.touch()
         age_s = now.stat().st_mtime - (files.folder / "kubernetes.json").stat().st_mtime
-        return f"it was asked for {age_s:.0f} s ago, and may still come to be" if age_s < SETTLE_S else ""
+        return f"it was asked for {time_words(age_s)} ago, and may still come to be" if age_s < SETTLE_S else ""
 
     def _ask(self, attempt: int, absence: Absence) -> tuple[AttemptView, float]:
         """The view now, and when to ask again."""

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from sentinel.launcher.asking import REASON_CHARS_MAX
+from sentinel.model.amounts import time_words
 
 RUN, ATTEMPT, LAUNCH = "sentinel/run", "sentinel/attempt", "sentinel/launch"
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -120,7 +121,8 @@ def _lost(metadata: Mapping[str, Any], status: Mapping[str, Any], conditions: Ma
         return as_words("its node is not reachable", ready.get("reason"), ready.get("message"))
     asked_s = _time(metadata.get("deletionTimestamp"))  # when its grace is over
     if asked_s is not None and now_s - asked_s > OVERDUE_S:
-        return f"it was asked to end, its grace was over {now_s - asked_s:.0f} s ago, and its node does not say that it has ended"
+        late = f"its grace was over {time_words(now_s - asked_s)} ago"
+        return f"it was asked to end, {late}, and its node does not say that it has ended"
     return ""
 
 

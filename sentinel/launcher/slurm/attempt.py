@@ -24,6 +24,7 @@ from sentinel.client.strict_json import dumps
 from sentinel.launcher.elsewhere import GONE
 from sentinel.launcher.exit_report import ORDERLY_EXITS, Evidence, build_report, read_code, read_object, read_records
 from sentinel.launcher.job_names import job_name_of
+from sentinel.model.amounts import time_words
 from sentinel.model.attempts import Alive, AttemptView, ExitReport, Unseen
 from sentinel.run_files.attempt_files import AttemptFiles, is_same_host, rank_files
 from sentinel.run_files.cluster_job import ClusterJob, has_started_anew, job_of_json, job_to_json
@@ -164,7 +165,7 @@ def read_view_kept(files: AttemptFiles, who: str = "Slurm") -> AttemptView:
         return Unseen(files.attempt, f"its supervisor has heard nothing from {who} yet")
     age_s = time.time() - path.stat().st_mtime
     if age_s > SEEN_OLD_S:
-        return Unseen(files.attempt, f"its supervisor last heard from {who} {age_s:.0f} s ago")
+        return Unseen(files.attempt, f"its supervisor last heard from {who} {time_words(age_s)} ago")
     return Alive(files.attempt, 0, ()) if kept.get("lives") is True else Unseen(files.attempt, str(kept.get("reason", "")))
 
 

@@ -17,6 +17,7 @@ from sentinel.launcher.slurm.calls import RealCalls, SlurmCalls
 from sentinel.launcher.slurm.settings import SlurmSettings
 from sentinel.launcher.slurm.walk import AT_ONCE, TREE_WIDTH, find_nodes
 from sentinel.launcher.store_port import PORTS
+from sentinel.model.amounts import time_words
 from sentinel.model.node_checks import NodeReply
 from sentinel.run_files.attempt_files import is_same_host
 
@@ -87,7 +88,8 @@ def judge_group(nodes: Sequence[str], reply: Reply, timeout_s: float) -> dict[st
     """The reply of each node of one step. One that is not among those of the job is found by no name."""
     answers, found = read_check(reply.output), {}
     late = reply.status is None
-    why = f"it did not answer within {timeout_s:g} s" if late else f"it did not answer: {reply.trouble or 'no line of it'}"
+    no_answer = f"it did not answer: {reply.trouble or 'no line of it'}"
+    why = f"it did not answer within {time_words(timeout_s)}" if late else no_answer
     for node in nodes:
         answer = next((answer for name, answer in answers.items() if is_same_host(name, node)), None)
         found[node] = NodeReply(None, "", why) if answer is None else answer

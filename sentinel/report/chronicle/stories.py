@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 
 from sentinel.model import facts as f
 from sentinel.model.actions import SendPage
-from sentinel.model.amounts import lost_words
+from sentinel.model.amounts import lost_words, time_words
 from sentinel.model.facts import Fact
 from sentinel.model.incidents import CLOSED, Incident, IncidentState, Outcome
 from sentinel.policy.rung_words import CONDITIONS
 from sentinel.report.chronicle.plain import plain
-from sentinel.report.tables import cell
 
 ROUTES_LISTED = 6
 
@@ -136,7 +135,7 @@ def page_words(story: Story, when: Callable[[float], str]) -> str:
     if called_s is not None and not story.seen_by:
         words += "; nobody acknowledged it"
     if story.seen_by:
-        after = f", {cell((story.seen_s - called_s) / 60)} min after" if story.seen_s is not None and called_s is not None else ""
+        after = f", {time_words(story.seen_s - called_s)} after" if story.seen_s is not None and called_s is not None else ""
         words += f"; acknowledged by {plain(story.seen_by)}{after}"
     return words + (f"; over: {plain(story.settled)}" if story.settled else "")
 
@@ -149,6 +148,6 @@ def many(count: int, one: str, more: str = "") -> str:
 def outcome_words(story: Story) -> str:
     """`recovered in 7.7 s, 32 steps lost`."""
     took = story.seconds
-    words = str(story.state) + (f" in {took:.1f} s" if took is not None else "")
+    words = str(story.state) + (f" in {time_words(took)}" if took is not None else "")
     has_lost = story.steps_lost or story.steps_unseen != 0
     return words + (f", {lost_words(story.steps_lost, story.steps_unseen)} lost" if has_lost else "")

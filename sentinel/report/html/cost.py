@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sentinel.model.amounts import lost_words
+from sentinel.model.amounts import lost_words, time_words
 from sentinel.model.incidents import Incident
 from sentinel.model.price import Price
-from sentinel.paging.case_words import span
 from sentinel.plan.gpus import Gpus
 from sentinel.report.cost import amount_words, incident_cost
 from sentinel.report.html.collected import IncidentStretch
@@ -58,7 +57,7 @@ def cost_of(incident: Incident, stretch: IncidentStretch | None, gpus: Gpus, pri
 
 def _exact(seconds: float) -> str:
     seconds = max(0.0, seconds)
-    return f"{seconds:.1f} s" if seconds < 60 else span(seconds)
+    return time_words(seconds)
 
 
 def setting_rows(stretch: IncidentStretch | None) -> list[tuple[str, str, str]]:

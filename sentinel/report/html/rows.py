@@ -8,11 +8,11 @@ from typing import Literal
 
 from sentinel.model import actions as a
 from sentinel.model import facts as f
+from sentinel.model.amounts import time_words
 from sentinel.model.facts import Entry, Fact
 from sentinel.model.incidents import Incident
 from sentinel.model.recorded import recorded_name
 from sentinel.model.state import RunState
-from sentinel.paging.case_words import span
 from sentinel.terminal.words import action_words, describe
 
 TEXT_CHARS_MAX = 1000
@@ -53,7 +53,7 @@ def _row(entry: Entry, incident: Incident, state: RunState) -> JournalRow:
 
 def after(at_s: float, incident: Incident) -> str:
     seconds = at_s - incident.visible_s
-    return f"+{seconds:.1f} s" if seconds < 60 else f"+{span(seconds)}"
+    return f"+{time_words(seconds)}"
 
 
 def _words(fact: Fact, at_s: float, state: RunState) -> tuple[str, Tone]:

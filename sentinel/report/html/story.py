@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sentinel.model.amounts import lost_words
+from sentinel.model.amounts import lost_words, time_words
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Try
 from sentinel.model.state import RunState
-from sentinel.paging.case_words import span, where
+from sentinel.paging.case_words import where
 from sentinel.policy.rung_words import CONDITIONS
 
 CHOSEN_CHARS_MAX = 2000
@@ -39,7 +39,7 @@ def _row(number: int, incident: Incident, one: Try, chars_max: int) -> TryRow:
     chosen, expected, why = texts
     outcome = str(one.outcome).replace("_", " ")
     proofs = "; ".join(proof.words for proof in one.proofs)
-    return TryRow(number, what, chosen, expected, one.attempt, outcome, why, span(one.taken_s - incident.visible_s), proofs)
+    return TryRow(number, what, chosen, expected, one.attempt, outcome, why, time_words(one.taken_s - incident.visible_s), proofs)
 
 
 def story(incident: Incident, state: RunState) -> list[str]:
@@ -61,8 +61,8 @@ def story(incident: Incident, state: RunState) -> list[str]:
 
 
 def _began(incident: Incident) -> str:
-    late = span(incident.detected_s - incident.visible_s)
-    seen = "at once" if late == "0 s" else f"{late} after it was first visible"
+    late_s = incident.detected_s - incident.visible_s
+    seen = f"{time_words(late_s)} after it was first visible" if late_s >= 0.05 else "at once"
     whom = f", and the evidence points at rank {incident.blamed_rank}" if incident.blamed_rank is not None else ""
     whom += f" on {incident.blamed_node}" if incident.blamed_node else ""
     return (
@@ -98,7 +98,8 @@ def _ended(incident: Incident, state: RunState) -> str:
         seen_by += f" Its page was resolved{f' by {page.resolved_by}' if page.resolved_by else ''}: {page.resolved}."
     if incident.state is IncidentState.RECOVERED:
         back = incident.restored_s
-        after = f" New ground was made {span(back - incident.visible_s)} after the fault showed." if back is not None else ""
+        took = time_words(back - incident.visible_s) if back is not None else ""
+        after = f" New ground was made {took} after the fault showed." if took else ""
         steps = lost_words(incident.steps_lost, incident.steps_unseen)
         lost = f" {steps[0].upper()}{steps[1:]} had to be trained again." if incident.may_have_lost_steps else ""
         healed = "It healed by itself" if incident.benign else "It is repaired"

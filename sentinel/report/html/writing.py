@@ -15,9 +15,10 @@ from sentinel.client.atomic_file import write_atomically
 from sentinel.client.run_layout import HTML_REPORT_NAME, incident_report_path
 from sentinel.errors import UsageError
 from sentinel.launcher.sample_text import CHECKED_OUT, trainer_of
+from sentinel.model.amounts import time_words
 from sentinel.model.incidents import Incident
 from sentinel.paging.case import RUNBOOK
-from sentinel.paging.case_words import follows, span
+from sentinel.paging.case_words import follows
 from sentinel.plan.gpus import gpus_of
 from sentinel.policy.quiet_hours import hold_words
 from sentinel.report.cause import cause_of
@@ -131,7 +132,7 @@ def _of_run(run: Collected) -> dict[str, Any]:
         "now": "" if now is None else under_way_words(now),
         "written": written.strftime("%Y-%m-%d %H:%M UTC"),
         "began": began.strftime("%Y-%m-%d %H:%M UTC"),
-        "lasted": span((run.last_s if state.ended else run.now_s) - state.created_s),
+        "lasted": time_words((run.last_s if state.ended else run.now_s) - state.created_s),
         "runbook": RUNBOOK.name,
     }
 
@@ -143,7 +144,7 @@ def _incident_data(run: Collected, incident: Incident, panels: list[Any]) -> dic
         "tries": try_rows(incident, REASON_CHARS_MAX)[-6:],
         "cost": cost_of(incident, run.stretches.get(incident.id), gpus_of(run.state, run.gpus_in_use), run.state.price),
         "panels": panels,
-        "at": span(incident.visible_s - run.state.created_s),
+        "at": time_words(incident.visible_s - run.state.created_s),
     }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sentinel.client.settings import SETTINGS
+from sentinel.model.amounts import time_words
 from sentinel.trainers.adding import PRINTED_LINE, how_to_add_metric, how_to_add_rows
 from sentinel.trainers.describe import metrics_source
 from sentinel.trainers.probe.judging import Missing, expected_grades, find_missing, profile_by_what_it_printed, resume_grade
@@ -58,7 +59,7 @@ def probe_text(trial: Trial, seen: Seen, folder: Path, is_kept: bool) -> str:
     """The whole report."""
     first = seen.first
     status = f", with {first.status}" if first.ended_by == "exit" and first.status is not None else ""
-    lines = [who_it_is(trial), f"{_ENDED[first.ended_by]}{status}, after {first.seconds:.0f} s"]
+    lines = [who_it_is(trial), f"{_ENDED[first.ended_by]}{status}, after {time_words(first.seconds)}"]
     lines += _section("watched", _watched(trial, seen))
     lines += _section("restored", _restored(trial, seen))
     lines += _section("changed at a launch", _changed(trial))
@@ -82,7 +83,7 @@ def _watched(trial: Trial, seen: Seen) -> list[str]:
         return [f"no row of numbers; looked for: {metrics_source(trial.profile.spec.metrics)}"]
     steps = [row.step for row in first.rows]
     every = "" if first.every_steps is None else f", every {first.every_steps} steps" if first.every_steps > 1 else ", every step"
-    seconds = "" if first.row_seconds is None else f", about {first.row_seconds:.2g} s apart"
+    seconds = "" if first.row_seconds is None else f", about {time_words(first.row_seconds)} apart"
     rows = f"{len(steps)} rows, steps {steps[0]} to {steps[-1]}{every}{seconds}"
     counted = ", ".join(
         name if count == len(steps) else f"{name} ({count} of {len(steps)})" for name, count in first.metrics.items()
@@ -129,7 +130,7 @@ def _kept(one: ProbedCheckpoint) -> str:
     if not one.is_complete:
         why = f": {', '.join(one.missing)} is missing" if one.missing else ""
         return f"step {one.step}: {one.name}, {size}, incomplete{why}"
-    took = "" if one.seconds is None else f" in {one.seconds:.2g} s"
+    took = "" if one.seconds is None else f" in {time_words(one.seconds)}"
     return f"step {one.step}: {one.name}, {size}, complete, " + (f"sealed by {one.how}{took}" if one.how else "not sealed")
 
 

@@ -3,7 +3,7 @@
 import { tell } from "./answer.js";
 import { ask, Refused } from "./api.js";
 import { approvalWords } from "./banner.js";
-import { byId } from "./dom.js";
+import { byId, plainText } from "./dom.js";
 import { countWords, stepWords } from "./numbers.js";
 import { askForToken, forgetToken, storedToken } from "./token.js";
 
@@ -48,6 +48,9 @@ export class Actions {
     }
   }
 }
+
+/** The rung that the person is told of, and no other that may wait by the time the answer arrives. @param {string} verb @param {any} incident */
+export const meant = (verb, incident) => (verb === "approve" || verb === "deny" ? { rung: incident.awaits_approval } : {});
 
 /** @param {string} run @param {string} verb @param {number | null} incident */
 const keyOf = (run, verb, incident) => JSON.stringify([run, verb, incident]);
@@ -115,7 +118,7 @@ function confirmed(title, words, yes) {
   const dialog = byId("ask");
   if (dialog.open) return Promise.resolve(false);
   byId("ask-title").textContent = title;
-  byId("ask-words").textContent = words;
+  byId("ask-words").textContent = plainText(words);
   byId("ask-yes").textContent = capital(yes);
   dialog.returnValue = "";
   dialog.showModal();

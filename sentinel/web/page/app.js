@@ -1,7 +1,7 @@
 /** The page: asks the server in rounds, hands each answer to what draws it, and says so when answers stop coming. */
 
 import { Corner } from "./access.js";
-import { Actions } from "./actions.js";
+import { Actions, meant } from "./actions.js";
 import { readIncidents, readLedger, readLineage, readRuns, readStatus, Refused, Unreachable } from "./api.js";
 import { drawBanner } from "./banner.js";
 import { Cards } from "./cards.js";
@@ -37,6 +37,7 @@ const known = {
   run: "", missing: "", canAct: false,
   runsMs: -Infinity, ledgerMs: -Infinity, seq: -1,
   /** @type {any[]} */ runs: [],
+  address: "",  // by which the run that is shown was found
   /** @type {any} */ status: null,
   /** @type {any[]} */ incidents: [],
   /** @type {any[]} */ lineage: [],
@@ -66,7 +67,7 @@ async function lookAtRuns() {
     known.canAct = answer.can_act;
     known.runsMs = performance.now();
   }
-  choose(runOfAddress());
+  choose(runOfAddress(known.runs));
   curves.offer(known.runs.map((one) => one.name));
 }
 
@@ -78,8 +79,10 @@ async function lookAtRuns() {
 function choose(wanted) {
   known.missing = "";
   if (wanted) {
-    if (known.runs.some((one) => one.name === wanted)) return begin(wanted);
-    if (wanted === known.run) return;
+    const isListed = known.runs.some((one) => one.name === wanted);
+    if (!isListed && known.run && (wanted === known.run || location.hash === known.address)) return;
+    known.address = location.hash;
+    if (isListed) return begin(wanted);
     known.missing = wanted;
     return begin("");
   }
@@ -162,7 +165,7 @@ function drawAll() {
   /** @param {string} verb @param {number | null} [incident] */
   const isBusy = (verb, incident = null) => actions.isBusy(run, verb, incident);
   drawHeader(status, (verb) => void actions.act(run, verb, null, {}, known.status), { canAct, isBusy });
-  const answer = (/** @type {string} */ verb, /** @type {any} */ incident) => void actions.act(run, verb, incident);
+  const answer = (/** @type {string} */ verb, /** @type {any} */ incident) => void actions.act(run, verb, incident, meant(verb, incident));
   drawBanner(status, known.incidents, paged(), answer, { canAct, isBusy });
   drawIncidents(run, known.incidents, events, paged());
   drawLineage(known.lineage, status.step);

@@ -3,7 +3,7 @@
 import { byId, make, redraw } from "./dom.js";
 import { table } from "./machines.js";
 import { countWords, stepWords } from "./numbers.js";
-import { elapsedWords, spanWords } from "./times.js";
+import { spanWords } from "./times.js";
 
 const SHOWN = 50;
 const DIGEST_CHARS = 12;
@@ -48,7 +48,7 @@ function checkpointTable(there, rollBack, may) {
       make("th", { scope: "row" }, stepWords(one.step)),
       may.canRollBack && make("td", {}, backButton(one, rollBack, may.isBusy)),
       make("td", {}, make("span", { class: `chip small ${TONES[one.trust] ?? "plain"}` }, one.trust)),
-      make("td", {}, elapsedWords(one.age_s)),
+      make("td", {}, spanWords(one.age_s)),
       make("td", {}, sizeWords(one.bytes)),
       make("td", { class: "long" }, one.why),
       isRetained && make("td", { class: "long" }, one.kept ?? ""),

@@ -46,6 +46,6 @@ export class Connection {
       make("button", { type: "button", "data-key": "retry", onclick: () => this.retry() }, "try now"),
     ]);
     const age = notice.querySelector(".age");
-    if (age) age.textContent = this.#heard ? `(${spanWords(Math.floor(old)).replace(".0 s", " s")} old)` : "";
+    if (age) age.textContent = this.#heard ? `(${spanWords(Math.floor(old))} old)` : "";
   }
 }

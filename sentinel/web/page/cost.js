@@ -1,21 +1,16 @@
-/** What the run has cost, and when it will end: one line each, for the header. */
+/** What the run has cost, what it will cost, and when it will end: a short cell each, for a line of a phone. */
 
-import { localWords, spanWords } from "./times.js";
+import { minuteWords, spanWords } from "./times.js";
 
 /** @param {any} status @returns {[string, string][]} */
 export function costRows(status) {
-  const end = status.forecast ? endWords(status.forecast, status.due_words) : "";
-  /** @type {[string, string][]} */
-  const rows = [["cost", status.cost_words ?? ""], ["end", end]];
-  return rows.filter(([, words]) => words);
+  const end = status.forecast ? endWords(status.forecast) : "";
+  return [...(status.cost_cells ?? []), ["end", end]].filter(([, words]) => words);
 }
 
-/**
- * Nothing of a run that has ended: its time says when.
- * @param {any} forecast @param {string | undefined} due what the rest will cost
- */
-function endWords(forecast, due) {
+/** Nothing of a run that has ended: its time says when. @param {any} forecast */
+function endWords(forecast) {
   if (forecast.unknown) return forecast.is_over ? "" : `unknown: ${forecast.unknown}`;
   const bounds = `${spanWords(forecast.low_s)} to ${spanWords(forecast.high_s)}`;
-  return `in ${spanWords(forecast.left_s)} (${bounds}), ${localWords(forecast.end_at_s)}${due ? `; ${due}` : ""}`;
+  return `in ${spanWords(forecast.left_s)} (${bounds}), ${minuteWords(forecast.end_at_s)}`;
 }

@@ -8,6 +8,12 @@ const SVG = "http://www.w3.org/2000/svg";
 /** @type {WeakMap<Element, string>} what each element was last drawn from */
 const drawn = new WeakMap();
 
+// Characters that turn the order of what stands beside them: a log line that holds one could make a question read as another.
+const DIRECTIONS = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+
+/** As it is shown, in the order in which it was written. @param {unknown} words */
+export const plainText = (words) => String(words).replace(DIRECTIONS, "");
+
 /**
  * An attribute that is a function is a listener ("onclick"); true is an attribute without a value; false, null: none.
  * @param {string} tag
@@ -84,6 +90,6 @@ function fill(element, attributes, children) {
     else if (value === true) element.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, String(value));
   }
-  element.append(...children.filter(isShown).map((child) => (child instanceof Node ? child : String(child))));
+  element.append(...children.filter(isShown).map((child) => (child instanceof Node ? child : plainText(child))));
   return element;
 }

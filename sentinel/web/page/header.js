@@ -1,10 +1,10 @@
 /** How the run stands: in one word, above whatever waits for a person, and in a few figures, below it. */
 
 import { costRows } from "./cost.js";
-import { byId, make, redraw } from "./dom.js";
+import { byId, make, plainText, redraw } from "./dom.js";
 import { percentWords, stepWords } from "./numbers.js";
 import { isEnded, runTone } from "./states.js";
-import { elapsedWords, localWords } from "./times.js";
+import { localWords, spanWords } from "./times.js";
 
 /** @type {Record<string, [string, string]>} what can be asked for in a state, and what its button says */
 const ANSWERS = { paused: ["resume", "resume remedies"], held: ["resume", "resume training"] };
@@ -15,7 +15,7 @@ const ANSWERS = { paused: ["resume", "resume remedies"], held: ["resume", "resum
  * @param {{canAct: boolean, isBusy: (verb: string) => boolean}} may
  */
 export function drawHeader(status, act, may) {
-  byId("run-name").textContent = status.run;
+  byId("run-name").textContent = plainText(status.run);
   document.title = titleOf(status);
   drawTrouble(status);
   const reason = status.needs ? "" : status.reason;  // the banner, right below, says the cause
@@ -61,7 +61,7 @@ const RANKS_SHOWN = 8;
 function ranksWords(ranks) {
   const first = [...ranks].sort((a, b) => b.silent_s - a.silent_s).slice(0, RANKS_SHOWN);
   const where = (/** @type {any} */ seen) => `(step ${seen.step}, ${seen.phase})`;
-  const words = first.map((seen) => `rank ${seen.rank} silent for ${Math.round(seen.silent_s)} s ${where(seen)}`);
+  const words = first.map((seen) => `rank ${seen.rank} silent for ${spanWords(seen.silent_s)} ${where(seen)}`);
   return words.join(", ") + (ranks.length > first.length ? `, and ${ranks.length - first.length} more` : "");
 }
 
@@ -98,9 +98,9 @@ function policyWords(status) {
 /** Since it began; of a run that has ended, what it took and when. @param {any} status */
 function timeWords(status) {
   const began = localWords(status.began_at_s);
-  if (!isEnded(status.state)) return `${elapsedWords(status.elapsed_s)} since ${began}`;
+  if (!isEnded(status.state)) return `${spanWords(Math.floor(status.elapsed_s))} since ${began}`;
   const ended = localWords(status.ended_at_s);
-  return `${elapsedWords(status.wall_s)} from ${began}${ended && ` to ${ended}`}`;
+  return `${spanWords(status.wall_s)} from ${began}${ended && ` to ${ended}`}`;
 }
 
 /** @param {any} status */

@@ -1,7 +1,7 @@
 /** One plot: a metric, or a family of them (one line per layer), of all attempts over the steps. */
 
 import { colour, layerColour } from "./colours.js";
-import { make, redraw } from "./dom.js";
+import { make, plainText, redraw } from "./dom.js";
 import { numberWords, stepWords } from "./numbers.js";
 import { BESIDE, columnsOf, linesOfFamily, linesOfOne, outsideOf, segmentsOf, valueAt } from "./plot_data.js";
 import { drawBands, drawLabels, drawNonFinite, drawOutside, nameOf } from "./plot_marks.js";
@@ -78,7 +78,7 @@ export class Plot {
     this.#told = names.length ? segmentsOf(attempts, store.of(names[names.length - 1])) : [];
     this.#isLog = this.view.isLog && this.columns.slice(1).every((column) => column.every((value) => (value ?? 1) > 0));
     const scale = this.#isLog ? ", log" : this.view.isLog ? ", linear: not all above zero" : "";
-    this.#name.textContent = this.title + scale;
+    this.#name.textContent = plainText(this.title) + scale;
     this.#show();
     this.#tell(null);
     this.#describe(names.length);

@@ -3,8 +3,10 @@
 import { byId, make, redraw } from "./dom.js";
 import { countWords, percentWords, stepWords } from "./numbers.js";
 import { runTone } from "./states.js";
+import { localWords } from "./times.js";
 
 const HASH = "run=";
+const BEGAN = /&began=(\d{1,12})$/;  // in the link of a page: several runs may have one name
 
 /** What leads to a run's page. @param {string} name */
 export const addressOf = (name) => `#${HASH}${encodeURIComponent(name)}`;
@@ -12,12 +14,21 @@ export const addressOf = (name) => `#${HASH}${encodeURIComponent(name)}`;
 /** The address asks for the list of all runs. A link to a part of the page does not. */
 export const isAddressOfAll = () => ["", "#", "#runs"].includes(location.hash);
 
-/** The run that the address names; empty: none. A link to an incident in the page names none. */
-export function runOfAddress() {
+/** The run that the address names; empty: none. A link to an incident in the page names none. @param {any[]} runs */
+export function runOfAddress(runs) {
   const words = location.hash.slice(1);
   if (!words.startsWith(HASH)) return "";
+  const name = decoded(words.slice(HASH.length).replace(BEGAN, ""));
+  const began = Number(BEGAN.exec(words)?.[1] ?? NaN);
+  if (Number.isNaN(began)) return name;
+  const meant = runs.find((run) => run.directory === name && run.began === began);
+  return meant?.name ?? `${name}, begun ${localWords(began)}`;
+}
+
+/** @param {string} words */
+function decoded(words) {
   try {
-    return decodeURIComponent(words.slice(HASH.length));
+    return decodeURIComponent(words);
   } catch {
     return "";
   }
@@ -52,5 +63,5 @@ function row(run, isCurrent) {
     },
       make("b", {}, run.name), " ", make("span", { class: `chip small ${runTone(run.state)}` }, run.state),
       run.paged && " ", run.paged && make("span", { class: "chip small bad" }, "paged"),
-      make("span", { class: "quiet" }, words)));
+      make("span", { class: "quiet" }, run.place ? `${words} · in ${run.place}` : words)));
 }

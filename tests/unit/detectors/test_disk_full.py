@@ -55,7 +55,7 @@ def test_a_disk_with_room_for_weeks_is_healthy_and_says_what_it_rests_on() -> No
     assert watch.sees(look(1000 * GIB), 1800.0) == []
     verdict, reason = watch.verdict
     assert verdict is Verdict.HEALTHY
-    assert reason == "1000 GiB are free on /ckpt (checkpoints); a checkpoint takes 10 GiB, one every 60 min"
+    assert reason == "1000 GiB are free on /ckpt (checkpoints); a checkpoint takes 10 GiB, one every 1 h"
 
 
 def test_the_hour_when_a_save_finds_no_room_is_told_hours_ahead_once_with_its_evidence() -> None:
@@ -66,8 +66,8 @@ def test_the_hour_when_a_save_finds_no_room_is_told_hours_ahead_once_with_its_ev
     # Room for five more, of which the first comes after an hour: the sixth lacks it, six hours from the first look.
     at = hour_words(50_000.0 + 6 * HOUR)
     assert found.reason == (
-        "55 GiB are free on /ckpt (checkpoints); a checkpoint takes 10 GiB, one every 60 min; "
-        f"in 6.0 h, at {at}, a save no longer fits"
+        "55 GiB are free on /ckpt (checkpoints); a checkpoint takes 10 GiB, one every 1 h; "
+        f"in 6 h, at {at}, a save no longer fits"
     )
 
 
@@ -207,7 +207,7 @@ def test_the_run_directory_on_a_disk_of_its_own_is_judged_by_its_trend_and_its_r
         found += watch.sees(DiskReading("run directory", "/home", (100 * GIB) - minute * (GIB // 4), 10**12, 10**6))
         watch.now_s += 60.0
     assert [one.kind for one in found] == [FILLING]
-    assert "on /home (run directory); what else is written takes 15 GiB an hour; in 5." in found[0].reason
+    assert "on /home (run directory); what else is written takes 15 GiB an hour; in 5 h" in found[0].reason
     assert found[0].reason.endswith("it is full")
     (full,) = Watch().sees(DiskReading("run directory", "/home", 1 << 20, 10**12, 10**6))
     assert (full.kind, full.metric) == (KIND, "free_bytes@/home")

@@ -51,7 +51,7 @@ def pages(bench: Bench) -> list[tuple[str, str]]:
 def test_a_disk_that_is_full_in_hours_calls_a_person_and_changes_nothing() -> None:
     bench = looked(training(), 55)
     assert (bench.incident.kind, bench.incident.state, bench.incident.severity) == (FILLING, IncidentState.EXHAUSTED, "warning")
-    assert "55 GiB are free on /ckpt (checkpoints); a checkpoint takes 10 GiB, one every 60 min; in 6" in bench.incident.reason
+    assert "55 GiB are free on /ckpt (checkpoints); a checkpoint takes 10 GiB, one every 1 h; in 6" in bench.incident.reason
     assert pages(bench) == [("trigger", "warning")]
     assert bench.state.plan is None
     assert not bench.state.giving_up

@@ -138,7 +138,7 @@ def test_where_nothing_was_saved_yet_ten_minutes_are_left_and_what_a_save_took_c
     bench.checkpoint(50)
     train_until_asked(bench, 51, skips_s=2500.0)
     assert 140.0 <= bench.state.deadline_s - bench.now_s <= 145.0, "two saves of 40 s, three steps and a minute"
-    assert "a save took up to 40.0 s" in bench.state.stop_by
+    assert "a save took up to 40 s" in bench.state.stop_by
 
 
 def test_nothing_is_launched_in_what_time_is_left() -> None:

@@ -259,6 +259,21 @@ def test_a_denied_rung_is_passed_over() -> None:
     assert not bench.asks(w.Approve(1)).granted, "answered is answered"
 
 
+def test_an_answer_about_one_rung_is_none_about_the_next() -> None:
+    """A dialog that stood open, or a button in a message, while the deadline of that rung passed."""
+    bench = training(policy=build_policy({"restart": [*NEEDS_A_PERSON[:1], *NEEDS_A_PERSON]}))
+    bench.exits(signal=9)
+    assert bench.asks(w.Deny(1, 0)).granted
+    assert bench.incident.awaits_approval
+    for late in (w.Approve(1, 0), w.Deny(1, 0)):
+        answer = bench.asks(late)
+        assert not answer.granted
+        assert answer.answer == "rung 1 waits for no approval any more; rung 2 does: look at it, and answer that"
+    assert bench.state.plan is None
+    assert bench.asks(w.Approve(1, 1)).granted
+    assert bench.resumed_from == 60
+
+
 @pytest.mark.parametrize(("otherwise", "resumed"), [("deny", 40), ("approve", 60)])
 def test_without_an_answer_the_policys_default_holds_at_the_deadline(otherwise: str, resumed: int) -> None:
     rungs = [{**NEEDS_A_PERSON[0], "approval": {"within": "10m", "otherwise": otherwise}}, *NEEDS_A_PERSON[1:]]

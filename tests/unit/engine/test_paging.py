@@ -61,7 +61,7 @@ def test_the_page_of_an_approval_says_until_when_and_what_then() -> None:
     rung = {"rollback": {"before_onset": "4 steps"}, "approval": {"within": "10m", "otherwise": "approve"}}
     bench = Bench(build_policy(playbooks={"non_finite": [rung, {"page": {}, "then": "hold"}]})).launched()
     bench.steps(1, 60).step(61, nan)
-    assert "next: without an answer in 600 s it is taken" in page_of(bench).text
+    assert "next: without an answer in 10 min it is taken" in page_of(bench).text
 
 
 def test_nobody_answers_and_the_next_route_is_used_after_its_time() -> None:

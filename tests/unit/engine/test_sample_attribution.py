@@ -78,7 +78,7 @@ def test_too_late_an_answer_changes_nothing() -> None:
     bench.launched()
     assert bench.state.overrides.skip == (action.suspect,)
     assert bench.incident.attribution is not None
-    assert bench.incident.attribution.reason == "the inspection was not done within 120 s"
+    assert bench.incident.attribution.reason == "the inspection was not done within 2 min"
 
 
 def test_the_deadline_outlives_the_supervisor() -> None:

@@ -78,7 +78,7 @@ def behind(seconds: float = 500.0) -> CheckpointRead:
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ("full", "verify every byte of the checkpoint of step 60, about 8 min (1.0 TB at 2.0 GB/s)"),
+        ("full", "verify every byte of the checkpoint of step 60, about 8 min 20 s (1.0 TB at 2.0 GB/s)"),
         ("sampled", "verify the checkpoint of step 60, in samples where it is remembered, about 31 s (62.5 GB at 2.0 GB/s)"),
         ("remembered", "verify the checkpoint of step 60, reading what is not remembered"),
     ],
@@ -91,7 +91,7 @@ def test_the_rate_of_a_resume_counts_more_than_that_behind_training() -> None:
     bench = verified(crashed("full", TB, behind()), saved(read(seconds=250.0)))
     bench.launched().steps(61, 75).exits(signal=9)
     bench.done("capture")
-    assert asked(bench).words.endswith(", about 4 min (1.0 TB at 4.0 GB/s)")
+    assert asked(bench).words.endswith(", about 4 min 10 s (1.0 TB at 4.0 GB/s)")
 
 
 def test_a_launch_carries_the_word_that_its_checkpoint_was_verified_for_it() -> None:

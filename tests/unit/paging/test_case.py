@@ -28,7 +28,7 @@ from sentinel.paging.case import build_notice
 from sentinel.policy.schema_paging import Paging
 from tests.sim.kit import simulate
 from tests.unit.report.streamed_run import write_steps, write_streamed
-from tests.unit.told_run import at, state_of, told
+from tests.unit.told_run import START_S, at, state_of, told
 
 ENGINE = "Spike: loss 8.6 over 2.2\nlook at warm-up first\ntried: wait -> failed\nnow: the budget is spent\nnext: all stops"
 NOW_S = at(200)
@@ -228,7 +228,8 @@ def test_links_lead_where_the_policy_says(tmp_path: Path) -> None:
     paging = Paging(runbook_url="https://wiki/runbook", run_url="http://gpu1:9100/")
     links = built(tmp_path / "demo", spiked(), paging=paging).links
     assert links == {
-        "runbook": "https://wiki/runbook#spike", "page": "http://gpu1:9100/#run=demo", "report": "http://gpu1:9100/runs/demo/incidents/2/report",
+        "runbook": "https://wiki/runbook#spike", "page": f"http://gpu1:9100/#run=demo&began={int(START_S)}",
+        "report": f"http://gpu1:9100/runs/demo/incidents/2/report?began={int(START_S)}",
     }  # fmt: skip
     own = raised(spiked(), runbook_url="https://team/spikes#mine")
     assert built(tmp_path / "demo", own, None, paging).links["runbook"] == "https://team/spikes#mine"
@@ -241,19 +242,19 @@ def test_a_page_that_only_this_machine_reaches_is_no_link_and_the_text_says_how_
     for url in ("http://127.0.0.1:9464/", "http://[::1]:9464/", "http://localhost:9464"):
         told = built(run_dir, spiked(), paging=Paging(run_url=url))
         way = f"(on {host} only; from elsewhere: ssh -L 9464:127.0.0.1:9464 {host})"
-        assert f"page:    {url.rstrip('/')}/#run=demo {way}" in told.text
+        assert f"page:    {url.rstrip('/')}/#run=demo&began={int(START_S)} {way}" in told.text
         assert f"report:  {run_dir}/incidents/0002/report.html" in told.text
         assert web_links(told) == {}
         assert set(told.links) == {"page", "report"}, "for a program on this machine"
     seen = built(run_dir, spiked(), paging=Paging(run_url="https://runs.example/"))
-    assert "page:    https://runs.example/#run=demo\n" in f"{seen.text}\n"
-    assert "report:  https://runs.example/runs/demo/incidents/2/report" in seen.text
+    assert f"page:    https://runs.example/#run=demo&began={int(START_S)}\n" in f"{seen.text}\n"
+    assert f"report:  https://runs.example/runs/demo/incidents/2/report?began={int(START_S)}" in seen.text
     assert set(web_links(seen)) == {"page", "report"}
 
 
 def test_a_run_whose_directory_was_renamed_is_linked_by_the_name_that_the_page_knows(tmp_path: Path) -> None:
     links = built(tmp_path / "moved", spiked(), paging=Paging(run_url="https://runs.example")).links
-    assert links["report"] == "https://runs.example/runs/moved/incidents/2/report"
+    assert links["report"] == f"https://runs.example/runs/moved/incidents/2/report?began={int(START_S)}"
 
 
 def test_what_is_missing_or_damaged_is_left_out(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ def attempt(*saves: tuple[float, float], stop_s: float | None = None) -> Attempt
     [
         ((), 1.0, DEADLINE_MARGIN_S, "nothing was saved yet"),
         ((attempt(),), 1.0, DEADLINE_MARGIN_S, "nothing was saved yet"),
-        ((attempt((2.0, 0.0), (1.0, 40.0)),), 5.0, 80.0 + 15.0 + LEAVE_S, "a save took up to 40.0 s"),
-        ((attempt((2.0, 0.0)), attempt((3.0, 0.0))), None, 6.0 + LEAVE_S, "a save took up to 3.0 s"),
-        ((attempt((2.0, 2.0), stop_s=400.0),), 1.0, 600.0, "a stop up to 400.0 s"),
+        ((attempt((2.0, 0.0), (1.0, 40.0)),), 5.0, 80.0 + 15.0 + LEAVE_S, "a save took up to 40 s"),
+        ((attempt((2.0, 0.0)), attempt((3.0, 0.0))), None, 6.0 + LEAVE_S, "a save took up to 3 s"),
+        ((attempt((2.0, 2.0), stop_s=400.0),), 1.0, 600.0, "a stop up to 6 min 40 s"),
     ],
 )
 def test_the_longest_that_was_seen_counts(attempts: tuple[Attempt, ...], step_s: float, seconds: float, said: str) -> None:

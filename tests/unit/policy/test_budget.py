@@ -61,7 +61,7 @@ def test_a_spent_limit_says_which_one_and_when_it_frees():
     restarts = tuple(1000.0 + i for i in range(20))
     verdict = judge_budget(DEFAULT, 1300.0, (), restarts, without_progress=0)
     assert (verdict.allowed, verdict.wait_s) == (False, 3300.0)
-    assert verdict.reason == "restarts: 20 per 1h are spent; one frees in 55m"
+    assert verdict.reason == "restarts: 20 per 1h are spent; one frees in 55 min"
     interventions = tuple(1000.0 + i for i in range(12))
     verdict = judge_budget(DEFAULT, 1300.0, interventions, restarts, without_progress=0)
     assert verdict.reason.startswith("interventions: 12 per 24h are spent")
@@ -124,7 +124,7 @@ def test_what_keeps_striking_does_not_use_up_what_the_others_need() -> None:
     spikes = (100.0, 200.0)
     refused = judge_budget(budget, 300.0, (*spikes, 250.0), (), 0, same_cause_s=spikes)
     assert (refused.allowed, refused.wait_s) == (False, 3400.0)
-    assert refused.reason == "per_cause: 2 per 1h are spent; one frees in 3400s"
+    assert refused.reason == "per_cause: 2 per 1h are spent; one frees in 56 min 40 s"
     assert judge_budget(budget, 300.0, (*spikes, 250.0), (), 0, same_cause_s=(250.0,)).allowed
 
 

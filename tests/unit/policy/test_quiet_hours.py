@@ -110,6 +110,24 @@ def test_a_window_of_weeks_ends_when_it_says() -> None:
     assert end_of(always, at("2026-12-05 00:00")) == at("2027-02-01 00:00")
 
 
+def test_a_window_that_begins_or_ends_at_a_time_that_is_left_out_does_so_when_the_clocks_are_set() -> None:
+    """02:00 CET is 03:00 CEST that night; half past two would be muted from half past one on."""
+    begins = mute(**{"from": "2026-03-29 02:30", "to": "2026-03-29 04:00"})
+    ends = mute(**{"from": "2026-03-29 01:00", "to": "2026-03-29 02:30"})
+    assert begins.begins_s == ends.ends_s == at("2026-03-29 03:00")
+    assert not is_active(begins, at("2026-03-29 01:45"))
+    assert is_active(ends, at("2026-03-29 01:59"))
+    whole_day = mute(timezone="Pacific/Apia", **{"from": "2011-12-30 12:00", "to": "2011-12-31 12:00"})
+    assert whole_day.ends_s - whole_day.begins_s == 12 * 3600.0, "there was no 30 December"
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Pacific/Kiritimati", "Australia/Lord_Howe", "UTC"])
+def test_the_farthest_windows_can_be_told_everywhere(zone: str) -> None:
+    farthest = mute(timezone=zone, **{"from": "1970-01-01 00:00", "to": "2999-12-31 23:59"})
+    assert "2999-12-31 23:59" in mute_words(farthest)
+    assert end_of(farthest, at("2026-11-26 23:00")) == farthest.ends_s
+
+
 def test_every_end_is_where_muting_ends_by_the_minute() -> None:
     """Against a walk through every minute, over both nights in which the clocks are set."""
     windows = [NIGHTS, WEEKNIGHTS, mute(times=["01:30-02:15"]), mute(times=["02:30-03:30"], days=["sun"]), mute(days=["sat"])]
@@ -131,6 +149,9 @@ def test_every_end_is_where_muting_ends_by_the_minute() -> None:
         ({"days": ["monday"]}, "'monday' is no weekday"),
         ({"from": "2026-02-30 08:00", "to": "2026-03-01 08:00"}, "'2026-02-30 08:00' is no date of any calendar"),
         ({"from": "2026-12-01", "to": "2026-12-02 08:00"}, "'2026-12-01' is no date with a time"),
+        ({"from": "0001-01-01 00:00", "to": "2026-12-02 08:00"}, "'0001-01-01 00:00' is no date of a run"),
+        ({"from": "2026-12-01 08:00", "to": "9999-12-31 23:59"}, "'9999-12-31 23:59' is no date of a run"),
+        ({"from": "2026-03-29 02:10", "to": "2026-03-29 02:50"}, "the window ends before it begins"),
         ({"from": "2026-12-01 08:00"}, "'to' is missing"),
         ({"from": "2026-12-01 08:00", "to": "2026-12-01 08:00"}, "the window ends before it begins"),
         ({}, "it never ends"),

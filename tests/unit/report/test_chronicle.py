@@ -81,8 +81,8 @@ def test_a_run_is_told_from_its_beginning_to_its_end(tmp_path: Path) -> None:
         "## 1970-01-12: steps 0 to 600, 2 incidents, goodput",
         "- 13:46:40 · step 0 · **Run begun**: demo",
         "It trained steps 1 to 132, of which those after 100 were abandoned; crashed: rank 1 was killed",
-        "**Incident 1: crash** (critical): recovered in 12.0 s, 32 steps lost",
-        "**Incident 2: spike** (warning), onset step 379: recovered in 14.0 s, 34 steps lost",
+        "**Incident 1: crash** (critical): recovered in 12 s, 32 steps lost",
+        "**Incident 2: spike** (warning), onset step 379: recovered in 14 s, 34 steps lost",
         "Try 1, wait: patience: wait up to 40 steps → failed: above its band for 4 steps",
         "Try 2, rollback+skip: roll back to step 350; skip samples → worked: loss within 2%",
         "Settings from here: 736 more samples left out",
@@ -168,7 +168,7 @@ def test_pages_and_who_answered_them_stand_with_the_incident(tmp_path: Path) -> 
     ]
     text = chronicle_text(write_facts(tmp_path / "run", facts))
     assert "A person was called at 1970-01-12 13:48:20Z on mail, pager (3 trigger); 1 delivery given up" in text
-    assert "401: the key is wrong; acknowledged by ada, 3.0 min after" in text
+    assert "401: the key is wrong; acknowledged by ada, 3 min after" in text
     assert "for 1 a person was called" in text
 
 
@@ -242,7 +242,7 @@ def test_a_month_with_five_hundred_incidents_stays_readable() -> None:
 def test_on_a_day_of_many_incidents_those_repaired_alone_are_a_table(tmp_path: Path) -> None:
     text = chronicle_text(write_facts(tmp_path / "run", month(50, days=1)[:-1]))
     told_one_by_one = text.count("**Incident ")
-    tabled = text.count(" crash | resume | recovered in 60.0 s, 5 steps lost |")
+    tabled = text.count(" crash | resume | recovered in 60 s, 5 steps lost |")
     assert (told_one_by_one, tabled) == (8, 42), "42 before midnight"
     assert "42 incidents that sentinel repaired alone:" in text
     assert "43 attempts launched (`sentinel lineage` has each)" in text

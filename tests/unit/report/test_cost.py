@@ -91,8 +91,8 @@ def test_the_words_of_a_terminal() -> None:
     forecast = forecast_document(state, at(150), 600, 600, cost)
     rows = dict(cost_rows(cost, forecast))
     assert rows["cost"] == "0.33 GPU hours, 1.20 USD, lost of it 0.07 GPU hours, 0.24 USD"
-    crash = "incident 1 (crash) 10.0 s, 0.02 GPU hours, 0.08 USD"
-    assert rows["dearest"] == f"incident 2 (spike) 16.0 s, 0.04 GPU hours, 0.13 USD; {crash}"
+    crash = "incident 1 (crash) 10 s, 0.02 GPU hours, 0.08 USD"
+    assert rows["dearest"] == f"incident 2 (spike) 16 s, 0.04 GPU hours, 0.13 USD; {crash}"
     assert "end" not in rows, "a run that has ended needs no forecast"
 
 

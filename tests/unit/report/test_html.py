@@ -130,7 +130,7 @@ def test_what_it_cost_is_told_in_gpu_hours_and_money(tmp_path: Path) -> None:
     run_dir = write_streamed(tmp_path / "demo", facts=facts)
     whole, one = check_self_contained(run_report(run_dir)).text, check_self_contained(incident_report(run_dir, 1)).text
     assert "Cost: 0.33 GPU hours, 1.20 USD, lost of it 0.07 GPU hours, 0.24 USD." in whole
-    assert "10.0 s of training lost: 0.02 GPU hours, 0.08 USD; 32 steps trained again." in one
+    assert "10 s of training lost: 0.02 GPU hours, 0.08 USD; 32 steps trained again." in one
 
 
 def test_an_attempt_has_one_colour_in_every_plot_and_in_the_key(tmp_path: Path) -> None:

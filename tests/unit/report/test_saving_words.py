@@ -16,12 +16,12 @@ from sentinel.report.text import _saving_words
         (
             2000,
             "every 500 steps costs 6.1% of the time (1.20% blocked by saves), every 2000 would cost 2.6% (0.30% blocked); "
-            "3 interruptions in 2.0 h of training, 12.00 s a save; Daly's estimate",
+            "3 interruptions in 2 h of training, 12 s a save; Daly's estimate",
         ),
         (
             900,
             "every 500 steps costs 6.1% of the time (1.20% blocked by saves), near the least "
-            "(3 interruptions in 2.0 h of training, 12.00 s a save)",
+            "(3 interruptions in 2 h of training, 12 s a save)",
         ),
     ],
 )

@@ -96,7 +96,13 @@ def test_a_run_without_incidents_has_a_report_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("in_s", "words"), [(630.0, "in 10 min (a)"), (45.0, "in 45 s (a)"), (-7300.0, "passed 2 h ago (a)"), (1.2e6, "in 333 h (a)")]
+    ("in_s", "words"),
+    [
+        (630.0, "in 10 min 30 s (a)"),
+        (45.0, "in 45 s (a)"),
+        (-7300.0, "passed 2 h 1 min ago (a)"),
+        (1.2e6, "in 13 days 21 h (a)"),
+    ],
 )
 def test_a_deadline_is_said_in_a_unit_that_says_something_and_one_that_has_passed_has_passed(
     tmp_path: Path, in_s: float, words: str

@@ -26,14 +26,14 @@ def verifying(**more: object) -> RunState:
 
 def test_the_expected_time_of_a_verification_is_in_the_status() -> None:
     found = under_way_document(verifying())
-    words = "verify every byte of the checkpoint of step 60, about 8 min (1.0 TB at 2.0 GB/s)"
+    words = "verify every byte of the checkpoint of step 60, about 8 min 20 s (1.0 TB at 2.0 GB/s)"
     assert found == {"words": words, "number": 2, "of": 4, "expected_s": 500.0}
     seen = RunSnapshot(Path("/runs/r"), verifying(), 1e9, supervisor="alive")
     assert f"now         {words} (2 of 4)" in status_text(status_document(seen, None, "") | {"schedule": NO_SCHEDULE})
 
 
 def test_the_reports_of_a_run_say_it_too(tmp_path: Path) -> None:
-    words = "verify every byte of the checkpoint of step 60, about 8 min (1.0 TB at 2.0 GB/s) (2 of 4)"
+    words = "verify every byte of the checkpoint of step 60, about 8 min 20 s (1.0 TB at 2.0 GB/s) (2 of 4)"
     assert f"- now: {words}\n" in report_text(tmp_path, verifying(), 1e9)
     assert "- now:" not in report_text(tmp_path, verifying(plan=None), 1e9)
     html = run_report(write_run(tmp_path / "run", until=91))

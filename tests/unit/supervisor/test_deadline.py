@@ -37,7 +37,7 @@ def test_an_end_that_lies_back_is_passed_over_and_that_is_said() -> None:
     deadline = end.on_session_clock(1.0, NOW_S)
     assert deadline is not None
     assert deadline.at_s is None
-    assert "lies 1h back" in deadline.remark
+    assert "lies 1 h back" in deadline.remark
 
 
 @pytest.mark.parametrize("text", ["soon", "-5", "1e9", "9" * 13, "2026-11-23T10:00:00"])

@@ -240,7 +240,7 @@ def test_a_supervisor_that_was_stopped_for_a_while_takes_the_run_over_as_a_succe
 ) -> None:
     Watches(monkeypatch, WasAway(900.0), WasAway(60.0), 0)
     assert supervise(tmp_path / "run") == 0
-    assert "did not run for 900 s (suspended?): nothing was seen meanwhile" in capsys.readouterr().err
+    assert "did not run for 15 min (suspended?): nothing was seen meanwhile" in capsys.readouterr().err
 
 
 def test_a_supervisor_that_could_not_renew_in_time_takes_the_run_anew_or_leaves_it(

@@ -117,7 +117,7 @@ def test_an_agent_that_is_gone_is_blindness_and_nothing_else(watched: Watched) -
     found = watched.poll(1.5)
     assert seeing(found) == [False]
     assert isinstance(found[0], SourceReading)
-    assert found[0].reason.startswith("no word from the agent of n2 (silent for 16 s): ")
+    assert found[0].reason.startswith("no word from the agent of n2 (silent for 17 s): ")
     assert watched.poll() == []
     watched.write("n2", (0, 4))
     watched.write("n3", (1, 4))

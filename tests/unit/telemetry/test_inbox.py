@@ -21,6 +21,8 @@ REQUESTS: list[w.OperatorRequest] = [
     w.ChangeSettings(SettingsInForce(clip_norm=0.3, betas=(0.9, 0.95)), ("clip_norm", "betas"), 2000),
     w.ChangeSettings(SettingsInForce(), ("lr_scale",)),
     w.Approve(3),
+    w.Approve(3, 1),
+    w.Deny(3, 0),
     w.Deny(3),
     w.Acknowledge(12),
     w.Resolve(12),
@@ -75,6 +77,7 @@ def test_a_wish_can_be_taken_back_until_it_was_read(tmp_path: Path) -> None:
         '{"id": "a", "by": "b", "ask": "set", "settings": {"lr_scale": -1}}',
         '{"id": "a", "by": "b", "ask": "set", "settings": {"seed": 1}}',
         '{"id": "a", "by": "b", "ask": "approve", "incident": "1"}',
+        '{"id": "a", "by": "b", "ask": "approve", "incident": 1, "rung": "0"}',
         "[" * 100_000,
     ],
 )

@@ -40,7 +40,7 @@ def test_the_whole_story_is_told_in_order() -> None:
         "32 steps will be trained again",
         "attempt 2 launched from the checkpoint of step 100",
         "incident 1 repair on probation",
-        "incident 1: new ground at step 133, 12.0 s after the fault showed",
+        "incident 1: new ground at step 133, 12 s after the fault showed",
         "incident 1 remedy worked",
         "incident 1 RECOVERED",
         "INCIDENT 2 spike (warning), onset step 379, seen at step 380: loss 8.6 over 2.2",

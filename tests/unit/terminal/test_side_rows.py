@@ -119,7 +119,7 @@ def test_checkpoints_say_the_newest_one_may_go_on_from_and_what_was_put_aside() 
     )
     state = replace(shown.state, checkpoints=saved)
     text = plain(replace(shown, state=state))
-    assert "saved     2 checkpoints; checkpoint 350 verified, 1:00 old; 1 not to be used" in text
+    assert "saved     2 checkpoints; checkpoint 350 verified, 60 s old; 1 not to be used" in text
     assert "saved     no checkpoint" in plain(replace(shown, state=replace(state, checkpoints=())))
 
 

@@ -44,6 +44,17 @@ def test_a_wish_reaches_the_supervisor_and_its_answer_the_page(run_dir: Path, pa
     assert [(one.by, one.request) for one in heard] == [("Ada (browser at 127.0.0.1)", wish)]
 
 
+def test_an_answer_names_the_rung_that_it_is_about(run_dir: Path) -> None:
+    with supervised(run_dir) as heard, served(run_dir, token=TOKEN) as site:
+        for verb in ("approve", "deny"):
+            assert site.post(f"/api/runs/demo/incidents/2/{verb}", body=b'{"rung": 1}').json["granted"] is True
+        for body in (b'{"rung": "1"}', b'{"rung": -1}', b'{"rung": true}', b'{"rung": 1.5}'):
+            refused = site.post("/api/runs/demo/incidents/2/approve", body=body)
+            assert refused.status == 400
+            assert "rung: is not the index of a rung" in refused.json["error"]
+    assert [one.request for one in heard] == [w.Approve(2, 1), w.Deny(2, 1)]
+
+
 def test_a_rollback_says_to_which_step(run_dir: Path) -> None:
     with supervised(run_dir) as heard, served(run_dir, token=TOKEN) as site:
         assert site.post("/api/runs/demo/rollback", body=b'{"to_step": 350}').json["granted"] is True

@@ -16,7 +16,8 @@ from sentinel.report.following import FollowedRun, RunSnapshot
 from sentinel.run_files.stream import PIECE_BYTES
 from sentinel.web import runs as runs_module
 from sentinel.web.answers import RefusedRequest
-from sentinel.web.runs import ASKED_S, FORGET_S, IDLE_S, LIST_S, REFRESH_S, RUNS_MAX, Runs, find_runs
+from sentinel.web.places import RUNS_MAX, find_runs
+from sentinel.web.runs import ASKED_S, FORGET_S, IDLE_S, LIST_S, REFRESH_S, Runs
 from sentinel.web.watched import ServedRun
 from tests.fakes import ManualClock
 from tests.integration.supervised import wait_for

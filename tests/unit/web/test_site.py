@@ -52,6 +52,7 @@ def test_the_runs_are_listed_worst_first(told_site: Served) -> None:
     assert worst | {"goodput": 0, "loss": []} == {
         "name": "half", "state": "probation", "step": 600, "total_steps": 600, "goodput": 0, "open_incidents": 1, "paged": False,
         "supervisor": "gone", "urgency": 2, "gravity": 2, "loss": [], "reason": worst["reason"],
+        "began": int(START_S), "directory": "half", "place": "",
         "incident": {
             "id": worst["incident"]["id"], "kind": "spike", "onset_step": 379, "reason": "loss 8.6 over 2.2",
             "awaits_approval": False, "called": [], "acknowledged_by": "",
@@ -78,7 +79,7 @@ def test_a_run_is_its_status_and_what_only_a_page_asks(told_site: Served) -> Non
 def test_incidents_have_their_times_on_the_runs_own_clock(told_site: Served) -> None:
     first, second = told_site.get("/api/runs/half/incidents").json
     assert (first["id"], first["opened_elapsed_s"], first["closed_elapsed_s"]) == (1, 30.5, 60.0)
-    assert first["cost_words"] == "10.0 s", "what it threw away and stood still; GPUs are not known"
+    assert first["cost_words"] == "10 s", "what it threw away and stood still; GPUs are not known"
     assert (first["opened_at_s"], first["closed_at_s"]) == (START_S + 30.5, START_S + 60.0)
     assert (second["opened_at_s"], second["closed_at_s"]) == (START_S + 90.2, None)
     assert (second["kind"], second["opened_elapsed_s"], second["closed_elapsed_s"]) == ("spike", 90.2, None)

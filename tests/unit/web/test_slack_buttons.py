@@ -18,6 +18,7 @@ from sentinel.model import operator_requests as w
 from sentinel.web.server import BODY_BYTES_MAX
 from sentinel.web.slack import read_press
 from tests.loopback import HttpServer, Reply
+from tests.unit.told_run import START_S, told, write_run
 from tests.unit.web.web_kit import DEADLINE_S, TOKEN, Answer, Served, served, supervised, write_told
 
 SECRET = "0123456789abcdef0123456789abcdef"
@@ -140,6 +141,22 @@ def test_a_button_of_a_rung_that_waits_no_more_approves_no_other(run_dir: Path, 
         assert "rung 2 does not wait for an answer any more" in said(slack)["text"]
         assert press(site, pressed(incident=7)).status == 404
     assert not heard
+
+
+def test_of_two_runs_of_one_name_the_one_is_asked_that_the_button_is_of(run_dir: Path, tmp_path: Path, slack: HttpServer) -> None:
+    """Each in a directory `demo`, under one policy, in two places that one server shows."""
+    other = write_run(tmp_path / "elsewhere" / "demo", facts=[(when + 777.0, fact) for when, fact in told(100)])
+    with_policy(other, slack)
+    with supervised(other) as heard, served(run_dir, other.parent, token=TOKEN) as site:
+        assert press(site, pressed()).status == 401, "a button that does not say which: neither is asked"
+        assert press(site, pressed(began=5)).status == 401
+        assert press(site, pressed(began=int(START_S + 777.0))).status == 200
+        said(slack)
+    assert [one.request for one in heard] == [w.Acknowledge(2)]
+    with supervised(run_dir) as heard, served(run_dir, other.parent, token=TOKEN) as site:
+        assert press(site, pressed(began=int(START_S))).status == 200
+        said(slack)
+    assert [one.request for one in heard] == [w.Acknowledge(2)]
 
 
 def test_a_run_that_nobody_supervises_says_so_in_the_thread(run_dir: Path, slack: HttpServer) -> None:

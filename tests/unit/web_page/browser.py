@@ -60,13 +60,8 @@ class Page:
 
     def open(self, address: str, size: tuple[int, int] = DESK, dark: bool = False) -> None:
         """From the beginning: no token, no choice of curves, and the shape and the colours asked for."""
-        width, height = size
         self.chrome.get("about:blank")
-        shape = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
-        self.chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", shape)
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        still = {"name": "prefers-reduced-motion", "value": "reduce"}  # a click finds its place at once, and does not chase it
-        self.chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme, still]})
+        self.reshape(size, dark)
         self.chrome.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": address.split("#")[0], "storageTypes": "all"})
         for kind in {"browser", "performance"} & set(self.chrome.log_types):
             self.logs(kind)  # what is read from here on is of this page
@@ -74,6 +69,15 @@ class Page:
         if self.script("return sessionStorage.length"):
             self.script("sessionStorage.clear()")
             self.chrome.refresh()
+
+    def reshape(self, size: tuple[int, int], dark: bool) -> None:
+        """The open page, as a window that is drawn larger and a desk on which night falls show it."""
+        width, height = size
+        shape = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", shape)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        still = {"name": "prefers-reduced-motion", "value": "reduce"}  # a click finds its place at once, and does not chase it
+        self.chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme, still]})
 
     def script(self, code: str, *arguments: object) -> Any:
         return self.chrome.execute_script(code, *arguments)

@@ -86,11 +86,18 @@ def remedy(rung: int, words: list[str], **said: Any) -> dict[str, Any]:
 class SimulatedRun:
     def __init__(self, name: str = "demo") -> None:
         self.name = name
+        self.began, self.directory, self.place = int(START_S), "", ""
         self.state, self.reason, self.supervisor, self.trouble = "training", "", "alive", ""
         self.standbys: list[dict[str, Any]] = []
         self.ranks: list[dict[str, Any]] = []
         self.needs: dict[str, Any] | None = None
         self.machine_warnings: list[dict[str, Any]] = []
+        self.cost_cells = [
+            ["cost", "51,234 GPU hours, 128,086 USD"],
+            ["lost of it", "1,123 GPU hours, 2,808 USD"],
+            ["until its end", "0.10 GPU hours, 0.25 USD more"],
+        ]
+        self.end_in_s = (900_000.0, 800_000.0, 1_350_000.0)
         self.standing: list[dict[str, Any]] = []  # of its incidents: what follows, what answers it
         self.detector_rows = [("detectors", "as of 3 s ago, attempt 3, step 412"), ("healthy", "spike, hang")]
         self.total_steps = 600
@@ -186,10 +193,10 @@ class SimulatedRun:
             "elapsed_s": self.now_s - START_S, "began_at_s": START_S, "ended_at_s": self.ended_at_s, "trouble": self.trouble,
             "newest": {name: value_of(name, self.step, 3) for name in METRICS},
             "pages": [page_of(i) for i in self.incidents if is_paged(i)],
-            "cost_words": "0.27 GPU hours, 0.67 USD, lost of it 0.04 GPU hours, 0.10 USD",
-            "due_words": "0.10 GPU hours, 0.25 USD more",
+            "cost_cells": self.cost_cells,
             "forecast": {
-                "unknown": "", "left_s": 90.0, "low_s": 80.0, "high_s": 135.0, "end_at_s": self.now_s + 90.0,
+                "unknown": "", "left_s": self.end_in_s[0], "low_s": self.end_in_s[1], "high_s": self.end_in_s[2],
+                "end_at_s": self.now_s + self.end_in_s[0],
             },
         }  # fmt: skip
 

@@ -67,6 +67,7 @@ def test_an_approval_is_asked_about_again_and_sent_once(page: Page, server: Page
     assert waiting_words == "Approve: asking …"
     page.wait_for_text("#answer", "Approve incident 3: granted.")
     assert [verb for verb, _ in server.asked] == ["incidents/3/approve"]
+    assert server.fields == [{"rung": 0}], "the one that was told of, whichever waits by now"
     page.until(lambda: page.find("[data-key=approve-3]:not([disabled])"), "the button again")
 
 
@@ -193,9 +194,25 @@ def test_a_step_that_is_overdue_is_said_with_the_silence_of_each_rank(page: Page
 
 def test_the_header_says_what_the_run_costs_and_when_it_ends(page: Page, server: PageServer) -> None:
     page.open(server.address)
-    page.wait_for_text("#numbers", "0.27 GPU hours, 0.67 USD, lost of it 0.04 GPU hours, 0.10 USD")
-    page.wait_for_text("#numbers", "in 1 min 30 s (1 min 20 s to 2 min 15 s), ")
-    assert "; 0.10 GPU hours, 0.25 USD more" in page.text("#numbers"), "what the rest will cost"
+    page.wait_for_text("#numbers", "cost\n51,234 GPU hours, 128,086 USD\nlost of it\n1,123 GPU hours, 2,808 USD")
+    page.wait_for_text("#numbers", "until its end\n0.10 GPU hours, 0.25 USD more")
+    page.wait_for_text("#numbers", "end\nin 10 days 10 h (9 days 6 h to 15 days 15 h), ")
+
+
+LINES = """
+const line = parseFloat(getComputedStyle(document.querySelector('#numbers dd')).lineHeight);
+return Object.fromEntries([...document.querySelectorAll('#numbers .figures > div')].map((cell) => [
+  cell.querySelector('dt').textContent, Math.round(cell.querySelector('dd').getBoundingClientRect().height / line)]));
+"""
+
+
+def test_a_figure_is_a_line_of_a_phone_and_the_end_two(page: Page, server: PageServer) -> None:
+    page.open(server.address, (360, 800))
+    page.wait_for_text("#numbers", "until its end")
+    lines = page.script(LINES)
+    assert lines.pop("end") <= 2
+    assert set(lines) >= {"cost", "lost of it", "until its end", "time"}
+    assert set(lines.values()) == {1}
 
 
 def test_an_incident_says_what_it_cost(page: Page, server: PageServer, run: SimulatedRun) -> None:

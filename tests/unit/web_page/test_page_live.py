@@ -8,8 +8,8 @@ import pytest
 from selenium.webdriver.common.by import By
 
 from tests.unit.web_page.browser import Page
-from tests.unit.web_page.page_server import PageServer
-from tests.unit.web_page.simulated_run import LAYERS, START_S, SimulatedRun, incident
+from tests.unit.web_page.page_server import TOKEN, PageServer
+from tests.unit.web_page.simulated_run import LAYERS, START_S, SimulatedRun, incident, remedy
 
 HOSTILE = '<img src=x onerror="document.body.id=1"><script>document.body.id=2</script>&amp;'
 ODD = "<img src=x onerror=alert(1)>&amp;"
@@ -71,6 +71,19 @@ def test_text_that_wants_to_be_markup_stays_text(page: Page, server: PageServer,
     page.wait_for_text(".plot figcaption b", ODD)
     assert page.find("img, body script, body[id]") == []
     assert [entry for entry in page.logs("browser") if "404" not in entry["message"]] == []
+
+
+def test_nothing_that_a_run_wrote_turns_the_order_of_words_around(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    """What comes behind such a character is shown from right to left: also the question beside it, and what would happen."""
+    turn = "\u202e\u2066gnirts\u200f"
+    waiting = remedy(0, ["rollback"], outcome="pending", chosen=f"roll back {turn} to step 400")
+    run.break_down(3, "spike", f"loss {turn} rises", awaits_approval=0, remedies=[waiting])
+    page.open(server.address)
+    page.script(f"sessionStorage.setItem('sentinel-token', '{TOKEN}')")
+    page.wait_for_text("#banner", "loss gnirts rises")
+    page.click("approve")
+    page.wait_for_text("#ask-words", "Rung 1 (rollback: roll back gnirts to step 400) waits for approval.")
+    assert not page.script(r"return /[\u200e\u200f\u202a-\u202e\u2066-\u2069]/.test(document.documentElement.textContent)")
 
 
 def test_a_lost_connection_is_said_and_what_was_known_stays(page: Page, server: PageServer, run: SimulatedRun) -> None:
@@ -165,6 +178,24 @@ def test_a_run_that_nobody_knows_is_said_to_be_none(page: Page, server: PageServ
     page.wait_for_text("#run-name", "demo")
 
 
+def test_of_two_runs_of_one_name_a_link_leads_to_its_own(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    other = SimulatedRun("demo~2")
+    other.directory, other.began, other.place, run.place = "demo", run.began + 777, "/runs/b", "/runs/a"
+    server.runs[other.name] = other
+    page.open(f"{server.address}/#run=demo&began={other.began}")
+    page.wait_for_text("#run-name", "demo~2")
+    del server.runs[other.name]
+    page.wait_for_text("#connection", "The server cannot tell all")
+    assert page.text("#run-name") == "demo~2", "never the other in its place"
+    server.runs[other.name] = other
+    page.open(f"{server.address}/#run=demo&began={run.began}")
+    page.until(lambda: page.text("#run-name") == "demo", "the other one")
+    page.open(f"{server.address}/#run=demo&began=5")
+    page.wait_for_text("#fleet", "There is no run “demo, begun")
+    assert "in /runs/a" in page.text("#fleet")
+    assert "in /runs/b" in page.text("#fleet")
+
+
 def test_a_run_that_is_not_listed_any_more_is_not_replaced_by_another(page: Page, server: PageServer) -> None:
     server.runs["other"] = SimulatedRun("other")
     page.open(f"{server.address}/#run=demo")
@@ -246,7 +277,7 @@ def test_the_time_of_a_run_that_has_ended_stands_still(page: Page, server: PageS
     run.ended_at_s = START_S + 95.0
     page.open(server.address)
     page.wait_for_text("#figures", "the trainer finished at step 420")
-    page.wait_for_text("#numbers dd", "1:35 from ")
+    page.wait_for_text("#numbers dd", "95 s from ")
     took = page.text("#numbers dd").splitlines()[0]
     assert " 22:13:20 to " in took
     assert took.endswith(" 22:14:55")
