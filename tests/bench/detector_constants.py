@@ -104,3 +104,8 @@ def shipped(constant: Constant, policy: Policy) -> float:
 
 def title(constant: Constant) -> str:
     return f"{constant.room if isinstance(constant.room, str) else constant.room.__name__.rpartition('.')[2]} {constant.name}"
+
+
+def detector_of(constant: Constant) -> str:
+    """The name of the detector that it belongs to, as in the registry."""
+    return title(constant).split()[0]
