@@ -47,7 +47,7 @@ _KINDS: tuple[tuple[LabelKind, str, re.Pattern[str]], ...] = (
     # torch's excepthook and logger "[rank3]:", Lightning "[rank: 1]", loggers "Rank 3: ", "(rank 3)"
     # but not "[rank: -1]", which no rank has
     (LabelKind.RANK, "[(", late_regex(r"(?i)[\[(](?:global[_ ]?)?rank(?:[ :=_]{0,2}|-)(?P<n>\d{1,7})[\])](?:: ?|[ ]|$)?")),
-    (LabelKind.RANK, "a", late_regex(r"rank[ :=_\-]?(?P<n>\d{1,7})(?:: ?| \| |> )", re.IGNORECASE)),
+    (LabelKind.RANK, "a", late_regex(r"rank[ :=_\-]?(?P<n>\d{1,7})(?:: ?| ?\| |> )", re.IGNORECASE)),
     # mpirun --tag-output "[1,3]<stdout>:", horovodrun "[3]<stderr>:"
     (LabelKind.RANK, "[", late_regex(r"\[(?:\d+,)?(?P<n>\d{1,7})\](?:\[[^\]]{1,64}\])?<std\w+>:(?: (?=\S))?")),
     # horovodrun and NVIDIA's launchers with hosts: "[host0]<stderr>:"
