@@ -328,7 +328,7 @@ PATTERNS: tuple[Pattern, ...] = (
         # torch/distributed/elastic: the agent itself got SIGTERM
         r"\bsignal=?:? ?<Signals\.SIGTERM: 15>",
         r"Received (?:Signals\.)?(?:SIGTERM|15) death signal|SignalException: Process \d+ got signal: 15",
-        r"(?i)\b(?:received|caught|got|after receiving) (?:signal:? )?(?:1[025] ?\(?)?(?:Signals\.)?(?:SIG(?:TERM|USR1|USR2)|15)\b",
+        r"(?i)\b(?:received|caught|got|after receiving) (?:signal:? )?(?:1[025] ?\(?)?(?:Signals\.)?(?:SIG(?:TERM|USR[12])|15)\b",
         # Slurm: a plain cancel, by a person or after a task's failure: it says little
         r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT",
     ),

@@ -26,7 +26,8 @@ TEXT = "  File x"
         ("worker-3 | [rank12]: ", 12), ("[host0]<stderr>:[rank12]: ", 12), ("[pod/a-3/pytorch] [rank12]: ", 12), ("[rank: 1] ", 1),
         ("2026-11-20T10:00:00.123456789Z [rank4]: ", 4), ("2026-11-20T10:00:00.1Z stderr F [rank4]: ", 4), ("[10:00:00] [rank4]: ", 4),
         ("(TrainWorker pid=41, ip=10.0.0.3) [rank4]: ", 4), ("0: [default3]:[rank19]: ", 19), ("node3: ", None), ("worker-3 | ", None),
-        ("10.0.0.3: ", None), ("2026-11-20 10:00:00,123 ", None), ("", None), ("rank7| ", 7),
+        ("10.0.0.3: ", None), ("2026-11-20 10:00:00,123 ", None), ("", None), ("rank7| ", 7), ("n0 [rank12]: ", 12),
+        ("gpu-node-3 [default4]:[rank12]: ", 12),
     ],
 )  # fmt: skip
 def test_every_label_is_taken_off_and_the_indentation_stays(label: str, rank: int | None) -> None:
@@ -41,7 +42,7 @@ def test_every_label_is_taken_off_and_the_indentation_stays(label: str, rank: in
         "ValueError: 3: bad shape", "train.py: error: unrecognized arguments", "run_v2.py: error: x", "python3: No module named train",
         "step100: loss 2.3", "Epoch 3: 12%|#", "CUDA error: an illegal memory access", "libcuda.so.1: cannot open shared object file",
         "srun: error: n1: task 3: Killed", "Xid 79: GPU has fallen off the bus", "[E1120 06:24:44.9 ProcessGroupNCCL.cpp:616] x",
-        "iteration 120 / 400 | lm loss: 2.1", "[INFO] x", "H5Error: x", "  File \"x.py\", line 3", "    x: 3", "c10::Error: x",
+        "iteration 120 / 400 | lm loss: 2.1", "[INFO] x", "H5Error: x", "  File \"x.py\", line 3", "    x: 3", "c10::Error: x", "step3 [rank1] x",
     ],
 )  # fmt: skip
 def test_what_is_no_label_stays(line: str) -> None:
