@@ -123,12 +123,12 @@ PATTERNS: tuple[Pattern, ...] = (
         r"(?i)Unexpected result (?:tensor\()?(?:nan|[-+]?inf)\b|found (?:NaN|Inf)\b.{0,40}\b(?:loss|grad|norm|forward"
         r"|backward|param|weight)",
         # trainers' own checks: "Loss is NaN", "Loss is nan, stopping training", "non-finite loss", "loss became NaN"
-        r"(?i)\b(?:loss|grad(?:ient)?s?(?:[ _]norm)?)\b[^|]{0,24}?\b(?:is|are|was|were|became|becomes|went|turned|got|has become)"
-        r" (?:to )?(?:a |not a )?(?:NaN|[-+]?inf(?:inite|inity)?\b|not (?:finite|a number)|non-?finite)",
+        r"(?i)\b(?:(?:\w{1,24}_)?loss|grad(?:ient)?s?(?:[ _]norm)?)\b[^|]{0,24}?\b(?:is|are|was|were|became|becomes|went|turned"
+        r"|got|has become) (?:to )?(?:a |not a )?(?:NaN|[-+]?inf(?:inite|inity)?\b|not (?:finite|a number)|non-?finite)",
         r"(?i)(?:\bnon-?finite|\bNaN(?: or inf(?:inite|inity)?)?|\bNaN/inf"
         r"|\binf(?:inite)?) (?:\w+ )?(?:train(?:ing)? )?(?:loss|grad(?:ient)?s?\b)",
-        r"(?i)\b(?:NaN|inf)s?\b (?:\w+ ){0,2}(?:detected|encountered|found|values?) in (?:the |model )?(?:\w+ )?(?:loss"
-        r"|grad|logits|param|weight|output|activation|input)",
+        r"(?i)\b(?:NaN|inf)s?\b (?:\w+ ){0,2}(?:detected|encountered|found|values?) in (?:the |model )?(?:\w+ )?"
+        r"(?:(?:\w{1,24}_)?loss|grad|logits|param|weight|output|activation|input)",
         r"(?i)\b(?:encountered|detected|found|got) (?:a )?(?:NaN|inf(?:inite)?|non-?finite)s?\b.{0,40}\b(?:loss|grad"
         r"|logit|param|weight|activation|tensor|(?:model|layer) (?:in|out)put)",
         # torch.autograd's anomaly mode and clip_grad_norm_(error_if_nonfinite=True)
