@@ -42,12 +42,14 @@ _NO_HOST = (
     r"[\w.\-]+\.(?:py|sh|cc|cpp|cu|h|hpp|so|json|ya?ml)\b|[\w.]*(?:Error|Exception|Failure|Warning|Interrupt|Exit)\b)"
 )
 _NO_LEVEL = r"(?!(?i:trace|debug|info|warn|warning|error|critical|fatal|success|epoch|step|iteration|iter|batch|gpu)\d*\b)"
+_NO_STEP = r"(?!(?:step|iter|iteration|epoch|batch|loss)[\d.\-]*\s)"
+_BEFORE_RANK = r"(?=\[(?:rank[ :=_\-]{0,2}|default)\d{1,7}\])"
 # With what each begins: a bracket, a blank, 0 for a digit, a for a letter
 _KINDS: tuple[tuple[LabelKind, str, re.Pattern[str]], ...] = (
     # torch's excepthook and logger "[rank3]:", Lightning "[rank: 1]", loggers "Rank 3: ", "(rank 3)"
     # but not "[rank: -1]", which no rank has
     (LabelKind.RANK, "[(", late_regex(r"(?i)[\[(](?:global[_ ]?)?rank(?:[ :=_]{0,2}|-)(?P<n>\d{1,7})[\])](?:: ?|[ ]|$)?")),
-    (LabelKind.RANK, "a", late_regex(r"rank[ :=_\-]?(?P<n>\d{1,7})(?:: ?| \| |> )", re.IGNORECASE)),
+    (LabelKind.RANK, "a", late_regex(r"rank[ :=_\-]?(?P<n>\d{1,7})(?:: ?| ?\| |> )", re.IGNORECASE)),
     # mpirun --tag-output "[1,3]<stdout>:", horovodrun "[3]<stderr>:"
     (LabelKind.RANK, "[", late_regex(r"\[(?:\d+,)?(?P<n>\d{1,7})\](?:\[[^\]]{1,64}\])?<std\w+>:(?: (?=\S))?")),
     # horovodrun and NVIDIA's launchers with hosts: "[host0]<stderr>:"
@@ -59,6 +61,8 @@ _KINDS: tuple[tuple[LabelKind, str, re.Pattern[str]], ...] = (
     # Ray "(TrainWorker pid=41, ip=10.0.0.3) "
     (LabelKind.HOST, "(", late_regex(r"\((?P<name>[\w.]{1,64} pid=\d{1,9}(?:, ip=[\w.:]{2,40})?)\) ?")),
     (LabelKind.HOST, "[", late_regex(r"(?i)\[(?P<name>(?:host|node|pod|gpu|nid|ip)[\w.\-]{0,60}\d[\w.\-]{0,20})\]:? ?")),
+    # a machine before a rank's own label, as loggers write it: "n0 [rank12]: "
+    (LabelKind.HOST, "a", late_regex(rf"(?i){_NO_STEP}(?P<name>[A-Za-z][\w.\-]{{0,62}}\d[\w.\-]{{0,20}}) {_BEFORE_RANK}")),
     # torchrun's tee: "[default3]:", or the role that a launcher names
     (LabelKind.ROLE, "[", late_regex(r"\[[A-Za-z][A-Za-z_\-]{0,30}(?P<n>\d{1,7})\](?::(?: (?=\S))?| |$)")),
     (LabelKind.NUMBER, "[", late_regex(r"\[(?P<n>\d{1,7})\]:? ?")),

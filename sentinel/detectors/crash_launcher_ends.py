@@ -32,9 +32,9 @@ _CAUSE_AT_LAST = late_regex(
 _OUTSIDE_WORDS = (
     r"Received (?:Signals\.)?(?:SIGTERM|15) death signal|SignalException: Process \d+ got signal: 15|Main process received SIG"
     r"|\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT"
-    r"|(?i:\b(?:received|caught|got|receiving) (?:signal )?(?:Signals\.)?SIGUSR[12]\b)"
+    r"|(?i:\b(?:received|caught|got|receiving) (?:signal:? )?(?:1[02] ?\(?)?(?:Signals\.)?SIGUSR[12]\b)"
 )
-_GOT_WORDS = r"(?i:\b(?:received|caught|got|after receiving) (?:signal )?(?:Signals\.)?(?:SIGTERM|15)\b)"
+_GOT_WORDS = r"(?i:\b(?:received|caught|got|after receiving) (?:signal:? )?(?:15 ?\(?)?(?:Signals\.)?(?:SIGTERM|15)\b)"
 _FROM_OUTSIDE, _GOT = late_regex(_OUTSIDE_WORDS), late_regex(_GOT_WORDS)
 _TERMINATED = late_regex(f"{_OUTSIDE_WORDS}|{_GOT_WORDS}")
 

@@ -123,14 +123,14 @@ PATTERNS: tuple[Pattern, ...] = (
         r"(?i)Unexpected result (?:tensor\()?(?:nan|[-+]?inf)\b|found (?:NaN|Inf)\b.{0,40}\b(?:loss|grad|norm|forward"
         r"|backward|param|weight)",
         # trainers' own checks: "Loss is NaN", "Loss is nan, stopping training", "non-finite loss", "loss became NaN"
-        r"(?i)\b(?:loss|grad(?:ient)?s?(?:[ _]norm)?)\b[^|]{0,24}?\b(?:is|are|was|were|became|becomes|went|turned|got|has become)"
-        r" (?:to )?(?:a |not a )?(?:NaN|[-+]?inf(?:inite|inity)?\b|not (?:finite|a number)|non-?finite)",
+        r"(?i)\b(?:(?:\w{1,24}_)?loss|grad(?:ient)?s?(?:[ _]norm)?)\b[^|]{0,24}?\b(?:is|are|was|were|became|becomes|went|turned"
+        r"|got|has become) (?:to )?(?:a |not a )?(?:NaN|[-+]?inf(?:inite|inity)?\b|not (?:finite|a number)|non-?finite)",
         r"(?i)(?:\bnon-?finite|\bNaN(?: or inf(?:inite|inity)?)?|\bNaN/inf"
-        r"|\binfinite) (?:\w+ )?(?:train(?:ing)? )?(?:loss|grad(?:ient)?s?\b)",
-        r"(?i)\b(?:NaN|inf)s?\b (?:\w+ ){0,2}(?:detected|encountered|found|values?) in (?:the |model )?(?:\w+ )?(?:loss"
-        r"|grad|logits|param|weight|output|activation|input)",
+        r"|\binf(?:inite)?) (?:\w+ )?(?:train(?:ing)? )?(?:loss|grad(?:ient)?s?\b)",
+        r"(?i)\b(?:NaN|inf)s?\b (?:\w+ ){0,2}(?:detected|encountered|found|values?) in (?:the |model )?(?:\w+ )?"
+        r"(?:(?:\w{1,24}_)?loss|grad|logits|param|weight|output|activation|input)",
         r"(?i)\b(?:encountered|detected|found|got) (?:a )?(?:NaN|inf(?:inite)?|non-?finite)s?\b.{0,40}\b(?:loss|grad"
-        r"|logit|param|weight|activation|tensor)",
+        r"|logit|param|weight|activation|tensor|(?:model|layer) (?:in|out)put)",
         # torch.autograd's anomaly mode and clip_grad_norm_(error_if_nonfinite=True)
         r"Function '\w+' returned nan values in its \d+\w* output",
         r"The total norm of order \S+ for gradients from `?parameters`? is non-finite",
@@ -171,6 +171,8 @@ PATTERNS: tuple[Pattern, ...] = (
         r"(?i)Detected \d+ oom[-_]kill event|\btasks? [\d,\-]+: Out Of Memory|Exceeded (?:step|job) memory limit|OUT_OF_MEMORY\b",
         # Kubernetes: the container's reason; our own look at the cgroup's counter (telemetry/log_tail.py)
         r"\bOOMKilled\b|^cgroup memory\.events: oom_kill rose|\bOOM Killed\b",
+        # systemd: its own killer and what it says of a unit; earlyoom
+        r"\bsystemd-oomd\[\d+\]: Killed |killed by the OOM killer|with result 'oom-kill'|earlyoom.*\bsending SIG(?:TERM|KILL) to",
         # LSF and PBS
         r"\bTERM_(?:MEMLIMIT|SWAP)\b|PBS: job killed: \w*mem \S+ exceeded limit",
         # Ray's memory monitor
@@ -229,6 +231,8 @@ PATTERNS: tuple[Pattern, ...] = (
         r"NCCL communicator (?:\S+ )?(?:was|has been) aborted|ncclCommAbort|Could not receive type|NCCL error: .*\babort",
         r"Observed flight recorder dump signal from another rank|Received a (?:global )?(?:timeout|dump) signal",
     ),
+    # Open MPI: a rank ends the job, for its own reason or for another's
+    *_words(CrashClass.ERROR, Tier.SYMPTOM, r"\bMPI_ABORT was invoked on rank \d+"),
     *_words(
         CrashClass.CUDA_ERROR, Tier.CAUSE,
         # The runtime's words through torch: "CUDA error: an illegal memory access was encountered"
@@ -308,7 +312,7 @@ PATTERNS: tuple[Pattern, ...] = (
         r"|stack smashing detected|munmap_chunk\(\)",
         # The shell, and programs that report how their child ended
         r"(?i:\bsegmentation fault\b)|\bBus error\b|\bIllegal instruction\b|\bFloating point exception\b|(?:^"
-        r"|\d +)Killed\b(?! process)",
+        r"|\d +)Killed(?=\s*$|\s\s|: \d| by\b)",
         r"(?i)\b(?:died with|killed by|exited on|terminated by|received|got) (?:<Signals\.|signal[ :]*(?:\d+ ?)?\(?)(?:SIG)?"
         r"(?:KILL|SEGV|BUS|ABRT|ILL|FPE|Segmentation|Aborted|9\b|11\b|7\b|6\b)",
         # torchrun's agent; where several write into one log, its place on a node names no rank
@@ -324,14 +328,18 @@ PATTERNS: tuple[Pattern, ...] = (
         # torch/distributed/elastic: the agent itself got SIGTERM
         r"\bsignal=?:? ?<Signals\.SIGTERM: 15>",
         r"Received (?:Signals\.)?(?:SIGTERM|15) death signal|SignalException: Process \d+ got signal: 15",
-        r"(?i)\b(?:received|caught|got|after receiving) (?:signal )?(?:Signals\.)?(?:SIG(?:TERM|USR1|USR2)|15)\b",
+        r"(?i)\b(?:received|caught|got|after receiving) (?:signal:? )?(?:1[025] ?\(?)?(?:Signals\.)?(?:SIG(?:TERM|USR[12])|15)\b",
         # Slurm: a plain cancel, by a person or after a task's failure: it says little
         r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT",
     ),
 )  # fmt: skip
 
-# NVIDIA's Xids, from the kernel's line with the PCI address or as schedulers and health checks pass them on: "Xid 79:"
-_XID = r"(?i)\bXid(?: error)?(?: ?\([^)]{1,40}\))?[ :=#]{1,3}(\d{1,3})\b"
+# NVIDIA's Xids, from the kernel's line with the PCI address or as schedulers, health checks and DCGM's exporter pass them on:
+# "Xid 79:", "XID error code 79", "Xid errors: [79]", '"xid":79', "DCGM_FI_DEV_XID_ERRORS 79", which is 0 while there is none
+_XID = (
+    r"(?i)(?<![a-z])Xid(?:[ _]errors?)?(?:\{[^}]{0,400}\})?(?: ?\([^)]{1,40}\))?(?:,? (?:with )?(?:code|number))?"
+    r"[\"']?[ :=#]{1,3}[\[\"']?(?!0+\b)(\d{1,3})\b"
+)
 _LOST_XID = Pattern(CrashClass.LOST_GPU, Tier.TAKEN_AWAY, _XID)
 _OWN_XID = Pattern(CrashClass.CUDA_ERROR, Tier.CAUSE, _XID)
 _NOTED_XID = Pattern(CrashClass.CUDA_ERROR, Tier.REPORTED, _XID)

@@ -32,6 +32,7 @@ from sentinel.client.strict_json import as_float, dumps, loads
 from sentinel.clock import boot_s
 from sentinel.errors import Fenced, LeaseOverdue, RetryLater
 from sentinel.journal.identity import ProcessIdentity, read_own_identity
+from sentinel.model.amounts import time_words
 from sentinel.run_files.cluster_job import ClusterJob, read_job
 
 STALE_AFTER_S = 60.0  # the usual length
@@ -179,8 +180,9 @@ class Lease:
     def _refuse_overdue(self) -> None:
         if self._overdue_s() > 0.0:
             raise LeaseOverdue(
-                f"{self._run_dir / LEASE_NAME}: was not renewed for {self._now() - self._held_s:.0f} s, and is another's to take "
-                f"after {self._record.lasts_s:g} s: supervisor epoch {self.epoch} acts no more before it has taken the run anew"
+                f"{self._run_dir / LEASE_NAME}: was not renewed for {time_words(self._now() - self._held_s)}, and is another's to "
+                f"take after {time_words(self._record.lasts_s)}: supervisor epoch {self.epoch} acts no more before it has taken the "
+                "run anew"
             )
 
     def _hold_on(self) -> LeaseRecord | None:

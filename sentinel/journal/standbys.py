@@ -24,6 +24,7 @@ from sentinel.client.regular_file import read_regular
 from sentinel.client.run_layout import STANDBYS
 from sentinel.client.strict_json import as_float, dumps, loads
 from sentinel.journal.identity import ProcessIdentity, is_alive, is_of_this_boot, read_own_identity
+from sentinel.model.amounts import time_words
 
 WRITE_EVERY_S = 10.0
 SILENT_S = 60.0
@@ -43,7 +44,7 @@ class StandbySeen:
 
     @property
     def words(self) -> str:
-        silence = "" if self.silent_s is None else f", not heard of for {self.silent_s:.0f} s"
+        silence = "" if self.silent_s is None else f", not heard of for {time_words(self.silent_s)}"
         return f"pid {self.pid} on {self.host}{silence}{f': {self.lacks}' if self.lacks else ''}"
 
 

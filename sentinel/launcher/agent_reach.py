@@ -16,6 +16,7 @@ from pathlib import Path
 
 from sentinel.launcher.node_reach import LocalReach, NodeReach
 from sentinel.model.agents import AgentAnswer, AgentOrder, AgentReport
+from sentinel.model.amounts import time_words
 from sentinel.model.node_checks import NodeReply
 from sentinel.run_files.agent_files import find_report, list_reports
 from sentinel.run_files.agent_orders import OrderBook
@@ -101,7 +102,7 @@ class AgentReach:
         if report is not None and (turn := _turn_of(report)) != one.turn:
             one.turn, one.changed_s = turn, self._now()
         silent_s = self._now() - one.changed_s
-        return NodeReply(None, "", f"its agent has written nothing for {silent_s:.0f} s") if silent_s > SILENT_S else None
+        return NodeReply(None, "", f"its agent has written nothing for {time_words(silent_s)}") if silent_s > SILENT_S else None
 
     def _find_agents(self, nodes: Sequence[str]) -> dict[str, _Asked]:
         turns, found = self._turns(), {}

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sentinel.model.amounts import time_words
 from sentinel.plan.node_check import one_line
 from sentinel.plan.preflight_check import PreflightCheck, name_nodes, name_words
 
@@ -59,7 +60,7 @@ def judge_shared(
         return PreflightCheck("shared", "unknown", f"{folder} was not tried on {name_nodes(silent) or 'any node'}")
     longest_s = max(max(found.still_s or 0.0, seen[node].still_s or 0.0) for node, found in known.items())
     others = name_nodes([node for node in known if node != here])
-    reason = f"{folder}: {here} and {others} see each other's writes within {longest_s:.1f} s, and its locks"
+    reason = f"{folder}: {here} and {others} see each other's writes within {time_words(longest_s)}, and its locks"
     return PreflightCheck("shared", "good", reason)
 
 
@@ -79,8 +80,8 @@ def _wrong_with(here: str, node: str, found: FolderFacts, seen: SeenOfNode) -> s
     if (longest_s := max(found.still_s, seen.still_s)) > SEEN_MAX_S:
         writer, reader = (here, node) if found.still_s >= seen.still_s else (node, here)
         return (
-            f"what {writer} writes is seen on {reader} after {longest_s:.1f} s (at most {SEEN_MAX_S:g} s, or hangs are believed "
-            "late); let its client cache for less time (NFS: actimeo=1)"
+            f"what {writer} writes is seen on {reader} after {time_words(longest_s)} (at most {time_words(SEEN_MAX_S)}, or hangs "
+            "are believed late); let its client cache for less time (NFS: actimeo=1)"
         )
     loose = [f"{name.removeprefix('held.')}: {one_line(state)}" for name, state in found.locks.items() if state != "held"]
     if loose or not found.locks:

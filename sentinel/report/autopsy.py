@@ -76,7 +76,7 @@ def examine(path: Path, rules: Sequence[LogRule] = ()) -> Autopsy:
         if path.is_dir():
             why = "; ".join(logs.unread[:3]) or "no log in it"
             return Autopsy(path, error=f"{path}: {why}; name the folder that holds the logs of the ranks", unread=logs.unread)
-        return Autopsy(path, is_empty=True)
+        return Autopsy(path, is_empty=True, unread=logs.unread)
     found = _judge(path, logs)
     if rules:
         files = dict.fromkeys((file, owner) for owner, places in logs.places.items() for file, _ in places)

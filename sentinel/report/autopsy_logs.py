@@ -22,12 +22,14 @@ DEPTH_MAX = 5
 MANY_FILES = 64
 LINES_OF_MANY = 40  # whole lines of each end, where there are many files
 SEARCH_OF_MANY_BYTES = 16 << 20
+BREAKS_OFF = "{}: the compressed data breaks off; its end, where a death would stand, is unknown"
 
 _NO_LOG = (
     ".pt", ".pth", ".bin", ".safetensors", ".npy", ".npz", ".distcp", ".pkl", ".idx", ".arrow", ".parquet", ".png", ".svg",
     ".html", ".py", ".pyc", ".so", ".sh", ".yaml", ".yml", ".toml", ".db", ".sqlite", ".tar", ".zip", ".whl", ".json", ".jsonl",
     ".csv", ".md", ".prom", ".lock", ".pid", ".head",
 )  # fmt: skip
+_LOG = (".log", ".out", ".err", ".txt")
 _FLIGHT_RECORDER = re.compile(r"(?:^|/)(?:_dump_|nccl_trace_rank_|\w*flight_recorder\w*_)\d+$")
 
 
@@ -48,9 +50,10 @@ def read_logs(path: Path) -> Logs:
 
 def _read_file(path: Path) -> Logs:
     end = _read_text(path, SEARCH_BYTES_MAX)
+    unread = (BREAKS_OFF.format(path),) if end.breaks_off else ()
     if not end.lines:
-        return Logs({}, {}, False, ())
-    return Logs({None: end.lines}, {None: _places(path, end)}, end.is_cut, ())
+        return Logs({}, {}, False, unread)
+    return Logs({None: end.lines}, {None: _places(path, end)}, end.is_cut, unread)
 
 
 def _read_text(path: Path, limit_bytes: int, lines_kept: int = LINES_KEPT) -> LogEnd:
@@ -79,6 +82,8 @@ def _read_folder(folder: Path) -> Logs:
         except OSError as error:
             unread.append(f"{path}: {error.strerror or error}")
             continue
+        if end.breaks_off:
+            unread.append(BREAKS_OFF.format(path))
         if end.lines:
             ends[path] = end
     owners = owners_of(folder, {path: end.lines for path, end in ends.items()})
@@ -118,8 +123,12 @@ def _log_files(folder: Path, unread: list[str], depth: int = 0) -> Iterator[Path
 
 
 def _is_file(entry: os.DirEntry[str], unread: list[str]) -> bool:
+    """What is called a log and is a pipe or a device stands in the place of one; other pipes are nobody's log."""
     try:
-        return entry.is_file()
+        is_file = entry.is_file()
+        if not is_file and entry.name.endswith(_LOG) and not entry.is_dir():
+            unread.append(f"{entry.path}: not a regular file")
+        return is_file
     except OSError as error:  # a link that leads to itself
         unread.append(f"{entry.path}: {error.strerror or error}")
         return False

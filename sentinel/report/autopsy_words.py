@@ -41,11 +41,11 @@ def autopsy_document(found: Autopsy) -> dict[str, Any]:
 def reason(found: Autopsy) -> str:
     """One sentence: what, who, and how it ended."""
     if found.is_empty:
-        return EMPTY
+        return "unknown: nothing of it could be read" if found.unread else EMPTY
     if found.dumps:
         return NOBODY.format(found.dumps, "" if found.dumps == 1 else "s")
     if found.crash is None:
-        return NOTHING + (", as far as it was searched" if found.is_cut else "")
+        return NOTHING + (", as far as it was read" if found.unread else ", as far as it was searched" if found.is_cut else "")
     parts: list[str] = [found.crash.value]
     if found.rank is not None:
         parts.append(f" on rank {found.rank}")

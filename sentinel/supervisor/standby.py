@@ -26,6 +26,7 @@ from sentinel.journal.run_file import find_run_file
 from sentinel.journal.standbys import WRITE_EVERY_S, StandbyFile
 from sentinel.launcher.attempt_view import read_keeper
 from sentinel.launcher.exit_report import read_report
+from sentinel.model.amounts import time_words
 from sentinel.model.events import StopWanted
 from sentinel.model.state import RunState
 from sentinel.policy.schema_paging import Paging
@@ -107,7 +108,7 @@ class Standby:
         self._show_file()
         record = self._watch.record
         stands = f"stands by for {_who(record)}" if record is not None else "stands by: nobody has begun this run yet"
-        self._systemd.waiting(f"{stands}; its lease has not changed for {self._watch.silent_s:.0f} s" if record else stands)
+        self._systemd.waiting(f"{stands}; its lease has not changed for {time_words(self._watch.silent_s)}" if record else stands)
         if (words := f"{stands}{f'; {self.lacks}' if self.lacks else ''}") != self._stands:
             self._stands = words
             say(f"{self._run_dir}: {words}")

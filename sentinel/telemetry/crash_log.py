@@ -45,13 +45,15 @@ _NO_DIGITS = str.maketrans("", "", "0123456789")
 @dataclass(frozen=True, slots=True)
 class LogEnd:
     """`numbers`: of each line its place in the file, from 1; 0 where it was not counted. `searched_bytes`: how much of the end
-    was looked at; `is_cut`: the search met its bound. `no_text`: what the file is and what to do, where it looks like no text."""
+    was looked at; `is_cut`: the search met its bound; `breaks_off`: the data of a compressed log did, and its end was not read.
+    `no_text`: what the file is and what to do, where it looks like no text."""
 
     lines: tuple[str, ...]
     numbers: tuple[int, ...]
     searched_bytes: int = 0
     is_cut: bool = False
     no_text: str = ""
+    breaks_off: bool = False
 
 
 class Gist:
@@ -274,12 +276,13 @@ def _read_packed(path: Path, kind: str, lines_kept: int) -> LogEnd:
     gist = Gist()
     ring: list[str] = []
     number, rest, head = 1, b"", b""
+    breaks_off = False
     with open_compressed(path, kind) as packed:
         while True:
             try:
                 block = read_block(packed, CHUNK_BYTES)
             except EOFError:
-                block = b""  # it breaks off: what is there is read
+                block, breaks_off = b"", True  # what is there is read
             head = head or block[:HEAD_BYTES]
             parts = (rest + block).split(b"\n") if block else [rest] if rest else []
             rest = _cut(parts.pop()) if block else b""
@@ -288,7 +291,8 @@ def _read_packed(path: Path, kind: str, lines_kept: int) -> LogEnd:
                 number = gist.feed_all(number, ring[:-lines_kept])
                 ring = ring[-lines_kept:]
             if not block:
-                return replace(_end([*gist.story(), *enumerate(ring, number)], 0, False), no_text=_why_no_text(head))
+                end = _end([*gist.story(), *enumerate(ring, number)], 0, False)
+                return replace(end, no_text=_why_no_text(head), breaks_off=breaks_off)
 
 
 def _text_of(data: bytes) -> str:

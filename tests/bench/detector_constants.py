@@ -33,9 +33,13 @@ CONSTANTS = (
     Constant("min_history_steps", "spike", (50, 100, 200, 400)),
     Constant("hold", "spike rule", (1, 2, 3, 5)),
     Constant("SINGLE_ROW_Z", spike, (1.0, 1.1, 1.2, 1.3, 1.5)),
+    Constant("COARSE_ROW_Z", spike, (1.2, 1.3, 1.4, 1.5, 1.75, 2.0)),
+    Constant("COARSE_RISE", spike, (0.1, 0.15, 0.2, 0.3, 0.5)),
     Constant("SECOND_ROW_Z", spike, (0.375, 0.5, 0.625, 0.75, 1.0)),
     Constant("SUSTAINED_Z", spike, (0.25, 0.3125, 0.375, 0.5, 0.75)),
     Constant("SUSTAINED_ROWS", spike, (2, 3, 4, 5, 6)),
+    Constant("DIP_Z", spike, (1.0, 1.5, 2.0, 2.5, 3.0)),
+    Constant("EARLY_TIMES", spike, (1.0, 1.5, 2.0, 3.0)),
     Constant("NORM_RISE", spike, (0.25, 0.5, 1.0, 2.0, 4.0)),
     Constant("NORM_ROWS", spike, (1, 2, 3, 4, 5)),
     Constant("YOUNG_RISE", spike, (0.1, 0.2, 0.3, 0.4, 0.5, 0.7)),
@@ -104,3 +108,8 @@ def shipped(constant: Constant, policy: Policy) -> float:
 
 def title(constant: Constant) -> str:
     return f"{constant.room if isinstance(constant.room, str) else constant.room.__name__.rpartition('.')[2]} {constant.name}"
+
+
+def detector_of(constant: Constant) -> str:
+    """The name of the detector that it belongs to, as in the registry."""
+    return title(constant).split()[0]

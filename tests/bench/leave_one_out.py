@@ -11,6 +11,7 @@ the shipped value does. `together` takes, for each source, every constant as it 
 `source` is the repository a log is from. `family` splits AlgoPerf, which has 33 of the 42 strong events, by the submission that
 trained it, so that positives can be left out without losing nearly all. `group` is the logging interval's. Scoring is that of
 score_logs.py. For what the labelled logs cannot choose it is shown who fires at each value: healthy runs, and the few positives.
+A log is read once, as shipped; a value tells its detector alone of it again (detector_tapes.py).
 """
 
 from __future__ import annotations
@@ -18,19 +19,18 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from sentinel.engine.detector_bank import build_detector_bank
-from sentinel.model.findings import Finding
 from sentinel.model.readings import StepReading
 from sentinel.policy.schema import Policy
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
-from tests.bench.detector_constants import CONSTANTS, SEPARATIONS, UNTOUCHED, Constant, setting, shipped, title
+from tests.bench.detector_constants import CONSTANTS, SEPARATIONS, UNTOUCHED, Constant, detector_of, setting, shipped, title
+from tests.bench.detector_tapes import Tape, findings_with, record
 from tests.labelled_logs import ABSENT, NoLabels, labelled_logs
 from tests.unit.detectors.bank_kit import alarms
 from tests.unit.detectors.score_logs import Group, Label, group_of, is_scored, judge_run, read_labels, read_log
@@ -45,6 +45,7 @@ class Log:
     name: str
     labels: list[Label]
     rows: list[StepReading]
+    tape: Tape
 
     def fold(self, by: str) -> str:
         """What is left out together with this log."""
@@ -59,17 +60,12 @@ class Log:
 Runs = dict[str, Group]  # what one setting does, by log
 
 
-def findings(log: Log, policy: Policy) -> list[Finding]:
-    bank = build_detector_bank(policy)
-    bank.begin_attempt(1, 0.0)
-    return [finding for reading in log.rows for finding in bank.step(reading, reading.time_s)]
-
-
-def judge(logs: Sequence[Log], policy: Policy) -> Runs:
+def judge(logs: Sequence[Log], policy: Policy, changed: Collection[str]) -> Runs:
+    """`changed`: the detectors whose constants are no longer the shipped ones."""
     runs: Runs = {}
     for log in logs:
         runs[log.name] = Group()
-        judge_run(runs[log.name], log.name, log.labels, log.rows, alarms(findings(log, policy)), False)
+        judge_run(runs[log.name], log.name, log.labels, log.rows, alarms(findings_with(log.tape, policy, changed)), False)
     return runs
 
 
@@ -148,7 +144,7 @@ def measure(constant: Constant, logs: Sequence[Log], policy: Policy) -> list[Run
     table: list[Runs] = []
     for value in constant.values:
         with setting(policy, (constant, value)) as changed:
-            table.append(judge(logs, changed))
+            table.append(judge(logs, changed, {detector_of(constant)}))
     return table
 
 
@@ -171,7 +167,8 @@ def together(found: Sequence[HeldOut], logs: Sequence[Log], policy: Policy, by: 
     for fold in sorted({log.fold(by) for log in logs}):
         changes = [(held.constant, held.chosen[fold]) for held in found]
         with setting(policy, *changes) as changed:
-            result[fold] = total(list(judge([log for log in logs if log.fold(by) == fold], changed).values()))
+            own = [log for log in logs if log.fold(by) == fold]
+            result[fold] = total(list(judge(own, changed, {detector_of(constant) for constant, _ in changes}).values()))
     return result
 
 
@@ -184,15 +181,19 @@ def separation(constant: Constant, logs: Sequence[Log], policy: Policy) -> str:
         with setting(policy, (constant, value)) as changed:
             fired: dict[str, int] = defaultdict(int)
             for log in logs:
-                kinds = {str(finding.kind) for finding in findings(log, changed)}
+                kinds = {str(finding.kind) for finding in findings_with(log.tape, changed, {room})}
                 fired[log.labels[0]["label"]] += KIND_OF.get(room, room) in kinds
         others = ", ".join(f"{label} {count}" for label, count in sorted(fired.items()) if label != "healthy" and count)
         cells.append(f"{value:g}: healthy {fired['healthy']}{', ' + others if others else ''}")
     return f"| {title(constant)} | {shipped(constant, policy):g} | {' · '.join(cells)} |"
 
 
-def read_logs(folder: Path) -> list[Log]:
-    return [Log(name, labels, read_log(folder / name)) for name, labels in read_labels(folder).items()]
+def read_logs(folder: Path, policy: Policy) -> list[Log]:
+    logs = []
+    for name, labels in read_labels(folder).items():
+        rows = read_log(folder / name)
+        logs.append(Log(name, labels, rows, record(rows, policy)))
+    return logs
 
 
 def main() -> int:
@@ -208,7 +209,7 @@ def main() -> int:
     if folder is None:
         parser.error(ABSENT)
     policy = load_policy(shipped_policy_path("default"))
-    logs = read_logs(folder)
+    logs = read_logs(folder, policy)
     scored = [log for log in logs if is_scored(log.labels[0])]
     wanted = [constant for constant in CONSTANTS if given.only is None or given.only in title(constant)]
     tables = [measure(constant, scored, policy) for constant in wanted]

@@ -14,6 +14,8 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -24,7 +26,7 @@ from sentinel.model.findings import Kind
 from sentinel.model.incidents import IncidentState
 from sentinel.model.readings import StepReading
 from tests.bench.published_rules import RULES, Rule
-from tests.closings import is_false, median, watch
+from tests.closings import Watched, is_false, median, watch
 from tests.labelled_logs import ABSENT, labelled_logs
 from tests.sim.kit import policy_named
 from tests.unit.detectors.bank_kit import SpikeConfig, alarms, config, feed, make_bank, row
@@ -223,6 +225,20 @@ def test_labelled_real_logs() -> None:
     assert result.false_per_10k <= 0.05
 
 
+class WatchedLog(NamedTuple):
+    """`loss`: step and value of the rows in which it is finite."""
+
+    loss: list[tuple[int, float]]
+    incidents: list[Watched]
+
+
+@cache  # two tests ask, and a pass of the whole engine takes minutes
+def watched_log(path: Path) -> WatchedLog:
+    rows = read_log(path)
+    loss = [(row.step, row.metrics["loss"]) for row in rows if math.isfinite(row.metrics.get("loss", math.nan))]
+    return WatchedLog(loss, watch(rows, policy_named("default")))
+
+
 @pytest.mark.bench
 def test_closings_of_labelled_real_logs() -> None:
     """A loss that stays above the best level it had before the incident had not healed."""
@@ -233,9 +249,8 @@ def test_closings_of_labelled_real_logs() -> None:
     for name, labels in read_labels(logs).items():
         if not is_scored(labels[0]):
             continue
-        rows = read_log(logs / name)
-        loss = [(row.step, row.metrics["loss"]) for row in rows if math.isfinite(row.metrics.get("loss", math.nan))]
-        for one in watch(rows, policy_named("default")):
+        loss, incidents = watched_log(logs / name)
+        for one in incidents:
             if one.state is not IncidentState.RECOVERED:
                 continue
             level = best_level([value for step, value in loss if step < one.incident.detected_step])
@@ -256,9 +271,8 @@ def test_needless_repairs_of_labelled_real_logs() -> None:
         pytest.skip(ABSENT)
     repaired, on_damage, back, needless = 0, 0, 0, []
     for name in read_labels(logs):
-        rows = read_log(logs / name)
-        loss = [(row.step, row.metrics["loss"]) for row in rows if math.isfinite(row.metrics.get("loss", math.nan))]
-        for one in watch(rows, policy_named("default")):
+        loss, incidents = watched_log(logs / name)
+        for one in incidents:
             found = one.incident.detected_step
             if one.acted_step is None or one.acted_step == found:
                 continue  # never repaired, or certain at once (a NaN), or only told

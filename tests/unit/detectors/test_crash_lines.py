@@ -26,7 +26,8 @@ TEXT = "  File x"
         ("worker-3 | [rank12]: ", 12), ("[host0]<stderr>:[rank12]: ", 12), ("[pod/a-3/pytorch] [rank12]: ", 12), ("[rank: 1] ", 1),
         ("2026-11-20T10:00:00.123456789Z [rank4]: ", 4), ("2026-11-20T10:00:00.1Z stderr F [rank4]: ", 4), ("[10:00:00] [rank4]: ", 4),
         ("(TrainWorker pid=41, ip=10.0.0.3) [rank4]: ", 4), ("0: [default3]:[rank19]: ", 19), ("node3: ", None), ("worker-3 | ", None),
-        ("10.0.0.3: ", None), ("2026-11-20 10:00:00,123 ", None), ("", None),
+        ("10.0.0.3: ", None), ("2026-11-20 10:00:00,123 ", None), ("", None), ("rank7| ", 7), ("n0 [rank12]: ", 12),
+        ("gpu-node-3 [default4]:[rank12]: ", 12),
     ],
 )  # fmt: skip
 def test_every_label_is_taken_off_and_the_indentation_stays(label: str, rank: int | None) -> None:
@@ -41,7 +42,7 @@ def test_every_label_is_taken_off_and_the_indentation_stays(label: str, rank: in
         "ValueError: 3: bad shape", "train.py: error: unrecognized arguments", "run_v2.py: error: x", "python3: No module named train",
         "step100: loss 2.3", "Epoch 3: 12%|#", "CUDA error: an illegal memory access", "libcuda.so.1: cannot open shared object file",
         "srun: error: n1: task 3: Killed", "Xid 79: GPU has fallen off the bus", "[E1120 06:24:44.9 ProcessGroupNCCL.cpp:616] x",
-        "iteration 120 / 400 | lm loss: 2.1", "[INFO] x", "H5Error: x", "  File \"x.py\", line 3", "    x: 3", "c10::Error: x",
+        "iteration 120 / 400 | lm loss: 2.1", "[INFO] x", "H5Error: x", "  File \"x.py\", line 3", "    x: 3", "c10::Error: x", "step3 [rank1] x",
     ],
 )  # fmt: skip
 def test_what_is_no_label_stays(line: str) -> None:
@@ -121,7 +122,14 @@ def test_a_line_that_a_pattern_fits_holds_its_words(case) -> None:
         assert may_tell(line)
 
 
-@pytest.mark.parametrize("form", ["NVRM: Xid (PCI:0000:3b:00): {}, pid=1, x", "Xid {}: x", "xid={}", "XID error {}", "NVRM: Xid {}:"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "NVRM: Xid (PCI:0000:3b:00): {}, pid=1, x", "Xid {}: x", "xid={}", "XID error {}", "NVRM: Xid {}:", "Xid error with code {}",
+        "NVIDIA XID error code {} detected", "Xid errors: [{}]", '{{"gpu":3,"xid":{}}}', "DCGM_FI_DEV_XID_ERRORS {}",
+        'DCGM_FI_DEV_XID_ERRORS{{gpu="3",UUID="GPU-1"}} {}',
+    ],
+)  # fmt: skip
 def test_an_xid_is_read_with_and_without_its_address(form: str) -> None:
     for number, crash in ((79, CrashClass.LOST_GPU), (74, CrashClass.CUDA_ERROR), (94, CrashClass.CUDA_ERROR), (31, CrashClass.CUDA_ERROR)):
         pattern = match_line(form.format(number))
@@ -132,3 +140,33 @@ def test_an_xid_is_read_with_and_without_its_address(form: str) -> None:
         assert pattern is not None
         assert pattern.tier.name == "REPORTED"
     assert set(range(160, 173)) <= set(XIDS)
+    assert match_line(form.format(0)) is None, "exporters write 0 while there was none"
+
+
+def test_what_only_ends_like_xid_is_none() -> None:
+    assert match_line("taxid=79 loaded") is None
+
+
+@pytest.mark.parametrize(
+    ("line", "crash"),
+    [
+        ("systemd[1]: train.service: A process of this unit has been killed by the OOM killer.", CrashClass.OUT_OF_MEMORY),
+        ("systemd[1]: train.service: Failed with result 'oom-kill'.", CrashClass.OUT_OF_MEMORY),
+        ("systemd-oomd[812]: Killed /user.slice/run.scope due to memory pressure for /user.slice", CrashClass.OUT_OF_MEMORY),
+        ('earlyoom[9]: sending SIGTERM to process 4711 uid 0 "python": oom_score 900', CrashClass.OUT_OF_MEMORY),
+        ("train.sh: line 3: 4711 Killed                  python train.py", CrashClass.KILLED),
+        ("Killed", CrashClass.KILLED),
+        ("Killed: 9", CrashClass.KILLED),
+        ("Received signal 10 (SIGUSR1), exiting", CrashClass.PREEMPTION),
+        ("Received signal: 15", CrashClass.PREEMPTION),
+    ],
+)
+def test_the_words_of_killers_and_shells(line: str, crash: CrashClass) -> None:
+    pattern = match_line(line)
+    assert pattern is not None
+    assert pattern.crash is crash
+
+
+@pytest.mark.parametrize("line", ["Killed old TensorBoard process 4711", "Killed 3 stale workers", "Received signal 100 times"])
+def test_who_only_speaks_of_killing_and_signals(line: str) -> None:
+    assert match_line(line) is None

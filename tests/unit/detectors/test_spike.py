@@ -128,6 +128,24 @@ def test_a_coarse_row_is_borne_out_by_a_second_half_as_high(every: int, expected
     assert len(alarms(feed(make_bank(), hurt_loss(one, {first + every: 0.17})))) == expected
 
 
+@pytest.mark.parametrize(
+    ("high", "expected"),
+    [
+        ((2.64, 2.64, 2.64, 2.64), 1),
+        ((2.64, 2.64, 2.64), 0),
+        ((2.64, 2.64, 2.64, 2.58, 2.64), 1),  # one of the hump's rows dips
+        ((2.64, 2.64, 2.58, 2.58, 2.64, 2.64), 0),  # two do
+        ((2.64, 2.58, 2.64, 2.64, 2.64), 0),  # it is no hump yet
+        ((2.64, 2.64, 2.64, 2.52, 2.64), 0),  # this one is back
+    ],
+)
+def test_a_low_hump_is_a_spike_though_one_of_its_rows_dips(high: tuple[float, ...], expected: int) -> None:
+    """Four rows of z 4.7 are enough; the one that dips stands at 2.7 and does not count."""
+    quiet = [row(step, loss=2.5 + 0.02 * (step % 5 - 2)) for step in range(1, 501)]
+    hump = [row(501 + at, loss=value) for at, value in enumerate(high)]
+    assert len(alarms(feed(make_bank(), [*quiet, *hump]))) == expected
+
+
 def hurt_loss(rows: Iterable[StepReading], by: dict[int, float]) -> Iterator[StepReading]:
     return (dataclasses.replace(r, metrics={**r.metrics, "loss": r.metrics["loss"] + by.get(r.step, 0.0)}) for r in rows)
 

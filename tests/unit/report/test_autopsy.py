@@ -336,3 +336,25 @@ def test_an_interrupt_is_not_looked_for_in_the_kernel_log(tmp_path: Path) -> Non
     text = autopsy_text(examine(written(tmp_path, STEPS + by("[rank1]: ", TB + "KeyboardInterrupt"))))
     assert "find out who sent SIGINT" in text
     assert "kernel log" not in text
+
+
+def test_a_compressed_log_whose_end_is_missing_says_so(tmp_path: Path) -> None:
+    """A death stands at the end: what is there is read, and nobody takes it for all."""
+    packed = gzip.compress("".join(f"step {n} loss {n * n % 977}\n" for n in range(20_000)).encode())
+    for name in ("a.log.gz", "rank-3.log.gz"):
+        (tmp_path / name).write_bytes(packed[: len(packed) // 2])
+    for path in (tmp_path / "a.log.gz", tmp_path):
+        found = examine(path)
+        assert (found.crash, found.error) == (None, None)
+        assert found.last_step is not None
+        assert "the compressed data breaks off" in found.unread[0]
+        assert autopsy_document(found)["reason"].endswith("as far as it was read")
+        assert CliRunner().invoke(app, ["autopsy", str(path)]).exit_code == 1
+
+
+def test_a_pipe_in_the_place_of_a_log_is_named_and_other_pipes_are_not(tmp_path: Path) -> None:
+    written(tmp_path, STEPS, "rank-0.log")
+    os.mkfifo(tmp_path / "rank-1.log")
+    os.mkfifo(tmp_path / "control")
+    assert examine(tmp_path).unread == (f"{tmp_path / 'rank-1.log'}: not a regular file",)
+    assert CliRunner().invoke(app, ["autopsy", str(tmp_path)]).exit_code == 1

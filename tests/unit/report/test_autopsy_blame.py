@@ -128,7 +128,9 @@ def test_mpich_says_who_was_killed(tmp_path: Path, end: str, rank: int | None) -
         "AssertionError: loss nan", "ValueError: loss=nan, terminate", "ValueError: loss has NaNs", "ValueError: `loss` is `nan`",
         "RuntimeError: tensor has nan values in backward of transformer.h.3", "SystemExit: grad_norm is nan",
         "RuntimeError: Loss scaler reached minimum loss scale, gradients overflow", "CRITICAL:root:loss=nan at step 31, aborting",
-        "E1120 10:00:00.123456 140 train.py:33] loss diverged to nan",
+        "E1120 10:00:00.123456 140 train.py:33] loss diverged to nan", "ValueError: inf loss encountered",
+        "RuntimeError: Detected NaN in model outputs", "ERROR:root:NaN found in train_loss at step 30",
+        "ERROR:root:train_loss became nan; stopping early",
     ],
 )  # fmt: skip
 def test_a_death_by_nan_in_a_trainer_s_own_words(tmp_path: Path, words: str) -> None:

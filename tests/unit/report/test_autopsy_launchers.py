@@ -99,6 +99,8 @@ OMPI = f"{RULE}\nmpirun detected that one or more processes exited with non-zero
             CrashClass.KILLED,
             None,
         ),
+        ("MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD\nwith errorcode 1.\n", CrashClass.ERROR, 3),
+        (f"{by('[rank5]: ', TB + 'ValueError: x')}\nMPI_ABORT was invoked on rank 3 in communicator\n", CrashClass.ERROR, 5),
         ("ORTE has lost communication with a remote daemon.\n", CrashClass.NETWORK, None),
         ("TERM_RUNLIMIT: job killed after reaching LSF run time limit.\n", CrashClass.PREEMPTION, None),
         ("TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.\nExited with exit code 137.\n", CrashClass.OUT_OF_MEMORY, None),
