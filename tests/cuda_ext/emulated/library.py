@@ -17,7 +17,7 @@ from cuda_ext.compilers import find_compiler
 from cuda_ext.sources import PACKAGE, cache_folder
 
 HERE = Path(__file__).resolve().parent
-FLAGS = ("-std=c++17", "-O1", "-fPIC", "-w", "-pthread", "-ffp-contract=off")
+FLAGS = ("-std=c++17", "-O1", "-fPIC", "-w", "-pthread", "-ffp-contract=off", "-DSENTINEL_PART_SLOTS=512")
 OF_TORCH = "_op.cpp"
 
 
