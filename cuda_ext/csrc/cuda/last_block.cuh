@@ -27,7 +27,6 @@ struct ThreadStats {
   double squares = 0.0;
   uint32_t largest = 0;  // bits
   uint32_t nonfinite = 0;
-  bool is_odd = false;  // a row of this warp was not finite
 
   // `each(body)` calls body(value) for each of the thread's elements of the row.
   template <typename Each>
@@ -37,7 +36,6 @@ struct ThreadStats {
       if (adds) squares += double(squares_of_row);
       return;
     }
-    is_odd = true;
     each([&](float value) { squares += double(value) * double(value), nonfinite += is_finite(value) ? 0u : 1u; });
   }
 };
@@ -57,7 +55,7 @@ __device__ __forceinline__ PartialStats block_sum(const ThreadStats& thread) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const double of_warp = warp_sum(thread.squares);
   const uint32_t top = __reduce_max_sync(0xffffffffu, thread.largest);
-  const uint32_t count = thread.is_odd ? warp_sum(thread.nonfinite) : 0u;
+  const uint32_t count = __reduce_add_sync(0xffffffffu, thread.nonfinite);
   if (lane == 0) squares[warp] = of_warp, nonfinite[warp] = count, largest[warp] = top;
   __syncthreads();
   if (warp != 0 || lane >= int(blockDim.x) / 32) return PartialStats{};
