@@ -84,7 +84,8 @@ def compile_sources(sources: list[Path], folder: Path, target: Path) -> None:
 
     with ThreadPoolExecutor(max_workers=2) as pool:
         objects = list(pool.map(compiled, sources))
-    run([compiler, "-shared", "-pthread", *map(str, objects), "-o", str(target), "-ldl"])
+    # Bound to itself: a torch built for CUDA has the real runtime in the process, whose functions would come first.
+    run([compiler, "-shared", "-Wl,-Bsymbolic", "-pthread", *map(str, objects), "-o", str(target), "-ldl"])
 
 
 def run(command: list[str]) -> None:
