@@ -82,7 +82,7 @@ STAGES: dict[str, tuple[Command, ...]] = {
         Command((*PYTHON, "cuda_ext", "--build", "--kernels", "cpu"), 120.0),
         Command((*PYTEST, "tests/cuda_ext", "--ignore", EMULATED), 180.0),
         # Alone, and up to its first failure: what ends the process there hides no other test, and why it failed is told.
-        Command((*PYTEST, "--maxfail", "1", EMULATED), 180.0),
+        Command((*PYTEST, "--maxfail", "1", "-m", "not slow", EMULATED), 180.0),
         Command((*PYTHON, "cuda_ext", "--check"), 180.0),
     ),
     # A resume first: of all that is asked there it is worth most. A run takes 20 to 40 s on a GPU (H100, 2026-11-26).

@@ -1,80 +1,18 @@
 // add_norm forward on CUDA: one read of x and residual, one write of h and y. While a group works on a row in registers, its next
-// rows are copied into shared memory. Statistics cost a maximum per element, and for RMSNorm not even the sum of squares.
+// rows are copied into shared memory. Statistics cost a maximum per element: the sum of squares follows from what the norm needs.
 #include <algorithm>
 
-#include "add_norm.cuh"
-#include "last_block.cuh"
-#include "words.cuh"
+#include "forward_rows.cuh"
 
 namespace sentinel::norm {
 namespace {
 
 constexpr const char* OP = "add_norm";
-constexpr int WARP_BLOCK = 128;        // threads of a block of groups that are warps
-constexpr int WARP_WIDTH = 768;        // the longest row of a warp
-constexpr int REGISTER_WIDTH = 16384;  // the longest row that a block holds in registers
-constexpr int GROUP_ROWS = 4;          // of a group, where there are enough: so a processor that is done takes the next
+constexpr int WARP_BLOCK = 128;         // threads of a block of groups that are warps
+constexpr int WARP_WIDTH = 768;         // the longest row of a warp
+constexpr int REGISTER_WIDTH = 16384;   // the longest row that a block holds in registers
+constexpr int GROUP_ROWS = 4;           // of a group, where there are enough: a processor that is done takes the next (LOG.md)
 constexpr int64_t STAGED_TWICE = 8192;  // bytes of the longest row of which two are staged
-
-template <typename T>
-struct Rows {
-  const T *x, *residual;  // residual may be null, h with it
-  T *y, *h;
-  float *mean, *rstd;  // mean is null for RMSNorm
-  Columns weight, bias;
-  int64_t rows, width;
-  int of_group, stages;  // Plan::rows and Plan::stages
-  float inverse_width, eps;
-  PartialStats* partials;
-  Counter counter;
-  double* stats;
-};
-
-// The rows of a group: `step` apart.
-template <typename T>
-struct OwnRows {
-  int64_t begin, end, step;
-  __device__ OwnRows(const Rows<T>& args, int group, int groups)
-      : begin(args.of_group > 0 ? int64_t(group) * args.of_group : group),
-        end(args.of_group > 0 ? min(args.rows, begin + args.of_group) : args.rows),
-        step(args.of_group > 0 ? 1 : groups) {}
-};
-
-// PACKED<T> columns of weight or bias, in registers over all rows of a group: as they are, since as float32 they would take the
-// registers of other blocks. Read again for every row they cost up to 4 % (H200, LOG.md).
-template <typename T, typename W>
-struct alignas(16) Kept {
-  W element[PACKED<T>];
-};
-template <typename T, typename W>
-__device__ __forceinline__ Kept<T, W> kept(const Columns& columns, int column, float fallback) {
-  Kept<T, W> result;
-  if (columns.data == nullptr) {
-#pragma unroll
-    for (int i = 0; i < PACKED<T>; ++i) result.element[i] = from_float<W>(fallback);
-  } else {
-    result = *reinterpret_cast<const Kept<T, W>*>(static_cast<const W*>(columns.data) + column);
-  }
-  return result;
-}
-
-// A pack of T by 32-bit words.
-template <typename T>
-struct alignas(16) Vector {
-  static constexpr int WORDS = 4, EACH = Word<T>::ELEMENTS;
-  uint32_t word[WORDS];
-
-  template <typename Body>
-  __device__ __forceinline__ void each(const Body& body) const {
-#pragma unroll
-    for (int w = 0; w < WORDS; ++w) {
-      float value[2];
-      Word<T>::unpack(word[w], value);
-#pragma unroll
-      for (int i = 0; i < EACH; ++i) body(value[i], w * EACH + i);
-    }
-  }
-};
 
 // W: of weight and bias. Where KEEPS is false they are read again for every row: of 32 or 16 columns a thread has no room for them.
 template <typename T, typename W, int PACKS, Team TEAM, bool KEEPS>
