@@ -180,9 +180,9 @@ class Lease:
     def _refuse_overdue(self) -> None:
         if self._overdue_s() > 0.0:
             raise LeaseOverdue(
-                f"{self._run_dir / LEASE_NAME}: was not renewed for {time_words(self._now() - self._held_s)}, and is another's to "
-                f"take after {time_words(self._record.lasts_s)}: supervisor epoch {self.epoch} acts no more before it has taken the "
-                "run anew"
+                f"{self._run_dir / LEASE_NAME}: was not renewed for {time_words(self._now() - self._held_s)}, and is another's "
+                f"to take after {time_words(self._record.lasts_s)}: supervisor epoch {self.epoch} acts no more before it has "
+                "taken the run anew"
             )
 
     def _hold_on(self) -> LeaseRecord | None:
