@@ -146,7 +146,7 @@ def _refuse_living_holder(run_dir: Path, lock_handle: int, watch: LeaseWatch | N
     if age_s < record.lasts_s or (watch is not None and not watch.trusts_times):
         raise AlreadySupervised(
             f"{run_dir}: already supervised by pid {who.pid} on {who.host}, which renewed its lease "
-            f"{time_words(max(age_s, 0))} ago; run there: sentinel stop {run_dir}. If that machine is dead, try again in "
+            f"{time_words(round(max(age_s, 0)))} ago; run there: sentinel stop {run_dir}. If that machine is dead, try again in "
             f"{time_words(max(record.lasts_s - age_s, 0))}, "
             "or wait for its lease with --takeover-wait 90s",
             is_elsewhere=True,

@@ -90,7 +90,7 @@ class AgentReach:
                 if reply is not None:
                     found[node] = reply
                     del asked[node]
-        return found | {node: NodeReply(None, "", f"it did not end within {timeout_s:g} s") for node in asked}
+        return found | {node: NodeReply(None, "", f"it did not end within {time_words(timeout_s)}") for node in asked}
 
     def _hear(self, one: _Asked, report: AgentReport | None, name: str) -> NodeReply | None:
         """None while its answer may come."""

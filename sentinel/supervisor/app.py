@@ -190,8 +190,7 @@ def _watch(
             if request.stop_at_once:
                 daemon.want_stop("sentinel stop")
             standings = StandingsFile(run_dir, hardware.gpus)
-            policy_path = run_file.policy.source or run_file.policy.path
-            each_turn = keep_up(session, wake, daemon, outage.stops, standings, desk, outage.systemd, made, policy_path)
+            each_turn = keep_up(session, wake, daemon, outage.stops, standings, desk, outage.systemd, made, run_file.policy)
             run_until_over(daemon, clock, wake, each_turn)
             standings.write(clock.now_s(), engine)
         return leave(run_dir, engine.state, clock.now_s())

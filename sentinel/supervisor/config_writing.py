@@ -25,13 +25,15 @@ from sentinel.trainers.shell_script import fit_to_command
 @dataclass(frozen=True, slots=True)
 class WrittenConfig:
     """`flags`: by which the trainer was recognised; empty where a person named it, or nobody knows it. `doubt`: what keeps this
-    profile from driving this command; empty: nothing. `hint`: where nobody knows it, a profile for what it imports."""
+    profile from driving this command; empty: nothing. `hint`: where nobody knows it, a profile for what it imports. `remarks`:
+    what this command will not be offered, and why."""
 
     path: Path
     trainer: str | None
     flags: tuple[str, ...]
     doubt: str = ""
     hint: str = ""
+    remarks: tuple[str, ...] = ()
 
 
 def write_config(
@@ -45,7 +47,7 @@ def write_config(
         check_program(command, str(folder))
     found = candidates(command) if trainer is None else ()
     named = trainer if trainer is not None else found[0].profile if found else None
-    doubt = _doubt(named, command, str(folder), is_asked=trainer is not None)
+    doubt, remarks = _doubt(named, command, str(folder), is_asked=trainer is not None)
     config = RunConfig(
         command=command,
         trainer=named,
@@ -58,7 +60,7 @@ def write_config(
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}; choose another folder, or change its rights") from None
     hint = "" if named is not None else hint_of(command, str(folder))
-    return WrittenConfig(path, named, found[0].flags if found else (), doubt, hint)
+    return WrittenConfig(path, named, found[0].flags if found else (), doubt, hint, remarks)
 
 
 def _name_of(command: tuple[str, ...]) -> str:
@@ -67,18 +69,18 @@ def _name_of(command: tuple[str, ...]) -> str:
     return Path((*scripts[:1], *command, "run")[0]).stem
 
 
-def _doubt(named: str | None, command: tuple[str, ...], cwd: str, is_asked: bool) -> str:
-    if named is None:
-        return ""
-    profile = fit_to_command(load_profile(named), command, cwd).profile
+def _doubt(named: str | None, command: tuple[str, ...], cwd: str, is_asked: bool) -> tuple[str, tuple[str, ...]]:
+    """What keeps the profile from driving the command, and what else is to be said of the two."""
+    if named is None or not command:
+        return "", ()
+    fitted = fit_to_command(load_profile(named), command, cwd)
     try:
-        if command:
-            check_command(profile, command, cwd)
+        check_command(fitted.profile, command, cwd)
     except UsageError as error:
         if is_asked:
             raise
-        return str(error)
-    return ""
+        return str(error), fitted.remarks
+    return "", fitted.remarks
 
 
 def config_text(config: RunConfig) -> str:
@@ -149,5 +151,6 @@ def next_steps(written: WrittenConfig) -> list[str]:
     return [
         f"wrote {os.path.relpath(written.path)}; {who}",
         *doubt,
+        *written.remarks,
         "next: sentinel probe tries it for some steps; sentinel run starts it",
     ]

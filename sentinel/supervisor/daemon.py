@@ -132,7 +132,7 @@ class Daemon:
             self._handle(now_s, self._wanted.pop(0))
         self._submit(now_s)  # the next act of a plan does not wait until every source has been read
         is_between_acts = not is_whole and bool(outcomes) and bool(self._running)
-        is_whole = not is_between_acts and (is_whole or bool(outcomes))
+        is_whole = is_whole or (bool(outcomes) and not is_between_acts)
         switched = self.engine.watched not in (0, self._followed)
         if switched:
             self._followed = self.engine.watched

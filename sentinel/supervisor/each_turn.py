@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 
 from sentinel.errors import Fenced, LeaseOverdue, RetryLater
+from sentinel.journal.run_file import PolicyReference
 from sentinel.journal.session import RunSession
 from sentinel.launcher.made_ahead import MadeAhead
 from sentinel.model.events import SignalSeen
@@ -36,13 +37,13 @@ def keep_up(
     desk: Desk,
     systemd: Notifier,
     ahead: MadeAhead,
-    policy_path: str,
+    policy: PolicyReference,
 ) -> EachTurn:
     """What the loop calls once a turn with the session's clock. Raises Fenced when another supervisor has taken the run over, and
     LeaseOverdue when one may have.
 
     Only what people ask by a signal is passed on in every turn; the rest has time until the next whole look, half a second at
-    most. The word to systemd is for the turns before. `policy_path`: the file of the run's policy, which SIGHUP has read anew.
+    most. The word to systemd is for the turns before. `policy`: the run's, whose file SIGHUP has read anew.
     """
     engine, handled = daemon.engine, 0
 
@@ -71,7 +72,7 @@ def keep_up(
             handled += 1
             daemon.want(stops.events[handled - 1])
         if reload := stops.take_reload():
-            daemon.want(reload if isinstance(reload, SignalSeen) else _asked_by_signal(policy_path))
+            daemon.want(reload if isinstance(reload, SignalSeen) else _asked_by_signal(policy.source or policy.path))
         if not only_steps:
             each_look(now_s)
 

@@ -100,7 +100,7 @@ class Standby:
         if own is not None and record.job is not None and own.succeeds(record.job):
             return f"{_who(record)} belonged to an earlier start of this job"
         if self._watch.has_run_out:
-            return f"the lease of {_who(record)} has not changed for {record.lasts_s:g} s"
+            return f"the lease of {_who(record)} has not changed for {time_words(record.lasts_s)}"
         return ""
 
     def _tell(self) -> None:
@@ -179,7 +179,7 @@ def stand_by(request: RunRequest, stops: StopSignals, take: Callable[[LeaseWatch
         except (UsageError, PolicyError, RetryLater, JournalBlocked) as error:
             if str(error) != trouble:
                 trouble = str(error)
-                say(f"{error}\n{run_dir}: this standby tries again every {RETRY_S:g} s")
+                say(f"{error}\n{run_dir}: this standby tries again every {time_words(RETRY_S)}")
             standby.rest(RETRY_S)
 
 

@@ -32,6 +32,8 @@ LONG = {
     "sentinel/sim/invariants.py": "what must hold after every event, one inspector",
     "sentinel/sim/processes.py": "the processes of one attempt, with the habits of torchrun and of the keeper, read as one",
     "sentinel/launcher/rank_watch.py": "which process is which rank and how it ended, by every source that tells of it",
+    "sentinel/supervisor/daemon.py": "one loop: its turn, and every action under way, read as one",
+    "sentinel/launcher/keeper_loop.py": "one keeper: what it decides from the first look at its ranks to the last, in that order",
     "sentinel/launcher/local.py": "one launcher: its settings, how an attempt is started, stopped, and found again",
     "sentinel/launcher/command.py": "one launcher: its settings, its three commands, and what their answers prove",
     "sentinel/launcher/kubernetes/jobsets.py": "one launcher: how a JobSet is looked for, created, awaited, ended and judged",

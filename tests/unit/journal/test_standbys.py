@@ -45,7 +45,7 @@ def test_one_on_another_machine_is_known_by_its_file_alone(tmp_path: Path) -> No
             write_other(tmp_path, age_s, host=host, boot_id="another", pid=7)
         mine, waits, silent = read_standbys(tmp_path, time.time())
         assert {mine.host, waits.host} == {read_own_identity().host, "n2"}
-        assert "pid 7 on n3, not heard of for 600 s" in silent.words
+        assert "pid 7 on n3, not heard of for 10 min" in silent.words
 
 
 def test_what_makes_no_sense_is_passed_over(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_machines_that_see_each_other() -> None:
         (TOLD, replace(SEEN, lines=39), "of 40 lines that n2 appended 39 are whole on n1"),
         (TOLD, replace(SEEN, number=12), "the number it wrote in place is 12"),
         (replace(TOLD, still_s=2.5), SEEN, "what n1 writes is seen on n2 after 2.5 s (at most 2 s"),
-        (TOLD, replace(SEEN, still_s=30.0), "what n2 writes is seen on n1 after 30.0 s"),
+        (TOLD, replace(SEEN, still_s=30.0), "what n2 writes is seen on n1 after 30 s"),
         (replace(TOLD, locks={"held.flock": "free", "held.posix": "held"}), SEEN, "is not locked on n2 (flock: free)"),
         (replace(TOLD, locks={"held.posix": "No locks available"}), SEEN, "(posix: No locks available)"),
         (replace(TOLD, locks={}), SEEN, "is not locked on n2 (nothing was tried)"),

@@ -114,7 +114,9 @@ def test_a_recognised_profile_that_lacks_something_is_said(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert sentinel(monkeypatch, "init", "--", sys.executable, "x.py", "--save", "out") == 0
-    assert "to be corrected before it can run: --trainer: '{lr*value}' needs --lr" in capfd.readouterr().out
+    out = capfd.readouterr().out
+    assert "its trainer is megatron, recognised by --save" in out
+    assert "--trainer: lr_scale is not offered: it needs --lr, which is not in the command" in out
 
 
 @pytest.mark.parametrize(
