@@ -22,7 +22,7 @@ from cuda_ext.bench import __main__ as bench_command
 from cuda_ext.bench import record, table
 from cuda_ext.gpu import __main__ as command
 from cuda_ext.gpu import needs, stages, values
-from cuda_ext.gpu.stages import STAGES, Command, run_commands, run_stage
+from cuda_ext.gpu.stages import EMULATED, STAGES, Command, run_commands, run_stage
 from cuda_ext.sources import BuildError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,9 +81,10 @@ def test_a_command_that_keeps_figures_is_told_where(tmp_path: Path) -> None:
 def test_what_the_stages_name_is_there() -> None:
     words = [word for commands in STAGES.values() for command in commands for word in command.argv]
     live = {str(path.relative_to(ROOT)) for path in (ROOT / "tests/gpu/live").glob("test_*.py")}
-    assert {word for word in words if word.startswith("tests/")} == {"tests/gpu", "tests/gpu/live", "tests/cuda_ext"} | live
+    files = live | {EMULATED}
+    assert {word for word in words if word.startswith("tests/")} == {"tests/gpu", "tests/gpu/live", "tests/cuda_ext"} | files
     for word in words:
-        if word in live:
+        if word in files:
             assert (ROOT / word).is_file()
         elif word.startswith("tests") or (word.startswith("cuda_ext.") and word != "cuda_ext.bench"):
             path = ROOT / word.replace(".", "/")
@@ -208,6 +209,14 @@ def test_the_order_is_that_of_worth() -> None:
     assert "--alone" in alone
     assert "--alone" not in peers
     assert {op for op, word in zip(alone[1:], alone, strict=False) if word == "--op"} == set(bench_command.benched())
+
+
+def test_parity_runs_the_emulated_kernels_alone_and_tells_what_fails_first() -> None:
+    """One that ended the process took the verdicts of all behind it along, and the reasons of those before (H200, 2026-11-27)."""
+    others, emulated = (one.argv for one in STAGES["parity"] if "pytest" in one.argv)
+    assert others[others.index("--ignore") + 1] == EMULATED
+    assert emulated[-1] == EMULATED
+    assert emulated[emulated.index("--maxfail") + 1] == "1"
 
 
 def test_the_trainer_takes_the_words_of_its_stage() -> None:
