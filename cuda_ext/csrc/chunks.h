@@ -12,9 +12,13 @@ namespace sentinel {
 // same bits whichever thread works on which chunk. 8192 elements are 229 KB of traffic for a slot of 32 bytes.
 inline constexpr int64_t CHUNK = 8192;
 
-// Blocks that add up the slots of one tensor on a GPU, at most, and slots that are worth one.
+// Blocks that add up the slots of one tensor on a GPU, at most, and slots that are worth one: as many as a block reads in the time
+// that two take to meet. The emulated kernels take fewer, so that a test can have a tensor of several parts.
+#if !defined(SENTINEL_PART_SLOTS)
+#define SENTINEL_PART_SLOTS 8192
+#endif
 inline constexpr int SUM_PARTS = 8;
-inline constexpr int64_t PART_SLOTS = 512;
+inline constexpr int64_t PART_SLOTS = SENTINEL_PART_SLOTS;
 
 // The chunks of several tensors, numbered through: tensor t has those from before[t] up to before[t + 1].
 struct Chunks {

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ from torch import Tensor
 
 import cuda_ext.ops.adamw_step  # noqa: F401  declares the op
 from cuda_ext.build import BuildError
+from cuda_ext.compilers import find_compiler
 from tests.cuda_ext import add_norm_grid, many_tensors, softmax_xent_grid
 from tests.cuda_ext.emulated import ops
 from tests.cuda_ext.emulated.library import emulated_library
@@ -53,6 +57,45 @@ def test_add_norm_of_rows_that_begin_anywhere() -> None:
     case = add_norm_grid.askew(add_norm_grid.make_case(torch.bfloat16, torch.bfloat16, 5, 264))
     forward = ops.add_norm(*case.forward())
     add_norm_grid.check(forward, ops.add_norm_backward(*case.backward(forward)), case)
+
+
+def test_add_norm_of_more_blocks_than_one_adds_the_statistics_of() -> None:
+    """263 blocks of 16 rows, in random order: the statistics have the same bits each time."""
+    case = add_norm_grid.make_case(torch.bfloat16, torch.bfloat16, 4200, 8)
+    forward = ops.add_norm(*case.forward())
+    add_norm_grid.check(forward, ops.add_norm_backward(*case.backward(forward)), case)
+    assert torch.equal(ops.add_norm(*case.forward())[4], forward[4])
+
+
+@pytest.mark.parametrize("width", [40, 1000])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_add_norm_counts_what_is_not_finite(dtype: torch.dtype, width: int) -> None:
+    case = add_norm_grid.odd_values("cpu", dtype, width)
+    y, h, _, _, stats = ops.add_norm(*case.forward())
+    assert stats[:2].isnan().all()
+    assert stats[2] == 5 == (~h.isfinite()).sum()
+    assert y.isnan().any(1).tolist() == [False, True, False, True, False, True, False]
+    case.x[1, 2], case.x[5, 0] = 0.0, 0.0
+    infinite = ops.add_norm(*case.forward())[4]
+    assert infinite.tolist() == [float("inf"), float("inf"), 3.0]
+
+
+def test_it_asks_the_emulated_device_beside_a_cuda_runtime_in_the_same_process(tmp_path: Path) -> None:
+    """As under a torch that is built for CUDA. This one knows no kernel and answers by error 98."""
+    asked = ("cudaDeviceGetAttribute", "cudaFuncSetAttribute", "cudaOccupancyMaxActiveBlocksPerMultiprocessor")
+    source, runtime = tmp_path / "runtime.c", tmp_path / "runtime.so"
+    source.write_text("".join(f"int {name}() {{ return 98; }}\n" for name in asked), encoding="utf-8")
+    command = [find_compiler("cpu").path, "-x", "c", "-shared", "-fPIC", str(source), "-o", str(runtime)]
+    subprocess.run(command, check=True, timeout=60)
+    code = (
+        "import ctypes, sys\n"
+        "ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)\n"
+        "plans = ctypes.CDLL(sys.argv[2]).emulated_norm_plans\n"
+        "plans.restype = ctypes.c_char_p\n"
+        "print(plans(ctypes.c_int64(8), ctypes.byref(ctypes.c_char_p())))"
+    )
+    words = [sys.executable, "-c", code, str(runtime), emulated_library()._name]
+    assert subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout == "None\n"
 
 
 # A warp's row; a block's; of a cluster of 2, of 4; and each with rows that begin anywhere.

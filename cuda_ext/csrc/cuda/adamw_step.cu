@@ -8,9 +8,11 @@ namespace sentinel {
 namespace {
 
 constexpr const char* OP = "adamw_step";
-constexpr int BLOCKS = 4;  // on each multiprocessor: at most 64 registers a thread, 64 KB of loads under way
+constexpr int BLOCKS = 3;  // on each multiprocessor: at most 80 registers a thread, so that loads go out ahead of their use
 
-constexpr int TABLE_ROWS = 80;
+constexpr int WAVES = 8;   // blocks launched for each that runs: processors differ in speed, and the fast take what is left
+
+constexpr int TABLE_ROWS = 160;  // all of GPT-2 124M
 struct Table {
   float* param[TABLE_ROWS];
   const void* grad[TABLE_ROWS];
@@ -128,7 +130,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
   }
 }
 
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(SUM_THREADS, 1)
     adamw_sums(const __grid_constant__ Slots table, const double* slots, const SumRoom room, double* out) {
   sum_tensor_slots<4, 3>(table, slots, room, out);
 }
@@ -160,14 +162,14 @@ void launch_adamw_step(const Chunks& chunks, const std::vector<ParamState>& tens
     }
     const uint32_t count = table.before[table.rows] = chunks.between(begin, end);
     if (count == 0) return;
-    launch_kernel(OP, {blocks_for(OP, count, BLOCKS, device), THREADS}, stream, adamw_chunks, table, control, step,
+    launch_kernel(OP, {blocks_for(OP, function_of(adamw_chunks), count, WAVES, device), THREADS}, stream, adamw_chunks, table, control, step,
                   slots + chunks.before[begin] * 4, counters);
     counters.counters = nullptr;
   });
   for_tables(chunks, SLOT_ROWS, false, [&](int64_t begin, int64_t end) {
     if constexpr (!STATISTICS) return;
     const Slots table = slots_of(chunks, begin, end);
-    launch_kernel(OP, {sum_grid(table, end - begin), THREADS}, stream, adamw_sums, table, slots + chunks.before[begin] * 4,
+    launch_kernel(OP, sum_shape(table, end - begin), stream, adamw_sums, table, slots + chunks.before[begin] * 4,
                   sum_room(chunks, slots, 4, begin), out + begin * 4);
   });
   launch_kernel(OP, {1, 1}, stream, adamw_count, control, step);

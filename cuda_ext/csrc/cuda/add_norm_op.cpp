@@ -13,7 +13,7 @@ namespace {
 
 const void* data_of(const Optional& tensor) { return tensor ? tensor->const_data_ptr() : nullptr; }
 
-// A captured launch may be replayed on any stream, beside others: it gets a counter of its own, zeroed in the graph. So does each
+// A captured launch may be replayed on any stream, beside others: it gets counters of its own, zeroed in the graph. So does each
 // launch on the per-thread default stream, and on streams beyond the first STREAMS. Streams are told apart by the number that CUDA
 // gives each once: a handle is given again when its stream is destroyed, and that stream's last kernels may still run beside it.
 Counter counter_for(cudaStream_t stream, int device, const Tensor& like, Optional& counter_memory) {
@@ -30,7 +30,7 @@ Counter counter_for(cudaStream_t stream, int device, const Tensor& like, Optiona
     const int next = static_cast<int>(numbers.size());
     if (next < STREAMS) return {nullptr, numbers[{device, id}] = next};
   }
-  counter_memory = torch::stable::new_zeros(like, {1}, ScalarType::Int);
+  counter_memory = torch::stable::new_zeros(like, {COUNTERS}, ScalarType::Int);
   return {reinterpret_cast<unsigned*>(mutable_ptr<int32_t>(*counter_memory)), 0};
 }
 
@@ -50,7 +50,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> add_norm(const Tensor& x, con
   pointers.element = element_of(x.scalar_type()), pointers.weight_element = element_of(weight.scalar_type());
   pointers.device = device, pointers.stream = stream_of(x);
   const Plan plan = norm::plan(pointers);
-  const Tensor partials = torch::stable::new_empty(x, {int64_t(plan.blocks) * PARTIAL_DOUBLES}, ScalarType::Double);
+  const Tensor partials = torch::stable::new_empty(x, {partial_doubles(plan)}, ScalarType::Double);
   pointers.partials = mutable_ptr<double>(partials);
   Optional counter_memory;
   pointers.counter = counter_for(pointers.stream, device, x, counter_memory);

@@ -8,7 +8,12 @@ namespace sentinel {
 namespace {
 
 constexpr const char* OP = "grad_stats";
-constexpr int BLOCKS = 4;  // on each multiprocessor: 64 registers a thread hold a whole chunk's loads, 128 KB under way
+// On each multiprocessor: of 16-bit gradients 32 registers a thread hold a whole chunk's loads, 128 KB under way. On an A100 32 spill.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+constexpr int BLOCKS = 6;
+#else
+constexpr int BLOCKS = 8;
+#endif
 
 constexpr int TABLE_ROWS = 184;
 struct Table {
@@ -55,6 +60,8 @@ __device__ __forceinline__ GradStats warp_stats(const T* from, int count, float 
 __global__ void __launch_bounds__(THREADS, BLOCKS)
     grad_stats_chunks(const __grid_constant__ Table table, const float* inv_scale, double* slots, const Counters counters) {
   __shared__ GradStats parts[2][WARPS];  // of this chunk and the one before: so one barrier per chunk is enough
+  let_next_kernel_begin();
+  wait_for_kernels_before();
   zero_counters(counters);
   const float scale = *inv_scale;
   const uint32_t chunks = table.before[table.rows];
@@ -81,8 +88,9 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
   }
 }
 
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(SUM_THREADS, 1)
     grad_stats_sums(const __grid_constant__ Slots table, const double* slots, const SumRoom room, double* out) {
+  wait_for_kernels_before();
   sum_tensor_slots<3, 1>(table, slots, room, out);
 }
 
@@ -91,6 +99,7 @@ __global__ void __launch_bounds__(THREADS)
 void launch_grad_stats(const Chunks& chunks, const std::vector<Gradient>& grads, const float* inv_scale, double* slots,
                        double* out, int device, cudaStream_t stream) {
   Counters counters{sum_room(chunks, slots, 3, 0).finished, static_cast<uint32_t>(chunks.rows())};
+  const bool is_early = attribute_of(OP, cudaDevAttrComputeCapabilityMajor, device) >= 9;
   for_tables(chunks, TABLE_ROWS, false, [&](int64_t begin, int64_t end) {
     Table table;
     table.rows = static_cast<int>(end - begin);
@@ -102,14 +111,16 @@ void launch_grad_stats(const Chunks& chunks, const std::vector<Gradient>& grads,
     }
     const uint32_t count = table.before[table.rows] = chunks.between(begin, end);
     if (count == 0) return;
-    launch_kernel(OP, {blocks_for(OP, count, BLOCKS, device), THREADS}, stream, grad_stats_chunks, table, inv_scale,
-                  slots + chunks.before[begin] * 3, counters);
+    const LaunchShape shape{dim3(blocks_for(OP, function_of(grad_stats_chunks), count, 1, device)), dim3(THREADS), 0, 1, is_early};
+    launch_kernel(OP, shape, stream, grad_stats_chunks, table, inv_scale, slots + chunks.before[begin] * 3, counters);
     counters.counters = nullptr;
   });
   for_tables(chunks, SLOT_ROWS, false, [&](int64_t begin, int64_t end) {
     const Slots table = slots_of(chunks, begin, end);
-    launch_kernel(OP, {sum_grid(table, end - begin), THREADS}, stream, grad_stats_sums, table, slots + chunks.before[begin] * 3,
-                  sum_room(chunks, slots, 3, begin), out + begin * 3);
+    LaunchShape shape = sum_shape(table, end - begin);
+    shape.is_early = is_early;
+    launch_kernel(OP, shape, stream, grad_stats_sums, table, slots + chunks.before[begin] * 3, sum_room(chunks, slots, 3, begin),
+                  out + begin * 3);
   });
 }
 

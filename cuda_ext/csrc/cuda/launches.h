@@ -78,12 +78,15 @@ void launch_scale(void* x, int64_t count, Element element, const float* factor, 
 // add_norm: make a plan, allocate what its blocks need, launch.
 namespace norm {
 
-// One counter per stream: kernels of one stream follow each other, and the last block leaves it at zero.
+// Counters of each stream: kernels of one stream follow each other, and the last block leaves them at zero.
 inline constexpr int STREAMS = 256;
+inline constexpr int SPAN = 256;   // blocks of the forward whose statistics one of them adds
+inline constexpr int SPANS = 256;  // at most
+inline constexpr int COUNTERS = 1 + SPANS;
 
 // How the blocks of a launch find out which of them ends last (last_block.cuh).
 struct Counter {
-  unsigned* exclusive = nullptr;  // zeroed for this launch alone; null: the stream's
+  unsigned* exclusive = nullptr;  // COUNTERS of them, zeroed for this launch alone; null: the stream's
   int stream = 0;
 };
 
@@ -91,7 +94,7 @@ struct ForwardPointers {
   const void *x, *residual, *weight, *bias;  // residual and bias may be null
   void *y, *h;                               // h is null without a residual
   float *mean, *rstd;                        // mean is null for RMSNorm
-  double *stats, *partials;                  // PARTIAL_DOUBLES of partials for each block of the plan
+  double *stats, *partials;                  // room for partial_doubles(plan)
   Counter counter;
   int64_t rows, width;
   float eps;
@@ -120,7 +123,12 @@ struct Plan {
   int stages;     // rows of a group that are staged there
   int cluster = 1;  // blocks on a row
   int half = 0;     // columns of the first of two
+  int rows = 0;     // of the forward: those of a group, one behind the other; 0: every so many, as there are groups
 };
+
+inline int64_t partial_doubles(const Plan& plan) {
+  return int64_t(PARTIAL_DOUBLES) * (plan.blocks + (plan.blocks + SPAN - 1) / SPAN);
+}
 
 // Does not read partials, dweights and dbiases: the plan gives their sizes.
 Plan plan(const ForwardPointers& pointers);

@@ -26,22 +26,29 @@ inline int attribute_of(const char* op, cudaDeviceAttr attribute, int device) {
 
 struct LaunchShape {
   dim3 grid, block;
-  size_t shared = 0;  // bytes, of dynamic shared memory
-  int cluster = 1;    // blocks of a cluster
+  size_t shared = 0;      // bytes, of dynamic shared memory
+  int cluster = 1;        // blocks of a cluster
+  bool is_early = false;  // may begin before the kernels in front of it have ended: it calls wait_for_kernels_before (ptx.cuh)
 };
 
-inline cudaLaunchConfig_t configured(const LaunchShape& shape, cudaStream_t stream, cudaLaunchAttribute* cluster) {
-  *cluster = cudaLaunchAttribute{};
-  cluster->id = cudaLaunchAttributeClusterDimension;
-  cluster->val.clusterDim.x = static_cast<unsigned>(shape.cluster);
-  cluster->val.clusterDim.y = cluster->val.clusterDim.z = 1;
+// The one attribute that a launch here may have: a cluster's size, or that it is early.
+inline cudaLaunchConfig_t configured(const LaunchShape& shape, cudaStream_t stream, cudaLaunchAttribute* attribute) {
+  *attribute = cudaLaunchAttribute{};
+  if (shape.is_early) {
+    attribute->id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute->val.programmaticStreamSerializationAllowed = 1;
+  } else {
+    attribute->id = cudaLaunchAttributeClusterDimension;
+    attribute->val.clusterDim.x = static_cast<unsigned>(shape.cluster);
+    attribute->val.clusterDim.y = attribute->val.clusterDim.z = 1;
+  }
   cudaLaunchConfig_t config{};
   config.gridDim = shape.grid;
   config.blockDim = shape.block;
   config.dynamicSmemBytes = shape.shared;
   config.stream = stream;
-  config.attrs = cluster;
-  config.numAttrs = shape.cluster > 1 ? 1 : 0;
+  config.attrs = attribute;
+  config.numAttrs = shape.cluster > 1 || shape.is_early ? 1 : 0;
   return config;
 }
 
@@ -49,8 +56,8 @@ inline cudaLaunchConfig_t configured(const LaunchShape& shape, cudaStream_t stre
 template <typename... Parameters, typename... Arguments>
 void launch_kernel(const char* op, const LaunchShape& shape, cudaStream_t stream, void (*kernel)(Parameters...),
                    const Arguments&... arguments) {
-  cudaLaunchAttribute cluster;
-  const cudaLaunchConfig_t config = configured(shape, stream, &cluster);
+  cudaLaunchAttribute attribute;
+  const cudaLaunchConfig_t config = configured(shape, stream, &attribute);
   check(cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...), op, "the kernel could not be launched");
 }
 
@@ -85,8 +92,8 @@ inline int resident_blocks(const char* op, const void* kernel, const LaunchShape
 // How many clusters of this shape run on the device at once; 0 where none does, and where CUDA does not say: a device or a driver
 // without clusters answers by an error.
 inline int resident_clusters(const void* kernel, const LaunchShape& shape) {
-  cudaLaunchAttribute cluster;
-  cudaLaunchConfig_t config = configured(shape, nullptr, &cluster);
+  cudaLaunchAttribute attribute;
+  cudaLaunchConfig_t config = configured(shape, nullptr, &attribute);
   int clusters = 0;
   if (cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) == cudaSuccess) return clusters;
   cudaGetLastError();  // it is answered here

@@ -1,4 +1,4 @@
-// Instructions that CUDA C++ has no word for, all in this file: a machine without a GPU that acts the kernels out (tests/cuda_ext/acted)
+// Instructions that CUDA C++ has no word for, all in this file: a machine without a GPU that acts the kernels out (tests/cuda_ext/emulated)
 // has a file of the same name in its place.
 #pragma once
 
@@ -77,6 +77,17 @@ __device__ __forceinline__ uint32_t larger_halves(uint32_t one, uint32_t other) 
   asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(larger) : "r"(one), "r"(other));
   return larger;
 }
+// By one multiply-add each, of 1: exact but for the one rounding.
+__device__ __forceinline__ uint32_t sum_of_bfloat16s(uint32_t one, uint32_t other) {
+  uint32_t sum;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(one), "r"(0x3f803f80u), "r"(other));
+  return sum;
+}
+__device__ __forceinline__ uint32_t sum_of_halves(uint32_t one, uint32_t other) {
+  uint32_t sum;
+  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(sum) : "r"(one), "r"(other));
+  return sum;
+}
 __device__ __forceinline__ uint32_t add_no_bfloat16s(uint32_t word, uint32_t sum) {
   uint32_t result;
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(word), "r"(0u), "r"(sum));
@@ -86,6 +97,19 @@ __device__ __forceinline__ uint32_t add_no_halves(uint32_t word, uint32_t sum) {
   uint32_t result;
   asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(word), "r"(0u), "r"(sum));
   return result;
+}
+
+// Of a kernel that was launched EARLY (launching.cuh): waits until the kernels before it have ended and what they wrote is seen. And
+// of the kernel before it: from here on the next may begin.
+__device__ __forceinline__ void wait_for_kernels_before() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void let_next_kernel_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
 }
 
 #if __CUDA_ARCH__ >= 900

@@ -12,7 +12,7 @@ namespace {
 constexpr const char* OP = "softmax_xent";
 constexpr int BLOCK = 256;       // threads of a block on a row, or on a part of one
 constexpr int BLOCKS = 3;        // of them on a multiprocessor, where their shared memory allows it
-constexpr int WAVES = 4;         // blocks launched for each that runs: processors differ in speed, and the fast take what is left
+constexpr int WAVES = 16;        // blocks launched for each that runs: processors differ in speed, and the fast take what is left
 constexpr int TOTAL_DOUBLES = sizeof(Totals) / sizeof(double);
 constexpr int WARP_BLOCK = 256;
 constexpr int WARP_SLOTS = 8;    // chunks per lane where a warp takes a whole row

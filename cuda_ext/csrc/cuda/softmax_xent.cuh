@@ -2,7 +2,7 @@
 #pragma once
 
 #include "../softmax_xent.h"
-#include "logit_words.cuh"
+#include "words.cuh"
 
 namespace sentinel {
 
@@ -252,7 +252,7 @@ template <typename T, int TEAM, int THREADS, bool RESIDENT> struct ThreadChunks 
             words.word[w] = Word<T>::pack(value);
           }
 #pragma unroll
-          for (int j = 0; j < CHUNKS; ++j) __stcs(to + (first_of + j) * TEAM, words.chunk(j));
+          for (int j = 0; j < CHUNKS; ++j) to[(first_of + j) * TEAM] = words.chunk(j);
         });
         prefetch(at, next, next_count - k);  // after the loads, so after these places were read
         to += GROUP * TEAM, next += GROUP * TEAM;

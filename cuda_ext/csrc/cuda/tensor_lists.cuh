@@ -1,5 +1,5 @@
 // Many tensors in one launch. Their pointers are kernel parameters: no copy to the device, no synchronisation, and a captured
-// graph holds them. Parameters are at most 4 KB, so that many tensors take several launches.
+// graph holds them. Parameters are at most 8 KB of the 32 that CUDA allows (4 before 12.1), so that many tensors take several launches.
 #pragma once
 
 #include "../chunks.h"
@@ -8,12 +8,14 @@
 namespace sentinel {
 
 constexpr int THREADS = 256, WARPS = THREADS / 32;
-constexpr size_t PARAMETER_BYTES = 4096;
+constexpr size_t PARAMETER_BYTES = 8192;
 
-// Persistent blocks, each of which takes every gridDim-th chunk, so that at any time they work on neighbouring memory.
-inline unsigned blocks_for(const char* op, int64_t chunks, int per_processor, int device) {
-  const int processors = attribute_of(op, cudaDevAttrMultiProcessorCount, device);
-  return static_cast<unsigned>(std::min<int64_t>(chunks, int64_t(processors) * per_processor));
+// Blocks each of which takes every gridDim-th chunk, so that at any time they work on neighbouring memory: `waves` times as many as
+// run at once.
+inline unsigned blocks_for(const char* op, const void* kernel, int64_t chunks, int waves, int device) {
+  const int64_t processors = attribute_of(op, cudaDevAttrMultiProcessorCount, device);
+  const int64_t at_once = processors * std::max(1, resident_blocks(op, kernel, {dim3(1), dim3(THREADS)}));
+  return static_cast<unsigned>(std::min(chunks, at_once * waves));
 }
 
 // Four consecutive numbers as float32, by one load or store where they are aligned to their size (is_packed). Loads and stores are
@@ -79,12 +81,14 @@ SENTINEL_HD uint32_t parts_of(uint32_t slots) {
   return parts < 1 ? 1 : parts > SUM_PARTS ? SUM_PARTS : parts;
 }
 
-// The row of a tensor: its slots added up, a part by each of several blocks; each thread's in their order, then the threads' in theirs,
-// then the parts in theirs by the block that ends last. Column LARGEST is a maximum. Block (x, y) has part y of tensor x.
+// Threads that add up a tensor's slots, and slots that each reads at once: few where no tensor of a table has many.
+constexpr int SUM_THREADS = 1024, FEW_THREADS = 256, AHEAD = 5;
+
+// The row of a tensor: its slots added up, a part by each of several blocks; each thread's in their order, then the threads' in a fixed
+// one, then the parts in theirs by the block that ends last. Column LARGEST is a maximum. Block (x, y) has part y of tensor x.
 template <int COLUMNS, int LARGEST>
 __device__ __forceinline__ void sum_tensor_slots(const Slots& table, const double* slots, const SumRoom& room, double* out) {
-  __shared__ double warps[THREADS / 32][COLUMNS];
-  __shared__ bool is_last;
+  __shared__ double warps[SUM_THREADS / 32][COLUMNS];
   const uint32_t begin = table.before[blockIdx.x], count = table.before[blockIdx.x + 1] - begin;
   const uint32_t parts = parts_of(count), each = (count + parts - 1) / parts;
   if (blockIdx.y >= parts) return;
@@ -92,49 +96,64 @@ __device__ __forceinline__ void sum_tensor_slots(const Slots& table, const doubl
     return column == LARGEST ? larger_or_nan(value, sum) : sum + value;
   };
   double sums[COLUMNS] = {};
+  const auto over_warp = [&] {
+#pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2) {
+#pragma unroll
+      for (int column = 0; column < COLUMNS; ++column)
+        sums[column] = add(column, __shfl_xor_sync(0xffffffffu, sums[column], offset), sums[column]);
+    }
+  };
   const uint32_t end = begin + min(count, (blockIdx.y + 1) * each);
-  for (uint32_t slot = begin + blockIdx.y * each + threadIdx.x; slot < end; slot += THREADS) {
+  for (uint32_t slot = begin + blockIdx.y * each + threadIdx.x; slot < end; slot += AHEAD * blockDim.x) {
+    double values[AHEAD][COLUMNS];
 #pragma unroll
-    for (int column = 0; column < COLUMNS; ++column)
-      sums[column] = add(column, slots[int64_t(slot) * COLUMNS + column], sums[column]);
+    for (int ahead = 0; ahead < AHEAD; ++ahead) {
+      const uint32_t at = min(slot + ahead * blockDim.x, end - 1);  // without a branch, so that all go out together
+#pragma unroll
+      for (int column = 0; column < COLUMNS; ++column) values[ahead][column] = slots[int64_t(at) * COLUMNS + column];
+    }
+#pragma unroll
+    for (int ahead = 0; ahead < AHEAD; ++ahead) {
+      const bool is_own = slot + ahead * blockDim.x < end;
+#pragma unroll
+      for (int column = 0; column < COLUMNS; ++column) sums[column] = add(column, is_own ? values[ahead][column] : 0.0, sums[column]);
+    }
   }
+  over_warp();
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (lane == 0) {
 #pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-#pragma unroll
-    for (int column = 0; column < COLUMNS; ++column)
-      sums[column] = add(column, __shfl_xor_sync(0xffffffffu, sums[column], offset), sums[column]);
-  }
-  if (threadIdx.x % 32 == 0) {
-#pragma unroll
-    for (int column = 0; column < COLUMNS; ++column) warps[threadIdx.x / 32][column] = sums[column];
+    for (int column = 0; column < COLUMNS; ++column) warps[warp][column] = sums[column];
   }
   __syncthreads();
-  const int column = int(threadIdx.x);
+  if (warp != 0) return;
+#pragma unroll
+  for (int column = 0; column < COLUMNS; ++column) sums[column] = lane < int(blockDim.x) / 32 ? warps[lane][column] : 0.0;
+  over_warp();
+  if (lane != 0) return;
   double* const of_tensor = out + int64_t(blockIdx.x) * COLUMNS;
   double* const of_parts = room.parts + int64_t(blockIdx.x) * SUM_PARTS * COLUMNS;
-  if (column < COLUMNS) {
-    double sum = warps[0][column];
-    for (int warp = 1; warp < WARPS; ++warp) sum = add(column, warps[warp][column], sum);
-    (parts == 1 ? of_tensor : of_parts + blockIdx.y * COLUMNS)[column] = sum;
-    __threadfence();
-  }
+#pragma unroll
+  for (int column = 0; column < COLUMNS; ++column) (parts == 1 ? of_tensor : of_parts + blockIdx.y * COLUMNS)[column] = sums[column];
   if (parts == 1) return;
-  __syncthreads();
-  if (threadIdx.x == 0) is_last = atomicAdd(&room.finished[blockIdx.x], 1u) == parts - 1;
-  __syncthreads();
-  if (!is_last || column >= COLUMNS) return;
   __threadfence();
-  double sum = __ldcg(&of_parts[column]);
-  for (uint32_t part = 1; part < parts; ++part) sum = add(column, __ldcg(&of_parts[part * COLUMNS + column]), sum);
-  of_tensor[column] = sum;
+  if (atomicAdd(&room.finished[blockIdx.x], 1u) != parts - 1) return;
+  __threadfence();
+#pragma unroll
+  for (int column = 0; column < COLUMNS; ++column) {
+    double sum = __ldcg(&of_parts[column]);
+    for (uint32_t part = 1; part < parts; ++part) sum = add(column, __ldcg(&of_parts[part * COLUMNS + column]), sum);
+    of_tensor[column] = sum;
+  }
 }
 
 // A block for each tensor of a table, and as many beside it as the longest has parts.
-inline dim3 sum_grid(const Slots& table, int64_t tensors) {
-  uint32_t parts = 1;
-  for (int64_t tensor = 0; tensor < tensors; ++tensor)
-    parts = std::max(parts, parts_of(table.before[tensor + 1] - table.before[tensor]));
-  return dim3(static_cast<unsigned>(tensors), parts);
+inline LaunchShape sum_shape(const Slots& table, int64_t tensors) {
+  uint32_t longest = 0;
+  for (int64_t tensor = 0; tensor < tensors; ++tensor) longest = std::max(longest, table.before[tensor + 1] - table.before[tensor]);
+  const int threads = longest > uint32_t(FEW_THREADS * AHEAD) ? SUM_THREADS : FEW_THREADS;
+  return {dim3(static_cast<unsigned>(tensors), parts_of(longest)), dim3(static_cast<unsigned>(threads))};
 }
 
 inline Slots slots_of(const Chunks& chunks, int64_t begin, int64_t end) {

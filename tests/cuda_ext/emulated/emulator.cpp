@@ -233,7 +233,8 @@ void wait_for_copies(int newest) {
 cudaError_t run(const cudaLaunchConfig_t& config, const std::function<void()>& kernel) {
   static uint64_t seed = 0x9e3779b97f4a7c15u;
   static std::vector<std::vector<char>> stacks(16);
-  const int size = config.numAttrs > 0 ? int(config.attrs[0].val.clusterDim.x) : 1;
+  const bool has_size = config.numAttrs > 0 && config.attrs[0].id == cudaLaunchAttributeClusterDimension;
+  const int size = has_size ? int(config.attrs[0].val.clusterDim.x) : 1;
   if (config.gridDim.x % unsigned(size) != 0 || config.blockDim.x * config.blockDim.y > 1024) return cudaErrorInvalidConfiguration;
   std::vector<unsigned> order(config.gridDim.x * config.gridDim.y / unsigned(size));
   for (unsigned i = 0; i < order.size(); ++i) order[i] = i;

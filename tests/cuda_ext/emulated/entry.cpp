@@ -46,7 +46,7 @@ const char* emulated_add_norm(const void* x, const void* residual, const void* w
     pointers.rows = rows, pointers.width = width, pointers.eps = eps;
     pointers.element = Element(element), pointers.weight_element = Element(weight_element);
     const norm::Plan plan = norm::plan(pointers);
-    std::vector<double> partials(size_t(plan.blocks) * norm::PARTIAL_DOUBLES);
+    std::vector<double> partials(size_t(norm::partial_doubles(plan)), NAN);
     pointers.partials = partials.data();
     norm::launch(pointers, plan);
   });

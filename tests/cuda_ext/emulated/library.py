@@ -17,7 +17,7 @@ from cuda_ext.compilers import find_compiler
 from cuda_ext.sources import PACKAGE, cache_folder
 
 HERE = Path(__file__).resolve().parent
-FLAGS = ("-std=c++17", "-O1", "-fPIC", "-w", "-pthread", "-ffp-contract=off")
+FLAGS = ("-std=c++17", "-O1", "-fPIC", "-w", "-pthread", "-ffp-contract=off", "-DSENTINEL_PART_SLOTS=512")
 OF_TORCH = "_op.cpp"
 
 
@@ -84,7 +84,8 @@ def compile_sources(sources: list[Path], folder: Path, target: Path) -> None:
 
     with ThreadPoolExecutor(max_workers=2) as pool:
         objects = list(pool.map(compiled, sources))
-    run([compiler, "-shared", "-pthread", *map(str, objects), "-o", str(target), "-ldl"])
+    # Bound to itself: a torch built for CUDA has the real runtime in the process, whose functions would come first.
+    run([compiler, "-shared", "-Wl,-Bsymbolic", "-pthread", *map(str, objects), "-o", str(target), "-ldl"])
 
 
 def run(command: list[str]) -> None:

@@ -1,12 +1,13 @@
-// Logits as they lie in memory, by 32-bit words: unpacked, packed, and compared without unpacking.
+// Numbers as they lie in memory, by 32-bit words: unpacked, packed, added and compared without unpacking.
 #pragma once
 
 #include "device.cuh"
 
 namespace sentinel {
 
-// What differs between the logits' dtypes: the elements of a 32-bit word as float32 and back, the largest of words, and a word that is
-// zero until an element was not finite (x · 0 is NaN then; only where that is seen are elements counted).
+// What differs between the dtypes: the elements of a 32-bit word as float32 and back, the largest of words (NaN where one is), the sum
+// of words (of 16-bit elements rounded once: the same bits as by float32), their magnitudes, and a word that is zero until an element
+// was not finite (x · 0 is NaN then; only where that is seen are elements counted).
 template <typename T> struct Word;
 
 template <> struct Word<float> {
@@ -16,6 +17,10 @@ template <> struct Word<float> {
   static __device__ __forceinline__ uint32_t larger(uint32_t one, uint32_t other) {
     return __float_as_uint(larger_or_nan(__uint_as_float(one), __uint_as_float(other)));
   }
+  static __device__ __forceinline__ uint32_t sum(uint32_t one, uint32_t other) {
+    return __float_as_uint(__uint_as_float(one) + __uint_as_float(other));
+  }
+  static __device__ __forceinline__ uint32_t magnitudes(uint32_t word) { return word & 0x7fffffffu; }
   static __device__ __forceinline__ uint32_t poisoned(uint32_t word, uint32_t poison) {
     return __float_as_uint(fmaf(__uint_as_float(word), 0.0f, __uint_as_float(poison)));
   }
@@ -30,6 +35,8 @@ template <> struct Word<__nv_bfloat16> {
   }
   static __device__ __forceinline__ uint32_t pack(const float* value) { return bfloat16_pair(value[0], value[1]); }
   static __device__ __forceinline__ uint32_t larger(uint32_t one, uint32_t other) { return larger_bfloat16s(one, other); }
+  static __device__ __forceinline__ uint32_t sum(uint32_t one, uint32_t other) { return sum_of_bfloat16s(one, other); }
+  static __device__ __forceinline__ uint32_t magnitudes(uint32_t word) { return word & 0x7fff7fffu; }
   static __device__ __forceinline__ uint32_t poisoned(uint32_t word, uint32_t poison) { return add_no_bfloat16s(word, poison); }
   static __device__ __forceinline__ bool is_poisoned(uint32_t poison) { return (poison & 0x7fff7fffu) != 0; }
 };
@@ -43,9 +50,18 @@ template <> struct Word<__half> {
   }
   static __device__ __forceinline__ uint32_t pack(const float* value) { return half_pair(value[0], value[1]); }
   static __device__ __forceinline__ uint32_t larger(uint32_t one, uint32_t other) { return larger_halves(one, other); }
+  static __device__ __forceinline__ uint32_t sum(uint32_t one, uint32_t other) { return sum_of_halves(one, other); }
+  static __device__ __forceinline__ uint32_t magnitudes(uint32_t word) { return word & 0x7fff7fffu; }
   static __device__ __forceinline__ uint32_t poisoned(uint32_t word, uint32_t poison) { return add_no_halves(word, poison); }
   static __device__ __forceinline__ bool is_poisoned(uint32_t poison) { return (poison & 0x7fff7fffu) != 0; }
 };
+
+// The largest element of a word as float32, NaN where one is.
+template <typename T> __device__ __forceinline__ float largest_of(uint32_t word) {
+  float value[2];
+  Word<T>::unpack(word, value);
+  return Word<T>::ELEMENTS == 1 ? value[0] : larger_or_nan(value[0], value[1]);
+}
 
 // COUNT chunks in registers: 4 · COUNT words.
 template <typename T, int COUNT> struct Words {
@@ -63,9 +79,7 @@ template <typename T, int COUNT> struct Words {
 #pragma unroll
     for (int w = 4; w < WORDS; ++w) top[w % 4] = Word<T>::larger(top[w % 4], word[w]);
     top[0] = Word<T>::larger(Word<T>::larger(top[0], top[1]), Word<T>::larger(top[2], top[3]));
-    float value[2];
-    Word<T>::unpack(top[0], value);
-    return Word<T>::ELEMENTS == 1 ? value[0] : larger_or_nan(value[0], value[1]);
+    return largest_of<T>(top[0]);
   }
 };
 
