@@ -4,7 +4,7 @@ Judges counts within a period and restarts without progress. It does not judge w
 caller passes only the times since the last refill (`Budget.refill_after_progress_steps` new steps).
 
     >>> judge_budget(Budget(), now_s=100.0, interventions_s=(), restarts_s=(90.0,), without_progress=1)
-    BudgetVerdict(allowed=True, wait_s=5.0, reason='1 of 20 restarts in 1h; restart 1 without progress waits 5s')
+    BudgetVerdict(allowed=True, wait_s=5.0, reason='1 of 20 restarts in 1h; restart 1 without progress waits 5 s')
 """
 
 from __future__ import annotations

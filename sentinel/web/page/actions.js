@@ -49,7 +49,7 @@ export class Actions {
   }
 }
 
-/** The rung that the person is told of, and no other that may wait by the time the answer arrives. @param {string} verb @param {any} incident */
+/** The rung that the person is told of, and no other that may wait by then. @param {string} verb @param {any} incident */
 export const meant = (verb, incident) => (verb === "approve" || verb === "deny" ? { rung: incident.awaits_approval } : {});
 
 /** @param {string} run @param {string} verb @param {number | null} incident */

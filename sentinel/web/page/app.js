@@ -165,7 +165,8 @@ function drawAll() {
   /** @param {string} verb @param {number | null} [incident] */
   const isBusy = (verb, incident = null) => actions.isBusy(run, verb, incident);
   drawHeader(status, (verb) => void actions.act(run, verb, null, {}, known.status), { canAct, isBusy });
-  const answer = (/** @type {string} */ verb, /** @type {any} */ incident) => void actions.act(run, verb, incident, meant(verb, incident));
+  const answer = (/** @type {string} */ verb, /** @type {any} */ incident) =>
+    void actions.act(run, verb, incident, meant(verb, incident));
   drawBanner(status, known.incidents, paged(), answer, { canAct, isBusy });
   drawIncidents(run, known.incidents, events, paged());
   drawLineage(known.lineage, status.step);

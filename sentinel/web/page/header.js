@@ -112,7 +112,8 @@ function supervisorWords(status) {
 
 /** Who waits to take its place, and from where. @param {any[]} standbys */
 function standbyWords(standbys) {
-  return standbys.map((one) => `${one.host}${one.silent_s === null ? "" : ", not heard of lately"}${one.lacks && `: ${one.lacks}`}`).join("; ");
+  const heard = (/** @type {any} */ one) => (one.silent_s === null ? "" : ", not heard of lately");
+  return standbys.map((one) => `${one.host}${heard(one)}${one.lacks && `: ${one.lacks}`}`).join("; ");
 }
 
 /** @param {any} status @param {(verb: string) => void} act @param {(verb: string) => boolean} isBusy */

@@ -18,7 +18,7 @@ ALL_OF_THEM = """
 import gc, importlib, json, sys
 for name in sys.argv[1:]:
     importlib.import_module(name)
-found = [vars(one) for one in gc.get_objects() if type(one).__name__ == "_LateRegex"]
+found = [vars(one) for one in gc.get_objects() if type(one).__name__ == "LateRegex"]
 print(json.dumps([[one["_text"], int(one["_flags"]), len(one) > 2] for one in found]))
 """
 
