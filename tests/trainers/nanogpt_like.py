@@ -93,8 +93,9 @@ def is_poisoned(mark: Path, asked: dict[str, Any], iteration: int, has_come: boo
 
 
 def strike(out: Path, asked: dict[str, Any], iteration: int, weights: torch.Tensor) -> None:
+    """Each rank has marks of its own: a NaN is in the weights of all, as it is where gradients are shared."""
     for name in ("kill", "hang", "nan"):
-        mark = out / f".struck-{name}"
+        mark = out / f".struck-{name}-{os.environ.get('RANK', '0')}"
         if iteration != asked.get(name) or mark.exists():
             continue
         mark.touch()
