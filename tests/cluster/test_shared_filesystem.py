@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from sentinel.journal.store import Journal
 from sentinel.launcher.folder_trial import FolderTrial
 from sentinel.model.node_checks import NodeReply
 from sentinel.plan.preflight import read_facts
+from sentinel.plan.preflight_check import PreflightCheck
 from sentinel.plan.shared_folder import SEEN_MAX_S, judge_shared
 from tests.cluster.shared_filesystem import SharedFilesystem, why_not
 from tests.integration.supervised import Supervised, double, wait_for
@@ -82,15 +83,20 @@ def test_a_status_from_another_machine_and_a_second_supervisor_there(shared: Sha
             subprocess.run(["kill", "-9", str(pid)], check=False)
 
 
-def test_the_preflight_finds_it_shared_well_enough(shared: SharedFilesystem) -> None:
-    facts = [*NAMED, sys.executable, "-m", "sentinel.client.node_facts", "--path", str(shared.folder)]
-    with FolderTrial(shared.folder / "to-come") as trial:
-        done = subprocess.run(shared.beside([*facts, "--shared", str(trial.folder)]), **TEXT)
+def tried(place: Path, there: Callable[[list[str]], list[str]]) -> PreflightCheck:
+    """What the preflight says of `place`, and of a node whose command `there` starts."""
+    facts = [*NAMED, sys.executable, "-m", "sentinel.client.node_facts", "--path", str(place)]
+    with FolderTrial(place / "to-come") as trial:
+        done = subprocess.run(there([*facts, "--shared", str(trial.folder)]), **TEXT)
         found = read_facts(NodeReply(done.returncode, done.stdout, done.stderr))
         assert not isinstance(found, str), found
         assert found.shared is not None
         seen = trial.seen("elsewhere", found.shared.numbers)
-    check = judge_shared("here", str(shared.folder), {"elsewhere": found.shared}, {"elsewhere": seen})
+    return judge_shared("here", str(place), {"elsewhere": found.shared}, {"elsewhere": seen})
+
+
+def test_the_preflight_finds_it_shared_well_enough(shared: SharedFilesystem) -> None:
+    check = tried(shared.folder, shared.beside)
     print(f"\n{check.reason}")
     assert check.verdict == "good"
     assert not [name for name in shared.folder.iterdir() if name.name.startswith(".sentinel")]
@@ -98,16 +104,9 @@ def test_the_preflight_finds_it_shared_well_enough(shared: SharedFilesystem) -> 
 
 def test_a_folder_that_is_another_one_there_is_told(shared: SharedFilesystem) -> None:
     """What is mounted elsewhere under the same path is an empty folder."""
-    facts = [*NAMED, sys.executable, "-m", "sentinel.client.node_facts", "--path", str(shared.folder)]
     script = f'mount -t tmpfs none {shared.folder} && exec "$@"'
     hidden = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"]
-    with FolderTrial(shared.folder) as trial:
-        done = subprocess.run([*hidden, *facts, "--shared", str(trial.folder)], **TEXT)
-        found = read_facts(NodeReply(done.returncode, done.stdout, done.stderr))
-        assert not isinstance(found, str), found
-        assert found.shared is not None
-        seen = trial.seen("elsewhere", found.shared.numbers)
-    check = judge_shared("here", str(shared.folder), {"elsewhere": found.shared}, {"elsewhere": seen})
+    check = tried(shared.folder, lambda words: [*hidden, *words])
     assert (check.verdict, "not the same filesystem" in check.reason) == ("bad", True), check.reason
 
 

@@ -51,11 +51,11 @@ from sentinel.launcher.kubernetes.cluster_check import describe, read_settings
 from sentinel.launcher.kubernetes.pods import RUN, Pod
 from sentinel.launcher.kubernetes.settings import KubernetesSettings
 from sentinel.launcher.kubernetes.template import Template, TemplateError, WantedJobSet, build_jobset
+from sentinel.launcher.named_job import RETRY_IN_S, NamedJobLauncher
+from sentinel.launcher.newest_view import NewestView, keep_view
 from sentinel.launcher.slurm.answers import APART_S, Absence, Unclear, Unlisted
-from sentinel.launcher.slurm.attempt import has_traces, keep_view, tasks_folder
-from sentinel.launcher.slurm.named_job import RETRY_IN_S, NamedJobLauncher
+from sentinel.launcher.slurm.attempt import has_traces, tasks_folder
 from sentinel.launcher.slurm.steps import Passing
-from sentinel.launcher.slurm.watch import StepWatch
 from sentinel.launcher.spec_file import launch_variables, write_spec
 from sentinel.launcher.store_port import PORTS
 from sentinel.model.amounts import time_words
@@ -98,7 +98,7 @@ class KubernetesLauncher(NamedJobLauncher[LaunchedJobSet]):
         self._settings = settings
         self._calls = calls if calls is not None else RealKube(settings.timeout_s, settings.words, withheld, hold)
         self._passing = passing if passing is not None else Passing()
-        self._watches: dict[int, StepWatch] = {}
+        self._watches: dict[int, NewestView] = {}
         self._ending_since: dict[int, float] = {}  # by attempt, when it was first seen that it is over
         self._over: dict[int, str] = {}  # by attempt, why it was over before it was stopped
         self._logged: set[int] = set()
@@ -399,10 +399,10 @@ class KubernetesLauncher(NamedJobLauncher[LaunchedJobSet]):
                 write_report(files, report)
             return Exited(files.attempt, report)
 
-    def _watch_of(self, attempt: int) -> StepWatch:
+    def _watch_of(self, attempt: int) -> NewestView:
         if attempt not in self._watches:
             absence, passing = Absence(), self._passing
-            self._watches[attempt] = StepWatch(attempt, lambda: self._ask(attempt, absence), passing.now, passing.beside, WHO)
+            self._watches[attempt] = NewestView(attempt, lambda: self._ask(attempt, absence), passing.now, passing.beside, WHO)
         return self._watches[attempt]
 
 

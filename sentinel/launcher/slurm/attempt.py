@@ -10,7 +10,6 @@ seen.json   the launcher's last view, for those who only look
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -24,12 +23,10 @@ from sentinel.client.strict_json import dumps
 from sentinel.launcher.elsewhere import GONE
 from sentinel.launcher.exit_report import ORDERLY_EXITS, Evidence, build_report, read_code, read_object, read_records
 from sentinel.launcher.job_names import job_name_of
-from sentinel.model.amounts import time_words
-from sentinel.model.attempts import Alive, AttemptView, ExitReport, Unseen
+from sentinel.model.attempts import ExitReport
 from sentinel.run_files.attempt_files import AttemptFiles, is_same_host, rank_files
 from sentinel.run_files.cluster_job import ClusterJob, has_started_anew, job_of_json, job_to_json
 
-SEEN_OLD_S = 60.0
 WORDS_BYTES = 1 << 16
 _SHELL_SIGNAL_BASE = 128
 
@@ -149,24 +146,6 @@ def read_client_words(files: AttemptFiles, launched: LaunchedStep) -> list[str]:
 def log_size(files: AttemptFiles) -> int:
     """Of launcher.err. Raises OSError."""
     return files.launcher_err.stat().st_size if files.launcher_err.exists() else 0
-
-
-def keep_view(files: AttemptFiles, view: AttemptView) -> None:
-    """For those who only look. Raises OSError."""
-    value = {"v": 1, "lives": isinstance(view, Alive), "reason": view.reason if isinstance(view, Unseen) else ""}
-    write_atomically(files.folder / "seen.json", dumps(value).encode() + b"\n", durable=False)
-
-
-def read_view_kept(files: AttemptFiles, who: str = "Slurm") -> AttemptView:
-    """What the supervisor saw last. `who`: was asked, for people. Raises OSError."""
-    path = files.folder / "seen.json"
-    kept = read_object(path)
-    if kept is None:
-        return Unseen(files.attempt, f"its supervisor has heard nothing from {who} yet")
-    age_s = time.time() - path.stat().st_mtime
-    if age_s > SEEN_OLD_S:
-        return Unseen(files.attempt, f"its supervisor last heard from {who} {time_words(age_s)} ago")
-    return Alive(files.attempt, 0, ()) if kept.get("lives") is True else Unseen(files.attempt, str(kept.get("reason", "")))
 
 
 def build_end(

@@ -27,6 +27,8 @@ from sentinel.launcher.contract import Hold, unheld
 from sentinel.launcher.elsewhere import GONE, read_beats
 from sentinel.launcher.exit_report import read_report, write_report
 from sentinel.launcher.file_locks import is_locked, try_lock
+from sentinel.launcher.named_job import RETRY_IN_S, NamedJobLauncher
+from sentinel.launcher.newest_view import NewestView, keep_view
 from sentinel.launcher.slurm.answers import (
     APART_S,
     FORGOTTEN,
@@ -49,7 +51,6 @@ from sentinel.launcher.slurm.attempt import (
     build_end,
     has_failed_task,
     has_traces,
-    keep_view,
     launched_s,
     log_size,
     make_places,
@@ -61,11 +62,9 @@ from sentinel.launcher.slurm.attempt import (
     write_launched,
 )
 from sentinel.launcher.slurm.calls import ClientPlace, RealCalls, SlurmCalls, SlurmClient
-from sentinel.launcher.slurm.named_job import RETRY_IN_S, NamedJobLauncher
 from sentinel.launcher.slurm.settings import SlurmSettings
 from sentinel.launcher.slurm.step_command import step_command
 from sentinel.launcher.slurm.walk import SilentNodes, find_lost, find_nodes, why_not_empty
-from sentinel.launcher.slurm.watch import StepWatch
 from sentinel.launcher.spec_file import launch_variables, write_spec
 from sentinel.launcher.store_port import PORTS
 from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Exited, ExitReport, NotStarted, Unseen
@@ -111,7 +110,7 @@ class SlurmLauncher(NamedJobLauncher[LaunchedStep]):
         self._environ = os.environ if environ is None else environ
         self._passing = passing if passing is not None else Passing()
         self._prefix = run_prefix(self._run_dir)
-        self._watches: dict[int, StepWatch] = {}
+        self._watches: dict[int, NewestView] = {}
         self._clients: dict[int, SlurmClient] = {}  # kept so that one that has ended is reaped
         self._walks: dict[int, tuple[float, float]] = {}  # by attempt: when its nodes are asked next, and how long after that
         self._lost: dict[int, float] = {}  # by attempt, when it was first seen that a task had failed
@@ -348,11 +347,11 @@ class SlurmLauncher(NamedJobLauncher[LaunchedStep]):
                 write_report(files, report)
             return Exited(files.attempt, report)
 
-    def _watch_of(self, attempt: int) -> StepWatch:
+    def _watch_of(self, attempt: int) -> NewestView:
         if attempt not in self._watches:
             absence = Absence()
-            self._watches[attempt] = StepWatch(
-                attempt, lambda: self._ask(attempt, absence), self._passing.now, self._passing.beside
+            self._watches[attempt] = NewestView(
+                attempt, lambda: self._ask(attempt, absence), self._passing.now, self._passing.beside, self._who
             )
         return self._watches[attempt]
 

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from sentinel.errors import EngineDown, NotYet, UsageError
+from sentinel.launcher.newest_view import NewestView
 from sentinel.launcher.registry import LaunchPlace, find_row, open_launcher, settings_of
 from sentinel.launcher.slurm.answers import Reply
 from sentinel.launcher.slurm.attempt import build_end, read_launched, write_launched
-from sentinel.launcher.slurm.watch import StepWatch
 from sentinel.model.attempts import Alive, AttemptView, Exited, NotStarted, Unseen
 from sentinel.run_files.attempt_files import AttemptFiles
 from tests.unit.launcher.slurm_double import DEAF, JOB, REFUSED, Bench, SlurmDouble, StepDouble
@@ -278,7 +278,7 @@ def test_a_thread_that_cannot_be_started_is_started_later() -> None:
             raise RuntimeError("can't start new thread")
         work()
 
-    watch = StepWatch(1, lambda: (Alive(1, 0, ()), 1.0), lambda: 0.0, beside)
+    watch = NewestView(1, lambda: (Alive(1, 0, ()), 1.0), lambda: 0.0, beside, "Slurm")
     assert isinstance(watch.view(), Unseen)
     assert isinstance(watch.view(), Alive)
 

@@ -1,17 +1,25 @@
-"""The newest view of one attempt, asked for beside whoever looks: `observe` is called from the loop, which must not wait."""
+"""The newest view of an attempt that a scheduler holds: asked for beside whoever looks, since `observe` is called from the loop,
+which must not wait; and kept in seen.json for those who only look, and ask no scheduler."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
-from sentinel.launcher.asking import Beside, in_a_thread
-from sentinel.model.attempts import AttemptView, Unseen
+from sentinel.client.atomic_file import write_atomically
+from sentinel.client.strict_json import dumps
+from sentinel.launcher.asking import Beside
+from sentinel.launcher.exit_report import read_object
+from sentinel.model.amounts import time_words
+from sentinel.model.attempts import Alive, AttemptView, Unseen
+from sentinel.run_files.attempt_files import AttemptFiles
 
 RETRY_IN_S = 5.0
+SEEN_OLD_S = 60.0
 
 
-class StepWatch:
+class NewestView:
     """`ask` gives a view, and how long to wait before it is asked again, in seconds. `now`: of a clock that never runs back."""
 
     def __init__(
@@ -19,8 +27,8 @@ class StepWatch:
         attempt: int,
         ask: Callable[[], tuple[AttemptView, float]],
         now: Callable[[], float],
-        beside: Beside = in_a_thread,
-        who: str = "Slurm",
+        beside: Beside,
+        who: str,
     ) -> None:
         """`who`: is asked, for people."""
         self.attempt = attempt
@@ -48,3 +56,21 @@ class StepWatch:
             view, pause_s = Unseen(self.attempt, f"attempt {self.attempt} cannot be looked at: {error!r}"), RETRY_IN_S
         self._view, self._due_s = view, self._now() + pause_s
         self._asking.release()
+
+
+def keep_view(files: AttemptFiles, view: AttemptView) -> None:
+    """For those who only look. Raises OSError."""
+    value = {"v": 1, "lives": isinstance(view, Alive), "reason": view.reason if isinstance(view, Unseen) else ""}
+    write_atomically(files.folder / "seen.json", dumps(value).encode() + b"\n", durable=False)
+
+
+def read_view_kept(files: AttemptFiles, who: str) -> AttemptView:
+    """What the supervisor saw last. `who`: was asked, for people. Raises OSError."""
+    path = files.folder / "seen.json"
+    kept = read_object(path)
+    if kept is None:
+        return Unseen(files.attempt, f"its supervisor has heard nothing from {who} yet")
+    age_s = time.time() - path.stat().st_mtime
+    if age_s > SEEN_OLD_S:
+        return Unseen(files.attempt, f"its supervisor last heard from {who} {time_words(age_s)} ago")
+    return Alive(files.attempt, 0, ()) if kept.get("lives") is True else Unseen(files.attempt, str(kept.get("reason", "")))

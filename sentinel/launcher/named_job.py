@@ -12,8 +12,7 @@ from typing import Generic, TypeVar
 
 from sentinel.errors import GiveUp, NotYet, RetryLater
 from sentinel.launcher.exit_report import read_report, read_start_failure
-from sentinel.launcher.slurm.attempt import read_view_kept
-from sentinel.launcher.slurm.watch import StepWatch
+from sentinel.launcher.newest_view import NewestView, read_view_kept
 from sentinel.launcher.spare_records import bring_home
 from sentinel.model.attempts import AttemptSpec, AttemptView, Exited, NotStarted, Unseen
 from sentinel.run_files.attempt_files import AttemptFiles
@@ -101,4 +100,4 @@ class NamedJobLauncher(ABC, Generic[Launched]):
         """Write exit.json of an attempt whose end is proven."""
 
     @abstractmethod
-    def _watch_of(self, attempt: int) -> StepWatch: ...
+    def _watch_of(self, attempt: int) -> NewestView: ...
