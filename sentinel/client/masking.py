@@ -68,12 +68,13 @@ _HINT = late_regex(
     re.IGNORECASE,
 )
 # The same for plain ASCII, where looking for words is twenty times as fast as the pattern; it may say yes where that says no.
-_HINT_WORDS = (
-    "secret", "passwd", "password", "passphrase", "credential", "cookie", "auth", "key", "_pat", "_pwd", "token", "bearer",
-    "basic", "://", "sig", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "glpat-", "sk-", "sk_", "rk_", "xox", "akia", "asia",
-    "aiza", "eyj", "hooks.slack",
+_NAME_WORDS = (  # every name that _NAMED matches holds one of them
+    "secret", "passwd", "password", "passphrase", "credential", "cookie", "auth", "key", "_pat", "_pwd", "token",
 )  # fmt: skip
-_NAME_WORDS = _HINT_WORDS[:11]  # every name that _NAMED matches holds one of them
+_HINT_WORDS = (
+    *_NAME_WORDS, "bearer", "basic", "://", "sig", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "glpat-", "sk-", "sk_", "rk_",
+    "xox", "akia", "asia", "aiza", "eyj", "hooks.slack",
+)  # fmt: skip
 _NAME_REACH = 64 + len("encryption_")  # no further before such a word does a name begin that _NAMED matches
 _SHAPE_WORDS = (
     "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "sk-", "xox", "AKIA", "ASIA", "AIza", "k_live_",
