@@ -129,6 +129,7 @@ class DetectorBank:
         self._readers_of = lru_cache(SHAPES_KEPT)(self._find_readers)
         self._learning = tuple((detector.reads, detector.learn) for detector in _overriding(self._detectors, "learn"))
         self._on_beat = tuple(detector.heartbeat for detector in _overriding(self._detectors, "heartbeat"))
+        self._on_away = tuple(detector.away for detector in _overriding(self._detectors, "away"))
         self._on_tick = tuple(detector.tick for detector in _overriding(self._detectors, "tick"))
         self._on_hardware_tick = tuple(detector.hardware_tick for detector in _overriding(self._detectors, "hardware_tick"))
 
@@ -316,6 +317,12 @@ class DetectorBank:
         """The attempt's processes are gone: silence is natural from here on."""
         self._end()
         self._stream_gap = None
+
+    def away(self, seconds: float) -> None:
+        """For so long before the tick that follows nobody looked."""
+        if seconds > 0:
+            for away in self._on_away:
+                away(seconds)
 
     def tick(self, now_s: float, *, sees_checkpoints: bool = True) -> tuple[Finding, ...]:
         """Time passed: is it hanging, does one rank lag, are checkpoints missing? At most one finding of each per episode."""

@@ -199,6 +199,9 @@ class Detector:
     def source(self, reading: SourceReading) -> None:
         """A source went blind, or sees again."""
 
+    def away(self, seconds: float) -> None:
+        """For so long before the tick that follows the supervisor itself stood still."""
+
     def tick(self, now_s: float) -> Sequence[Finding]:
         """Time has passed while an attempt runs and can be seen."""
         return NOTHING

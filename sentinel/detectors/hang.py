@@ -13,6 +13,9 @@ any heartbeat, a step line is expected once per logging interval and an evaluati
 longest of the ranks' limits holds, because the others wait for that rank. A standstill is judged by the longest limit of all
 phases seen in it: an evaluation that has just ended was one.
 
+A supervisor that stood still itself (stopped, starved, waiting for the disk of the run) has seen nothing meanwhile, and what
+stopped it may have stopped the ranks: that time counts for no silence until the next step.
+
 A rank that the kernel shows stopped by a signal is in no phase at all, whatever it reported last: then the limit of a step holds.
 
 Blamed is whom the evidence names (hang_blame.py): what is seen of the ranks first, then who fell silent while the others wait.
@@ -104,7 +107,7 @@ def choose_limit(progress: Progress, settings: HangSettings, phases: Iterable[Ph
 
 
 def judge_hang(now_s: float, progress: Progress, settings: HangSettings) -> HangVerdict:
-    """Is the attempt hanging at `now_s`? Pure; all times by the supervisor's clock."""
+    """Is the attempt hanging at `now_s`? Pure; all times by the supervisor's clock, without those in which it stood still."""
     beats = progress.beats
     mute = _mute(progress, settings)
     progress = replace(progress, evidence=replace(progress.evidence, mute=mute))
@@ -195,6 +198,7 @@ class Hang(Detector):
         self._last: HangVerdict | None = None
         self._run.longest_silence_s = float("inf")  # before the first look
         self._furthest_step = 0  # of all heartbeats
+        self._away_s = 0.0  # since the last step, in which nobody looked
 
     def resume(self, receipt: Receipt, history: tuple[StepReading, ...], now_s: float) -> None:
         self._progress(now_s)
@@ -210,6 +214,7 @@ class Hang(Detector):
             self._last_s = now_s
         if now_s > self._stepped_s:
             self._stepped_s = now_s
+        self._away_s = 0.0
         self._collectives = None
         if self._phases:
             self._phases.clear()
@@ -246,6 +251,7 @@ class Hang(Detector):
     def _stepped(self, now_s: float) -> None:
         if now_s > self._stepped_s:
             self._stepped_s = now_s
+        self._away_s = 0.0
         self._collectives = None
         if self._phases:
             self._phases.clear()
@@ -257,8 +263,13 @@ class Hang(Detector):
         elif reading.rank in self._beats:
             self._seen[reading.rank] = reading
 
+    def away(self, seconds: float) -> None:
+        self._away_s += seconds
+
     def tick(self, now_s: float) -> Sequence[Finding]:
         run = self._run
+        if self._stepped_s >= now_s:
+            self._away_s = 0.0  # a step was read in this look, so after it
         progress = Progress(
             last_s=self._last_s,
             stepped_s=self._stepped_s,
@@ -270,7 +281,7 @@ class Hang(Detector):
             steps_per_line=run.series.interval_steps,
             evidence=RankEvidence(self._seen, self._collectives),
         )
-        judged = self._last = judge_hang(now_s, progress, self._settings)
+        judged = self._last = judge_hang(now_s - self._away_s, progress, self._settings)
         run.longest_silence_s = judged.limit_s
         if judged.verdict is not Verdict.BREACHED:
             self._fired = False

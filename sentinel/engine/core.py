@@ -161,6 +161,7 @@ class Engine:
         detectors, live, now_s = self.detectors, self._live, decision.now_s
         match event:
             case Tick():
+                detectors.away(event.away_s)
                 self._tick(decision)
             case Receipt():
                 detectors.receipt(event, now_s)

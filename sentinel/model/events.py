@@ -49,7 +49,10 @@ class SupervisorStarted:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed; judged by whoever needs the clock (hang, deadlines, backoff)."""
+    """Time has passed; judged by whoever needs the clock (hang, deadlines, backoff). `away_s`: for so long of it the supervisor
+    itself stood still (stopped, starved, or waiting for the disk of the run), and so could what it watches."""
+
+    away_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ RETRIES_MAX = 20  # an action that may work later is asked for again so often, t
 REPORTED_TRIES = (1, 4, 16)  # of which a person hears why it was not done yet
 EVIDENCE_TRIES_MAX = 2  # evidence is taken before a kill: a full disk may cost it, and must not cost minutes of every GPU
 EVIDENCE_RETRY_S = 0.5
+STOOD_STILL_S = 3.0  # a whole look so late after the one before: this process, or the disk beneath it, stood still
 AWAY_S = 10.0  # later than that after a wait of a second: stopped, and not only a busy machine
 FLUSH_S = 20.0  # after the run's end: how long pages and other last actions may still take
 
@@ -92,7 +93,8 @@ class Daemon:
         self._followed = 0
         self._wanted: list[Event] = []
         self._loaded: list[ActionDone] = []  # policies that were read, until no action is under way
-        self._looked_s: float | None = None  # when it was last asked which acts are stuck
+        self._looked_s: float | None = None  # when everything was last looked at
+        self._away_s = 0.0  # how long this process stood still since the last tick
         self._ended_s: float | None = None  # since when nothing but last actions can keep it
 
     def start(self, now_s: float, event: SupervisorStarted) -> None:
@@ -138,12 +140,13 @@ class Daemon:
             self._followed = self.engine.watched
             self._telemetry.follow(self._followed)
         if is_whole:
-            self._give_up_stuck(now_s)
+            self._looked(now_s)
         readings = self._telemetry.poll(now_s) if is_whole else self._telemetry.poll_steps(now_s)
         is_news = [self._handle(now_s, reading) for reading in readings]
         if is_whole or any(is_news):
             if not self._telemetry.has_more:
-                self._handle(now_s, Tick())
+                away_s, self._away_s = self._away_s, 0.0
+                self._handle(now_s, Tick(away_s))
             self._narrator.turn(now_s, self.engine)
         self._submit(now_s)
         if not is_between_acts:  # the head of the journal lags until the next whole look
@@ -226,10 +229,16 @@ class Daemon:
                 return
         self._handle(now_s, outcome)
 
-    def _give_up_stuck(self, now_s: float) -> None:
-        """An act of which nothing was heard for too long is left behind, and counts as failed."""
-        away_s = 0.0 if self._looked_s is None else now_s - self._looked_s
+    def _looked(self, now_s: float) -> None:
+        """A whole look begins. One that comes late was kept from looking."""
+        since_s = 0.0 if self._looked_s is None else now_s - self._looked_s
         self._looked_s = now_s
+        if since_s > STOOD_STILL_S:
+            self._away_s += since_s - TICK_S
+        self._give_up_stuck(now_s, since_s)
+
+    def _give_up_stuck(self, now_s: float, away_s: float) -> None:
+        """An act of which nothing was heard for too long is left behind, and counts as failed."""
         for key, due in list(self._running.items()):
             progress = self._runner.progress(key)
             if progress is None:

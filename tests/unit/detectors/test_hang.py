@@ -52,6 +52,37 @@ def test_the_limit_follows_the_learned_step_time() -> None:
     assert len(ticks(bank, 921, 930)) == 1
 
 
+def test_time_in_which_the_supervisor_itself_stood_still_is_no_silence() -> None:
+    """A disk that answers nobody for a minute stops the ranks as it stops the journal."""
+    bank = training()
+    assert ticks(bank, 20, 25) == []
+    bank.away(60.0)
+    assert ticks(bank, 85, 110) == []
+    found = ticks(bank, 111, 120)
+    assert [(finding.kind, finding.visible_s, finding.value) for finding in found] == [(Kind.HANG, 20.0, 31.0)]
+
+
+def test_after_a_step_nothing_is_left_of_the_time_in_which_nobody_looked() -> None:
+    bank = training()
+    bank.away(60.0)
+    bank.step(row(21, time_s=80.0, loss=2.0), 80.0)
+    assert ticks(bank, 80, 110) == []
+    assert len(ticks(bank, 111, 111)) == 1
+    late = training()
+    late.step(row(21, time_s=80.0, loss=2.0), 80.0)  # read in the look that came late
+    late.away(60.0)
+    assert ticks(late, 80, 110) == []
+    assert len(ticks(late, 111, 111)) == 1
+
+
+def test_a_rank_that_goes_on_first_after_the_supervisor_stood_still_does_not_make_the_other_silent() -> None:
+    bank = training()
+    assert ticks(bank, 20, 25) == []
+    bank.heartbeat(beat(0, 21, "forward"), 85.0)
+    bank.away(60.0)
+    assert ticks(bank, 85, 86) == []
+
+
 def test_a_rank_that_stands_behind_is_blamed_and_a_tie_blames_nobody() -> None:
     bank = training()
     bank.heartbeat(beat(0, 21, "backward"), 21.0)

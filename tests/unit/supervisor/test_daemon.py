@@ -13,7 +13,7 @@ from sentinel.model.findings import Kind
 from sentinel.model.operator_requests import Acknowledge, ApplyPolicy
 from sentinel.model.readings import LauncherReading, RequestReading
 from sentinel.model.records import LoadedPolicy
-from sentinel.supervisor.daemon import EVIDENCE_RETRY_S, FLUSH_S, RETRIES_MAX, TICK_S
+from sentinel.supervisor.daemon import EVIDENCE_RETRY_S, FLUSH_S, RETRIES_MAX, STOOD_STILL_S, TICK_S
 from tests.builders import read_step, report_of
 from tests.unit.supervisor.daemon_kit import INIT, Loop, Story
 
@@ -343,6 +343,30 @@ def test_an_act_that_was_not_begun_and_one_of_a_supervisor_that_stood_still_are_
     loop.clock.advance(5000.0)
     loop.turn()
     assert not loop.runner.abandoned
+
+
+def test_a_look_that_comes_late_tells_the_engine_for_how_long_nobody_looked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal waited for its disk, and the trainer may have waited for the same one."""
+    loop = Loop().launched()
+    away: list[float] = []
+    monkeypatch.setattr(loop.engine.detectors, "away", away.append)
+    for seconds in (TICK_S, STOOD_STILL_S, 8.0, TICK_S):
+        loop.clock.advance(seconds)
+        loop.turn()
+    assert away == [0.0, 0.0, 8.0 - TICK_S, 0.0]
+
+
+def test_while_there_is_more_to_read_the_time_in_which_nobody_looked_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = Loop().launched()
+    away: list[float] = []
+    monkeypatch.setattr(loop.engine.detectors, "away", away.append)
+    loop.telemetry.has_more = True
+    loop.clock.advance(8.0)
+    loop.turn()
+    assert away == []
+    loop.telemetry.has_more = False
+    loop.turn()
+    assert away == [8.0 - TICK_S]
 
 
 def test_a_policy_that_was_read_is_applied_when_no_action_is_under_way_and_nothing_is_decided_after_it() -> None:
