@@ -161,8 +161,7 @@ class Engine:
         detectors, live, now_s = self.detectors, self._live, decision.now_s
         match event:
             case Tick():
-                detectors.away(event.away_s)
-                self._tick(decision)
+                self._tick(decision, event.away_s)
             case Receipt():
                 detectors.receipt(event, now_s)
                 receipts.on_receipt(decision, event)
@@ -306,7 +305,8 @@ class Engine:
         if at_s is not None and decision.is_observed_run:
             decision.note(leaving.ABOUT, f"observe only: the deadline ({by}) is known, and nobody is asked to stop for it")
 
-    def _tick(self, decision: Decision) -> None:
+    def _tick(self, decision: Decision, away_s: float) -> None:
+        self.detectors.away(away_s)
         blind = decision.state.blind
         cannot_see = "heartbeats" in blind or ("metrics" in blind and not self._live.has_beats)
         sees_checkpoints = "checkpoints" not in blind
