@@ -14,7 +14,7 @@ longest of the ranks' limits holds, because the others wait for that rank. A sta
 phases seen in it: an evaluation that has just ended was one.
 
 A supervisor that stood still itself (stopped, starved, waiting for the disk of the run) has seen nothing meanwhile, and what
-stopped it may have stopped the ranks: that time counts for no silence until the next step.
+stopped it may have stopped the ranks: that time counts for no silence until the next step, unless a rank is stopped by a signal.
 
 A rank that the kernel shows stopped by a signal is in no phase at all, whatever it reported last: then the limit of a step holds.
 
@@ -270,6 +270,7 @@ class Hang(Detector):
         run = self._run
         if self._stepped_s >= now_s:
             self._away_s = 0.0  # a step was read in this look, so after it
+        evidence = RankEvidence(self._seen, self._collectives)
         progress = Progress(
             last_s=self._last_s,
             stepped_s=self._stepped_s,
@@ -279,9 +280,10 @@ class Hang(Detector):
             first_step_done=self._first_step_done,
             step_time_s=run.step_time_s,
             steps_per_line=run.series.interval_steps,
-            evidence=RankEvidence(self._seen, self._collectives),
+            evidence=evidence,
         )
-        judged = self._last = judge_hang(now_s - self._away_s, progress, self._settings)
+        away_s = 0.0 if evidence.is_stopped else self._away_s
+        judged = self._last = judge_hang(now_s - away_s, progress, self._settings)
         run.longest_silence_s = judged.limit_s
         if judged.verdict is not Verdict.BREACHED:
             self._fired = False

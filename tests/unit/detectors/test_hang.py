@@ -9,7 +9,7 @@ import pytest
 from sentinel.detectors.bank import DetectorBank
 from sentinel.detectors.hang import HangSettings
 from sentinel.model.findings import Finding, Kind, Verdict
-from sentinel.model.readings import Phase, TrainerNote
+from sentinel.model.readings import Phase, SilentRank, TrainerNote
 from tests.unit.detectors.bank_kit import beat, feed, make_bank, receipt, row
 
 
@@ -60,6 +60,14 @@ def test_time_in_which_the_supervisor_itself_stood_still_is_no_silence() -> None
     assert ticks(bank, 85, 110) == []
     found = ticks(bank, 111, 120)
     assert [(finding.kind, finding.visible_s, finding.value) for finding in found] == [(Kind.HANG, 20.0, 31.0)]
+
+
+def test_a_rank_that_is_stopped_by_a_signal_is_silent_whether_anybody_looked_or_not() -> None:
+    bank = training()
+    bank.ranks_seen(SilentRank(1, 1, "stopped", "do_signal_stop"))
+    bank.away(60.0)
+    (found,) = ticks(bank, 51, 51)
+    assert found.blamed_rank == 1
 
 
 def test_after_a_step_nothing_is_left_of_the_time_in_which_nobody_looked() -> None:
