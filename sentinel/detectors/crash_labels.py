@@ -58,13 +58,16 @@ _KINDS: tuple[tuple[LabelKind, str, re.Pattern[str]], ...] = (
     (LabelKind.HOST, "[", late_regex(r"\[pod/(?P<name>[\w./\-]{1,128})\] ?")),
     (LabelKind.HOST, "a", late_regex(rf"{_NO_LEVEL}(?P<name>[A-Za-z][\w./\-]{{0,126}}\d) +\| ?(?=\S|  |$)")),
     (LabelKind.HOST, "a", late_regex(rf"{_NO_LEVEL}(?P<name>[A-Za-z][\w./\-]{{0,127}}) +\| ?(?=[A-Z\[(\s]|[\w.]*Error\b)")),
+    # PyTorch's own examples "[GPU3] "; "[gpu3]" may be a machine
+    (LabelKind.ROLE, "[", late_regex(r"\[GPU(?P<n>\d{1,7})\](?::(?: (?=\S))?| |$)")),
     # Ray "(TrainWorker pid=41, ip=10.0.0.3) "
     (LabelKind.HOST, "(", late_regex(r"\((?P<name>[\w.]{1,64} pid=\d{1,9}(?:, ip=[\w.:]{2,40})?)\) ?")),
     (LabelKind.HOST, "[", late_regex(r"(?i)\[(?P<name>(?:host|node|pod|gpu|nid|ip)[\w.\-]{0,60}\d[\w.\-]{0,20})\]:? ?")),
     # a machine before a rank's own label, as loggers write it: "n0 [rank12]: "
     (LabelKind.HOST, "a", late_regex(rf"(?i){_NO_STEP}(?P<name>[A-Za-z][\w.\-]{{0,62}}\d[\w.\-]{{0,20}}) {_BEFORE_RANK}")),
-    # torchrun's tee: "[default3]:", or the role that a launcher names
+    # torchrun's tee: "[default3]:", or the role that a launcher names; "r3: "
     (LabelKind.ROLE, "[", late_regex(r"\[[A-Za-z][A-Za-z_\-]{0,30}(?P<n>\d{1,7})\](?::(?: (?=\S))?| |$)")),
+    (LabelKind.ROLE, "a", late_regex(r"r(?P<n>\d{1,7}):(?: |$|(?=\[))")),
     (LabelKind.NUMBER, "[", late_regex(r"\[(?P<n>\d{1,7})\]:? ?")),
     (LabelKind.NUMBER, " 0", late_regex(r" {0,6}(?P<n>\d{1,7}):(?: |(?=\[)|$)")),
     # CRI's log files, kubectl --timestamps, Python's loggers, syslog

@@ -344,6 +344,7 @@ _LOST_XID = Pattern(CrashClass.LOST_GPU, Tier.TAKEN_AWAY, _XID)
 _OWN_XID = Pattern(CrashClass.CUDA_ERROR, Tier.CAUSE, _XID)
 _NOTED_XID = Pattern(CrashClass.CUDA_ERROR, Tier.REPORTED, _XID)
 RECOVERY_XID = 154
+FOLLOWING_XIDS = (43, 45)  # nothing needs to be done for them, and yet something ended
 
 # What an uncaught exception, an error of a logger or a crash in native code holds, and a line that names an Xid
 _OTHER_WORDS = (
@@ -419,7 +420,8 @@ def match_line(line: str) -> Pattern | None:
 
 
 def _match_xid(line: str) -> Pattern | None:
-    """An Xid by its number: hardware that is lost, an error of the application, or a note that follows from another."""
+    """An Xid by its number: hardware that is lost, an error of the application, or what follows from another. None for a note of
+    hardware that goes on (63: a row was remapped)."""
     found = _LOST_XID.fits.search(line) if "xid" in line.lower() else None
     if found is None or "fallen off" in line:
         return None
@@ -429,4 +431,4 @@ def _match_xid(line: str) -> Pattern | None:
         return _LOST_XID
     if xid.critical or xid.need is Need.RESTART_APP:
         return _OWN_XID
-    return _NOTED_XID
+    return None if xid.need is Need.NOTHING and number not in FOLLOWING_XIDS else _NOTED_XID

@@ -4,7 +4,8 @@
     {"timestamp":"...","level":"error","rank":2,"message":"RuntimeError: ..."}        loggers of Python (exc_info), Vector, Loki
     {"textPayload":"RuntimeError: ...","resource":{...}}                              Google Cloud; journalctl -o json has MESSAGE
 
-The rank and the pod that the object names come back as labels before the text. A line of metrics is left as it is.
+The rank and the pod that the object names come back as labels before the text, an Xid behind it. A line of metrics is left
+as it is.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ LAYERS_MAX = 3  # an agent wraps what a logger has wrapped
 _TEXT = re.compile(r'"(?P<key>exc_info|log|message|msg|textPayload|MESSAGE)" ?: ?"(?P<text>[^"\\]*+(?:\\.[^"\\]*+)*+)')
 _RANK = re.compile(r'"(?:global_)?rank" ?: ?"?(\d{1,7})\b')
 _POD = re.compile(r'"(?:pod|pod_name|podName)" ?: ?"([\w./-]{1,100})"')
+_XID = re.compile(r'"xid(?:_code|_error|_errors)?" ?: ?[\["]?(\d{1,3})\b', re.IGNORECASE)
 _METRICS = re.compile(r'"(?:global_)?(?:step|iteration)" ?: ?\d')
 
 
@@ -28,11 +30,12 @@ def unwrap(line: str) -> str:
         found = {match["key"]: match["text"] for match in _TEXT.finditer(line)}
         if not found:
             break
-        rank, pod = _RANK.search(line), _POD.search(line)
+        rank, pod, xid = _RANK.search(line), _POD.search(line), _XID.search(line)
         labels += (f"[pod/{pod[1]}] " if pod is not None else "") + (f"[rank{rank[1]}]: " if rank is not None else "")
         line = _unescaped(found.get("exc_info") or next(iter(found.values())))
         if "\n" in line:
             line = line[line.rindex("\n") + 1 :]
+        line += f" (Xid: {xid[1]})" if xid is not None else ""
     return labels + line
 
 

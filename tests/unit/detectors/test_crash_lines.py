@@ -27,7 +27,8 @@ TEXT = "  File x"
         ("2026-11-20T10:00:00.123456789Z [rank4]: ", 4), ("2026-11-20T10:00:00.1Z stderr F [rank4]: ", 4), ("[10:00:00] [rank4]: ", 4),
         ("(TrainWorker pid=41, ip=10.0.0.3) [rank4]: ", 4), ("0: [default3]:[rank19]: ", 19), ("node3: ", None), ("worker-3 | ", None),
         ("10.0.0.3: ", None), ("2026-11-20 10:00:00,123 ", None), ("", None), ("rank7| ", 7), ("n0 [rank12]: ", 12),
-        ("gpu-node-3 [default4]:[rank12]: ", 12),
+        ("gpu-node-3 [default4]:[rank12]: ", 12), ("[GPU7] ", 7), ("r7: ", 7), ("[GPU7] [rank12]: ", 12), ("r7:[rank12]: ", 12),
+        ("[gpu7] ", None), ("[gpu-a1] ", None), ("r7i2n0: ", None),
     ],
 )  # fmt: skip
 def test_every_label_is_taken_off_and_the_indentation_stays(label: str, rank: int | None) -> None:
@@ -135,10 +136,12 @@ def test_an_xid_is_read_with_and_without_its_address(form: str) -> None:
         pattern = match_line(form.format(number))
         assert pattern is not None
         assert pattern.crash is crash
-    for number in (43, 45, 63, 163, 999):  # notes and unknown ones are no cause by themselves
+    for number in (43, 45, 163, 999):  # what follows from others and unknown ones are no cause by themselves
         pattern = match_line(form.format(number))
         assert pattern is not None
         assert pattern.tier.name == "REPORTED"
+    for number in (63, 92, 106):  # the hardware goes on
+        assert match_line(form.format(number)) is None
     assert set(range(160, 173)) <= set(XIDS)
     assert match_line(form.format(0)) is None, "exporters write 0 while there was none"
 

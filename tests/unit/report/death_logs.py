@@ -305,6 +305,7 @@ _MORE: tuple[tuple[str, str, str | None, int | None, str | None], ...] = (
     ("json of journald", wrapped(STEPS.rstrip(),"MESSAGE")+"\n"+wrapped("NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.","MESSAGE",_HOSTNAME="n1"),"lost GPU",None,"fallen off"),
     ("json in json", wrapped(wrapped(STEPS.rstrip()+"\n"+_r(2,TB+OOM)),"log",stream="stderr"),"out of memory",2,"CUDA out"),
     ("json with the traceback in one member", wrapped(STEPS.rstrip())+"\n"+wrapped("training failed",rank=4,exc_info=TB+"ValueError: bad shape"),"error",4,"bad shape"),
+    ("json with an xid beside its message", wrapped(STEPS.rstrip())+"\n"+wrapped("GPU error",xid=79,gpu="0000:3b:00.0"),"lost GPU",None,"GPU error"),
     ("second launch died before its first step", STEPS+_r(1,TB+OOM)+"\n"+table((1,1),(0,-15))+"\nWARNING:torch.distributed.run: Setting OMP_NUM_THREADS environment variable for each process to be 1\n"+_r(5,TB+"RuntimeError: CUDA error: an illegal memory access was encountered"),"CUDA error",5,"illegal memory"),
     ("the agent started the workers anew", _r(1,TB+"ValueError: bad shape")+"\nINFO:torch.distributed.elastic.agent.server.api:[default] Worker group FAILED. 3/3 attempts left; will restart worker group\n"+_r(2,TB+"ModuleNotFoundError: No module named 'x'"),"import or configuration error",2,"No module"),
     ("another node starts late", _r(1,TB+OOM)+"\nWARNING:torch.distributed.run: Setting OMP_NUM_THREADS environment variable for each process to be 1\n"+_r(9,TB+LOST),"out of memory",1,"CUDA out"),
