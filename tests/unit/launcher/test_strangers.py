@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sentinel.errors import RetryLater
+from sentinel.errors import GiveUp, RetryLater
 from sentinel.journal.lease import Lease, read_lease
 from sentinel.journal.run_file import PolicyReference, RunFile
 from sentinel.journal.run_lock import RunLock
@@ -19,7 +19,7 @@ from sentinel.launcher.local import LocalLauncher
 from sentinel.launcher.spec_file import read_launch, write_spec
 from sentinel.launcher.strangers import find_before_launch, find_strangers
 from sentinel.model.actions import InspectSamples, Quarantine, StartAttempt
-from sentinel.model.attempts import AttemptSpec, NotStarted, SampleRange, SettingsInForce
+from sentinel.model.attempts import AttemptSpec, NotStarted, SampleRange, SettingsInForce, Unseen
 from sentinel.model.state import Attempt, RunState
 from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.supervisor.handlers import build_handlers
@@ -152,6 +152,31 @@ def test_no_checkpoint_is_moved_beside_a_stranger(tmp_path: Path, handlers: Any,
     pid = begin(7)
     with pytest.raises(RetryLater, match=f"no checkpoint is moved: .*kill {pid}$"):
         handlers[Quarantine](Quarantine("quarantine/2", 1, 50, "a test"))
+    assert (tmp_path / "checkpoints/step-00000100").is_dir()
+
+
+def test_no_checkpoint_is_moved_under_an_attempt_that_lives(tmp_path: Path, handlers: Any) -> None:
+    """Whatever the journal knows of it: one that lost its end asked for this beside the attempt that it had forgotten."""
+    (tmp_path / "checkpoints/step-00000100").mkdir(parents=True)
+    launcher = LocalLauncher(tmp_path)
+    launcher.ensure_started(AttemptSpec(1, ("sleep", "600"), "/", None, SettingsInForce(), launch="here"))
+    try:
+        with pytest.raises(GiveUp, match="no checkpoint is moved while attempt 1 is alive"):
+            handlers[Quarantine](Quarantine("quarantine/2", 2, 50, "a test"))
+    finally:
+        launcher.ensure_stopped(1)
+    assert (tmp_path / "checkpoints/step-00000100").is_dir()
+    handlers[Quarantine](Quarantine("quarantine/2", 2, 50, "a test"))
+    assert not (tmp_path / "checkpoints/step-00000100").exists()
+
+
+def test_nor_under_one_that_may_live_elsewhere(tmp_path: Path, handlers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "checkpoints/step-00000100").mkdir(parents=True)
+    AttemptFiles.of(tmp_path, 1).make_folders()
+    unseen = Unseen(1, "its ranks write heartbeats on n2", has_ended_here=True)
+    monkeypatch.setattr(LocalLauncher, "observe", lambda self, attempt: unseen)
+    with pytest.raises(GiveUp, match="while attempt 1 may live: its ranks write heartbeats on n2"):
+        handlers[Quarantine](Quarantine("quarantine/2", 2, 50, "a test"))
     assert (tmp_path / "checkpoints/step-00000100").is_dir()
 
 
