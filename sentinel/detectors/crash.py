@@ -46,9 +46,10 @@ class CrashSettings:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The run trained to its end."""
+    """The run trained to its end. `is_shown`: its stream shows that, and not the exit status alone."""
 
     reason: str
+    is_shown: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,9 @@ def _judge_zeros(report: ExitReport, ending: Ending, severity: Callable[[Kind], 
     why = _why_not_finished(report, ending)
     if not why and death is not None:
         why = describe_death(death, report, None)
-    return Failed(_preempted(ending, severity, why)) if why else Finished("every rank exited 0, without an end line")
+    if why:
+        return Failed(_preempted(ending, severity, why))
+    return Finished("every rank exited 0, without an end line", is_shown=ending.has_every_step)
 
 
 def _why_not_finished(report: ExitReport, ending: Ending) -> str:
