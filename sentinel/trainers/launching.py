@@ -21,14 +21,15 @@ from sentinel.launcher.exit_report import read_report
 from sentinel.model.actions import Request
 from sentinel.model.attempts import EXIT_FINISHED, AttemptSpec, SettingsInForce
 from sentinel.run_files.attempt_files import AttemptFiles
+from sentinel.run_files.stream import read_receipt
 from sentinel.trainers.found import find_checkpoints
-from sentinel.trainers.profile import TrainerProfile
+from sentinel.trainers.profile import CheckpointFiles, TrainerProfile
 from sentinel.trainers.rendering import find_root, render, saves_at, stands
 from sentinel.trainers.sealing import seal_new, sealed_path
 from sentinel.trainers.shell_script import lost_status_of
 from sentinel.trainers.sources import places_of
 from sentinel.trainers.spec import TrainerSpec
-from sentinel.trainers.start import BEFORE_NAME, read_before
+from sentinel.trainers.start import BEFORE_NAME, forget_before, read_before
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +128,19 @@ class Trained:
             return  # nothing of this run was started yet: what lies there is somebody else's
         names = [path.parent.name for path in attempts_folder(self.run_dir).glob("*/spec.json")]
         newest = max((int(name) for name in names if name.isdecimal()), default=0)
+        self._adopt(places, Path(root), newest)
         # what changed right before that may be half of a checkpoint
         died_s = _died_s(self.run_dir, newest, says_how=not self.status_lost)
         there, others = find_checkpoints(places, Path(root)), read_before(self.run_dir)
         for _ in seal_new(self.run_dir, places, there, newest, others, lambda: died_s):
             pass
+
+    def _adopt(self, places: CheckpointFiles, root: Path, attempt: int) -> None:
+        """What the trainer went on from by itself is this run's. Its follower sees to that, unless it ended between its receipt
+        and that: then a relaunch would find no checkpoint, and the trainer go on from this one again. Raises OSError."""
+        receipt = read_receipt(self.run_dir, attempt)
+        if receipt is not None and receipt.adopted and receipt.resume_step > 0:
+            forget_before(self.run_dir, root, places, receipt.resume_step)
 
 
 def _died_s(run_dir: Path, attempt: int, says_how: bool) -> float:
