@@ -59,6 +59,6 @@ def refuse_restart(decision: Decision) -> str:
         return ""
     return (
         "no receipt, step, heartbeat or checkpoint was ever seen of this command: to start it from the beginning might overwrite "
-        "checkpoints that sentinel does not know; start it again yourself, name its profile (--trainer, sentinel trainers list), or "
-        "declare by --with restart that it may be"
+        "checkpoints that sentinel does not know; start it again yourself, name its profile (--trainer, sentinel trainers list), "
+        "or declare by --with restart that it may be"
     )

@@ -117,8 +117,8 @@ def test_a_checkpoint_of_which_no_step_can_be_read_is_not_trained_over(tmp_path:
     mismatch = find_mismatch(places_of("nanogpt"), root)
     assert mismatch is not None
     assert mismatch.sentence == (
-        f"ckpt.pt under {root} shows no step: no whole number under 'iter_num' in a dictionary that torch.save wrote; name the key "
-        "that holds it (checkpoints: {step_key: KEY})"
+        f"ckpt.pt under {root} shows no step: no whole number under 'iter_num' in a dictionary that torch.save wrote; name the "
+        "key that holds it (checkpoints: {step_key: KEY})"
     )
     assert reason_against_scratch(run_dir, places_of("nanogpt"), root).endswith("would write over it")
     os.utime(root / "ckpt.pt", (0, 0))  # it lay there before the run began
