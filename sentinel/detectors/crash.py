@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from sentinel.detectors.crash_class import Death, Owner, Tails, classify, last_words
+from sentinel.detectors.crash_class import Death, Owner, Tails, classify, last_words, says_finished
 from sentinel.detectors.crash_patterns import CrashClass
 from sentinel.detectors.settings import setting
 from sentinel.model.attempts import (
@@ -46,7 +46,7 @@ class CrashSettings:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The run trained to its end. `is_shown`: its stream shows that, and not the exit status alone."""
+    """The run trained to its end. `is_shown`: its stream or its own last word shows that, and not the exit status alone."""
 
     reason: str
     is_shown: bool = True
@@ -139,7 +139,8 @@ def _judge_zeros(report: ExitReport, ending: Ending, severity: Callable[[Kind], 
         why = describe_death(death, report, None)
     if why:
         return Failed(_preempted(ending, severity, why))
-    return Finished("every rank exited 0, without an end line", is_shown=ending.has_every_step)
+    is_shown = ending.has_every_step or says_finished(report, tails)
+    return Finished("every rank exited 0, without an end line", is_shown=is_shown)
 
 
 def _why_not_finished(report: ExitReport, ending: Ending) -> str:
