@@ -178,7 +178,6 @@ def _number_after(data: bytes, key: str) -> int | None:
 
 
 def matching(pattern: str, root: Path) -> Iterator[Path]:
-    """Whatever has such a name, a step in it or none."""
     is_deep = pattern.startswith("**/")
     parts = pattern.removeprefix("**/").split("/")
     wanted = [re.compile(fnmatch.translate(PATTERN_STEP.sub("*", part))) for part in parts]

@@ -150,7 +150,7 @@ def _changed(trial: Trial) -> list[str]:
 
 def _proved(trial: Trial, seen: Seen) -> list[str]:
     lines = [f"{key} can be {_GRADES[grade]}" for key, grade in expected_grades(trial.profile, seen.first).items()]
-    if trial.profile.spec.resume.arguments:
+    if trial.profile.spec.checkpoints is not None:
         lines.append(f"going on from a checkpoint is {_GRADES[resume_grade(seen)]}")
     return lines or ["nothing can be proved: nothing can be changed"]
 
