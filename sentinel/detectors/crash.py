@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from sentinel.detectors.crash_class import Death, Owner, Tails, classify, last_words
+from sentinel.detectors.crash_class import Death, Owner, Tails, classify, last_words, says_finished
 from sentinel.detectors.crash_patterns import CrashClass
 from sentinel.detectors.settings import setting
 from sentinel.model.attempts import (
@@ -46,9 +46,10 @@ class CrashSettings:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The run trained to its end."""
+    """The run trained to its end. `is_shown`: its stream or its own last word shows that, and not the exit status alone."""
 
     reason: str
+    is_shown: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,10 @@ def _judge_zeros(report: ExitReport, ending: Ending, severity: Callable[[Kind], 
     why = _why_not_finished(report, ending)
     if not why and death is not None:
         why = describe_death(death, report, None)
-    return Failed(_preempted(ending, severity, why)) if why else Finished("every rank exited 0, without an end line")
+    if why:
+        return Failed(_preempted(ending, severity, why))
+    is_shown = ending.has_every_step or says_finished(report, tails)
+    return Finished("every rank exited 0, without an end line", is_shown=is_shown)
 
 
 def _why_not_finished(report: ExitReport, ending: Ending) -> str:

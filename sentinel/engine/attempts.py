@@ -22,7 +22,7 @@ from sentinel.engine.refused_arguments import explain_refused_resume, go_on_with
 from sentinel.engine.relaunching import drop_live_plan, relaunch
 from sentinel.engine.retention import prune_next
 from sentinel.engine.sources import DROPPED, LOST, on_numbers_missing, write_down
-from sentinel.engine.unobserved import end_unobserved, is_unobserved
+from sentinel.engine.unobserved import end_unobserved, end_unproven, is_unobserved
 from sentinel.engine.unseen import on_unseen
 from sentinel.model import facts as f
 from sentinel.model.actions import CompareRecords, KillAttempt, PruneCheckpoint
@@ -184,6 +184,8 @@ def on_exit(decision: Decision, report: ExitReport) -> None:
             return end_unobserved(decision, f"{reason}; no row of it was seen")
         case Finished() if _is_untrained(decision, attempt):
             return consider_untrained(decision, reason)
+        case Finished(is_shown=False) if decision.state.status_lost:
+            return end_unproven(decision, reason)
         case Finished():
             return finish(decision)
         case Stopped():

@@ -290,6 +290,8 @@ class Engine:
                 capabilities=event.capabilities,
                 settable=event.settable,
                 arguments=event.arguments,
+                status_lost=event.status_lost,
+                rows_late=event.rows_late,
                 stop_answer_s=event.stop_answer_s,
                 price=self.policy.spec.price,
                 deadline_s=at_s,

@@ -85,7 +85,7 @@ def find_checkpoints(places: CheckpointFiles, root: Path) -> list[FoundCheckpoin
     """By rising step, of those with the same step the newest. Raises OSError where the folder is there and cannot be read."""
     newest: dict[int, FoundCheckpoint] = {}
     tracked = tracked_step(places, root)
-    for path in _matching(places.pattern, root):
+    for path in matching(places.pattern, root):
         step = _step_of(places, path)
         if step is None:
             continue
@@ -177,7 +177,7 @@ def _number_after(data: bytes, key: str) -> int | None:
     return None
 
 
-def _matching(pattern: str, root: Path) -> Iterator[Path]:
+def matching(pattern: str, root: Path) -> Iterator[Path]:
     is_deep = pattern.startswith("**/")
     parts = pattern.removeprefix("**/").split("/")
     wanted = [re.compile(fnmatch.translate(PATTERN_STEP.sub("*", part))) for part in parts]

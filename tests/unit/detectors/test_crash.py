@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sentinel.detectors.crash import Ended, Failed, Finished, Stopped
+from sentinel.detectors.crash import Ended, Ending, Failed, Finished, Stopped, judge_exit
 from sentinel.model.attempts import ExitReport, RankExit
 from sentinel.model.findings import Finding, Kind
 from tests.unit.detectors.bank_kit import feed, make_bank, receipt, row
@@ -44,6 +44,27 @@ def test_the_end_line_and_zeros_are_finished() -> None:
     assert isinstance(ended(left(0, 0), left(1, 0), status=0, finished=True), Finished)
     assert isinstance(ended(left(0, 0), left(1, 0), status=0), Finished)
     assert isinstance(ended(status=0), Finished)
+
+
+ROW = "iteration 120/ 120 | lm loss: 2.61 |"
+
+
+@pytest.mark.parametrize(
+    ("lines", "has_every_step", "is_shown"),
+    [
+        ((ROW, "[after training is done] datetime: 2026-11-27 12:00:00"), False, True),
+        ((ROW, "Training completed"), False, True),
+        (("Training completed", ROW), False, False),  # an earlier one
+        ((ROW, "done with the log"), False, False),
+        ((ROW,), True, True),
+        ((), False, False),
+    ],
+)
+def test_what_shows_an_end_with_0_to_be_a_finish(lines: tuple[str, ...], has_every_step: bool, is_shown: bool) -> None:
+    ending = Ending(1, 120, 99.0, finished=False, stop_requested=False, has_every_step=has_every_step)
+    how = judge_exit(ExitReport(0, (), None), ending, lambda _: "critical", {None: lines})
+    assert isinstance(how, Finished)
+    assert how.is_shown is is_shown
 
 
 @pytest.mark.parametrize(("shown", "why"), [

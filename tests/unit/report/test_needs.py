@@ -238,6 +238,14 @@ def test_nobody_is_told_to_go_on_from_a_checkpoint_that_is_not_there(tmp_path: P
         assert checkpoints or not [what for what in whats if "newest good" in what]
 
 
+def test_of_a_command_that_was_never_heard_nobody_says_that_it_starts_from_scratch(tmp_path: Path) -> None:
+    state = replace(failed(), checkpoints=())
+    unheard = replace(state, attempts=tuple(replace(attempt, receipt_s=None) for attempt in state.attempts))
+    needs = needs_of(RunSnapshot(tmp_path, unheard, supervisor="alive"))
+    whats = [answer["what"] for answer in needs["answers"]]
+    assert [what for what in whats if what.endswith("start it as its command says: sentinel knows no checkpoint of it")]
+
+
 def test_the_list_of_runs_names_the_cause_and_not_the_rung(tmp_path: Path) -> None:
     assert overview_document("demo", RunSnapshot(tmp_path, failed()), ())["reason"] == "spike: loss 8.6 over 2.2"
     alone = overview_document("demo", RunSnapshot(tmp_path, state_of(told(80)), supervisor="gone"), ())["reason"]
