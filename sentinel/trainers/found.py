@@ -172,20 +172,21 @@ def _matching(pattern: str, root: Path) -> Iterator[Path]:
             if entry.name == ASIDE or entry.name.startswith(".sentinel"):
                 continue
             if wanted[0].fullmatch(entry.name):
-                yield from _below(Path(entry.path), wanted[1:])
+                yield from _below(root, Path(entry.path), wanted[1:])
             elif is_deep and depth < DEPTH_MAX and entry.is_dir(follow_symlinks=False):
                 folders.append((Path(entry.path), depth + 1))
 
 
-def _below(path: Path, wanted: list[re.Pattern[str]]) -> Iterator[Path]:
+def _below(root: Path, path: Path, wanted: list[re.Pattern[str]]) -> Iterator[Path]:
     if not wanted:
-        if not path.is_symlink():  # a pointer such as `last` is no checkpoint of its own
+        # A pointer such as `last` is no checkpoint of its own; a link to a scratch disk is.
+        if not path.is_symlink() or not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
             yield path
         return
     with suppress(OSError):
         for entry in os.scandir(path):
             if wanted[0].fullmatch(entry.name):
-                yield from _below(Path(entry.path), wanted[1:])
+                yield from _below(root, Path(entry.path), wanted[1:])
 
 
 def _step_of(places: CheckpointFiles, path: Path) -> int | None:

@@ -398,6 +398,16 @@ def test_of_two_with_the_same_step_the_newest_counts(root: Path) -> None:
     assert [one.path.parent.name for one in found] == ["version_0"]
 
 
+def test_a_checkpoint_that_lies_elsewhere_behind_a_link_is_sealed_and_put_back(run_dir: Path, root: Path, tmp_path: Path) -> None:
+    (tmp_path / "scratch").mkdir()
+    write(tmp_path / "scratch", 20)
+    (root / "checkpoint-20").symlink_to(tmp_path / "scratch" / "checkpoint-20")
+    (root / "checkpoint-40").symlink_to(write(root, 50))
+    assert [step for step, _ in seal(run_dir, FOLDERS, root)] == [20, 50], "a link to another one beside it is none"
+    (root / "checkpoint-20").unlink()
+    assert (put_back(run_dir, FOLDERS, 20) / "model.bin").read_text() == "weights 20"
+
+
 def test_a_link_that_leads_nowhere_hides_no_checkpoint(run_dir: Path, root: Path) -> None:
     (write(root, 20) / "base").symlink_to("/nonexistent/base")
     assert seal(run_dir, FOLDERS, root) == [(20, "link")]
