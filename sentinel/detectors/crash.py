@@ -34,6 +34,7 @@ SIGNAL_NAMES = {
     11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU", 25: "SIGXFSZ", 31: "SIGSYS",
 }  # fmt: skip
 SIGTERM = 15
+ZEROS = "every rank exited 0, without an end line"
 ERROR_CHARS = 300
 
 
@@ -140,7 +141,18 @@ def _judge_zeros(report: ExitReport, ending: Ending, severity: Callable[[Kind], 
     if why:
         return Failed(_preempted(ending, severity, why))
     is_shown = ending.has_every_step or says_finished(report, tails)
-    return Finished("every rank exited 0, without an end line", is_shown=is_shown)
+    return Finished(f"{ZEROS}{describe_left_behind(report)}", is_shown=is_shown)
+
+
+def describe_left_behind(report: ExitReport) -> str:
+    """Empty where nothing was. It may have been a helper, or the training itself: nobody knows, and a person should."""
+    if not report.left_behind:
+        return ""
+    what = "a process" if report.left_behind == 1 else f"{report.left_behind} processes"
+    return (
+        f"; the command had left {what} running, which sentinel ended: where that was the training, it did not finish, "
+        "and the command has to wait for it (no &, no nohup, no daemon)"
+    )
 
 
 def _why_not_finished(report: ExitReport, ending: Ending) -> str:

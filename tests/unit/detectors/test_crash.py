@@ -88,6 +88,18 @@ def test_zeros_that_nothing_speaks_against_are_finished(shown: dict[str, Any]) -
     assert isinstance(ended(left(0, 0), left(1, 0), status=0, **shown), Finished)
 
 
+def test_what_a_command_had_left_running_is_told_where_only_zeros_say_that_the_run_has_finished() -> None:
+    """It may have been a helper, or the training itself: a script that starts it in the background and ends."""
+    bank = make_bank()
+    bank.receipt(receipt(), 0.0)
+    for count, words in ((0, ""), (1, "a process"), (2, "2 processes")):
+        report = ExitReport(0, (left(0, 0),), None, left_behind=count)
+        how = bank.exit(report, finished=False, stop_requested=False, now_s=99.0)
+        assert isinstance(how, Finished)
+        assert how.reason.startswith("every rank exited 0, without an end line")
+        assert (f"the command had left {words} running, which sentinel ended" in how.reason) is bool(words)
+
+
 def test_a_crash_after_the_end_line_is_finished_and_told() -> None:
     how = ended(left(0, 0), left(1, None, 11), finished=True)
     assert isinstance(how, Finished)
