@@ -15,6 +15,7 @@ from sentinel.model.findings import Severity, Verdict
 from sentinel.model.state import ENDINGS, UNSEEN
 from sentinel.plan.verifying import expected_s
 from sentinel.report.following import RunSnapshot
+from sentinel.report.snapshot import still_since_s
 from sentinel.report.tally import ACTIONS, Durations
 from sentinel.run_files.detector_standings import OLD_AFTER_S
 from sentinel.run_files.stall import STALLED, run_word, stall_of
@@ -75,7 +76,7 @@ def _standing(snapshot: RunSnapshot) -> Iterator[Row]:
 
 def _goodput(snapshot: RunSnapshot) -> Iterator[Row]:
     stall = stall_of(snapshot.state, snapshot.now_s, snapshot.senses)
-    ledger = account(snapshot.state, snapshot.now_s, stall.since_s if stall else None)
+    ledger = account(snapshot.state, snapshot.now_s, still_since_s(snapshot, stall))
     yield "sentinel_goodput_ratio", (), ledger.goodput_ratio
     for name, seconds in ledger.seconds.items():
         yield "sentinel_account_seconds", (name,), seconds

@@ -8,6 +8,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -59,6 +60,20 @@ def test_a_frame_of_a_recovery_shows_incident_rung_and_the_action_under_way() ->
     assert "rung 2 (pending) roll back to step 350" in text
     assert "now: end every process of attempt 2 (1 of 2)" in text
     assert "step 384 of 600" in text
+
+
+@pytest.mark.parametrize(("more", "head", "left"), [
+    ({}, "TRAINING", True), ({"is_watched": False}, "LAST SEEN TRAINING", False), ({"total": 2**62}, "TRAINING", False),
+])  # fmt: skip
+def test_nothing_is_promised_of_a_run_that_nobody_watches_nor_of_a_total_that_is_no_end(
+    more: dict[str, Any], head: str, left: bool
+) -> None:
+    picture = replace(Picture(state_of(told(20)), at(20), 600, points(1, 1, [2.5] * 9), (), 0.2, False), **more)
+    out = io.StringIO()
+    Console(file=out, width=200, color_system=None).print(draw(picture))
+    assert head in out.getvalue()
+    assert ("LAST SEEN" in out.getvalue()) == ("LAST SEEN" in head)
+    assert (" left" in out.getvalue()) == left
 
 
 def test_a_delayed_launch_says_in_how_many_seconds() -> None:
