@@ -25,6 +25,7 @@ Row = tuple[str, tuple[str, ...], float | Durations]
 STATES = (
     "starting", "training", STALLED, "recovering", UNSEEN, "probation", "paused", "held", "observing", *ENDINGS,
 )  # fmt: skip
+UNREADABLE = "sentinel_journal_unreadable"
 SEVERITIES = get_args(Severity)
 LAYERS_MAX = 256
 DETECTORS_MAX = 64
@@ -33,7 +34,10 @@ FINAL = "final"  # the value of the label `layer` for the metric that stands for
 
 
 def rows(snapshot: RunSnapshot) -> Iterator[Row]:
-    """All of them; each part stands for itself."""
+    """All of them; each part stands for itself. Of a run of which nothing could be read, that alone."""
+    if not snapshot.state.run_id and snapshot.trouble:
+        yield UNREADABLE, (), 1.0
+        return
     yield from _standing(snapshot)
     yield from _goodput(snapshot)
     yield from cost_rows(snapshot)
@@ -67,7 +71,7 @@ def _standing(snapshot: RunSnapshot) -> Iterator[Row]:
     yield "sentinel_attempts_total", (), float(state.archive.attempts + len(state.attempts))
     yield "sentinel_ranks", (), float(tally.ranks)
     yield "sentinel_excluded_nodes", (), float(len(state.excluded))
-    yield "sentinel_journal_unreadable", (), float(bool(snapshot.trouble))
+    yield UNREADABLE, (), float(bool(snapshot.trouble))
     for part, lag_s in snapshot.mirror_lag_s.items():
         yield "sentinel_mirror_lag_seconds", (part,), lag_s
     for source, blind in tally.blind.items():

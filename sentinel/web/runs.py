@@ -123,12 +123,12 @@ class Runs:
     def exposed(self) -> list[ServedRun]:
         """Whose metrics this server exports: its own supervised run alone (others have their own servers), else every run."""
         if self._own is None:
-            return self.all()
+            return [*self.all(), *self.unread()]
         own = [run for run in self._runs.values() if run.is_own]
         for run in own:
             run.asked_s = self._clock.now_s()
         self._await_refreshes(own)
-        return [run for run in own if run.snapshot is not None]
+        return [run for run in own if run.snapshot is not None or run.refreshes]
 
     def is_stale(self, run: ServedRun) -> bool:
         """It was asked for, and has not been looked at for much longer than it should be."""

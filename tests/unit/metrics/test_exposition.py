@@ -371,3 +371,8 @@ def test_of_a_run_that_died_with_its_supervisor_no_end_is_forecast_and_no_time_c
         assert (value(snapshot_, "sentinel_account_seconds", account="detection") or 0.0) >= 4800
         assert (value(snapshot_, "sentinel_goodput_ratio") or 0.0) < 0.05
     assert (value(replace(dead, attempt_alive=True), "sentinel_goodput_ratio") or 0.0) > 0.9, "it trains on alone"
+
+
+def test_a_run_of_which_nothing_can_be_read_is_exported_as_that_alone() -> None:
+    lost = RunSnapshot(Path("/runs/lost"), trouble="the journal is damaged")
+    assert list(samples(lost)) == [("sentinel_journal_unreadable", {"run": "lost"}, 1.0)]
