@@ -115,7 +115,7 @@ class TopOfRun:
             needs=needs_document(snapshot, self._policy(snapshot.now_s)),
             standbys=tuple(one.host for one in snapshot.standbys if one.silent_s is None),
             is_watched=snapshot.supervisor == "alive",
-            still_since_s=still_since_s(snapshot, stall),
+            idle_since_s=still_since_s(snapshot, stall),
         )
 
     def _policy(self, now_s: float) -> Policy | None:

@@ -20,6 +20,7 @@ from sentinel.web.static_files import INDEX
 from sentinel.web.watched import ServedRun
 
 WORDS_MAX = 2048  # of a query
+BEING_READ = "it is being read; look again in a moment"
 REPORT = "/runs/NAME/incidents/N/report"
 
 
@@ -50,8 +51,8 @@ def _runs(served: Served, request: Request, words: Words) -> Response:
     del words
     runs = served.runs.all(request.query.get("run", ""))
     rows = [_overview(served, run, has_losses=len(runs) > 1) for run in runs]
-    unread = served.runs.unread()
-    rows += [unread_document(run.name, run.trouble) for run in unread]
+    unread = served.runs.beside(runs)
+    rows += [unread_document(run.name, run.trouble or BEING_READ) for run in unread]
     runs += unread
     rows = [row | named(run.run_dir, [one.run_dir for one in runs]) for row, run in zip(rows, runs, strict=True)]
     return Response(encode({"runs": order(rows), "can_act": served.can_act, "left_out": served.runs.left_out}))

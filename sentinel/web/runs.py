@@ -111,9 +111,9 @@ class Runs:
         self._await_refreshes(list(self._runs.values()))
         return [run for run in self._runs.values() if run.snapshot is not None]
 
-    def unread(self) -> list[ServedRun]:
-        """Those that were looked at, and of which nothing could be read."""
-        return [run for run in self._runs.values() if run.snapshot is None and run.refreshes]
+    def beside(self, shown: Sequence[ServedRun]) -> list[ServedRun]:
+        """The others: of which nothing could be read, or that were not looked at when these were told."""
+        return [run for run in self._runs.values() if run not in shown]
 
     def _want(self, name: str) -> None:
         """It is looked for under this name, too, at the next look at the folders."""
@@ -123,7 +123,8 @@ class Runs:
     def exposed(self) -> list[ServedRun]:
         """Whose metrics this server exports: its own supervised run alone (others have their own servers), else every run."""
         if self._own is None:
-            return [*self.all(), *self.unread()]
+            shown = self.all()
+            return [*shown, *(run for run in self.beside(shown) if run.refreshes)]
         own = [run for run in self._runs.values() if run.is_own]
         for run in own:
             run.asked_s = self._clock.now_s()

@@ -16,8 +16,10 @@ from rich.console import Console
 from sentinel.curves.blocks import Point, columns, find_column, sparkline
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.report.own_needs import own_needs
+from sentinel.run_files.stall import Stall
 from sentinel.telemetry.gpu_sample import GpuSample
 from sentinel.terminal import choose
+from sentinel.terminal.document import picture_document
 from sentinel.terminal.live import LiveNarrator
 from sentinel.terminal.panel import Picture, draw
 from sentinel.terminal.plain import PlainNarrator
@@ -74,6 +76,13 @@ def test_nothing_is_promised_of_a_run_that_nobody_watches_nor_of_a_total_that_is
     assert head in out.getvalue()
     assert ("LAST SEEN" in out.getvalue()) == ("LAST SEEN" in head)
     assert (" left" in out.getvalue()) == left
+
+
+def test_goodput_stands_still_with_the_run() -> None:
+    ticking = Picture(state_of(told(20)), at(120), 600, (), (), 0.2, False)
+    for still in (replace(ticking, stall=Stall(at(20), 0.2)), replace(ticking, is_watched=False, idle_since_s=at(20))):
+        assert picture_document(ticking)["goodput"] == pytest.approx(116 / 120, abs=1e-3)
+        assert picture_document(still)["goodput"] == pytest.approx(16 / 120, abs=1e-3)
 
 
 def test_a_delayed_launch_says_in_how_many_seconds() -> None:
