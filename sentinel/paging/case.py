@@ -22,7 +22,6 @@ from sentinel.channels.notice import TEXT_CHARS_MAX, TITLE_CHARS_MAX, Notice, de
 from sentinel.channels.reach import where_it_leads
 from sentinel.client.masking import Masking
 from sentinel.client.run_layout import incident_report_path
-from sentinel.client.strict_json import printable
 from sentinel.curves.blocks import draw_plot
 from sentinel.model.actions import SendPage
 from sentinel.model.findings import Kind
@@ -205,8 +204,7 @@ def _facts(state: RunState, incident: Incident | None) -> dict[str, str]:
 
 
 def _links(run_dir: Path, state: RunState, incident: Incident | None, action: SendPage, paging: Paging) -> dict[str, str]:
-    """Name → URL. What lies in a file only is named in the text. The page knows a run by its directory's name, as far as that is
-    UTF-8, and its begin."""
+    """Name → URL. What lies in a file only is named in the text. The page knows a run by its directory's name and its begin."""
     found: dict[str, str] = {}
     written = _runbook_of(incident)
     if written.startswith(("https://", "http://")) and " " not in written:
@@ -214,7 +212,7 @@ def _links(run_dir: Path, state: RunState, incident: Incident | None, action: Se
     elif paging.runbook_url is not None:
         found["runbook"] = f"{paging.runbook_url.split('#')[0]}#{incident.kind}" if incident is not None else paging.runbook_url
     if paging.run_url is not None:
-        base, name = paging.run_url.rstrip("/"), quote(printable(run_dir.absolute().name), safe="")
+        base, name = paging.run_url.rstrip("/"), quote(run_dir.absolute().name, safe="", errors="replace")
         began = f"began={int(state.created_s)}"
         found["page"] = f"{base}/#run={name}&{began}"
         found["report"] = f"{base}/runs/{name}/incidents/{action.incident}/report?{began}"
