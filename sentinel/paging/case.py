@@ -212,7 +212,7 @@ def _links(run_dir: Path, state: RunState, incident: Incident | None, action: Se
     elif paging.runbook_url is not None:
         found["runbook"] = f"{paging.runbook_url.split('#')[0]}#{incident.kind}" if incident is not None else paging.runbook_url
     if paging.run_url is not None:
-        base, name = paging.run_url.rstrip("/"), quote(run_dir.absolute().name, safe="")
+        base, name = paging.run_url.rstrip("/"), quote(run_dir.absolute().name, safe="", errors="replace")
         began = f"began={int(state.created_s)}"
         found["page"] = f"{base}/#run={name}&{began}"
         found["report"] = f"{base}/runs/{name}/incidents/{action.incident}/report?{began}"

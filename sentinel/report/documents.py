@@ -21,7 +21,7 @@ from sentinel.report.losses import IncidentLoss
 from sentinel.report.machine_warnings import machine_warnings
 from sentinel.report.needs import needs_document, standing_documents
 from sentinel.report.pages import page_document, pages_document
-from sentinel.report.snapshot import RunSnapshot
+from sentinel.report.snapshot import RunSnapshot, is_idle, still_since_s
 from sentinel.run_files.detector_standings import OLD_AFTER_S, DetectorStandings
 from sentinel.run_files.stall import run_word, stall_of
 from sentinel.terminal.words import action_words
@@ -34,13 +34,15 @@ def status_document(snapshot: RunSnapshot, policy: Policy | None, warning: str) 
     state, now_s, senses = snapshot.state, snapshot.now_s, snapshot.senses
     attempt = state.attempt
     stall = stall_of(state, now_s, senses)
-    ledger = account(state, now_s, stall.since_s if stall else None)
+    still_s = still_since_s(snapshot, stall)
+    ledger = account(state, now_s, still_s)
     overdue = stall.words(now_s) if stall else ""
     open_incidents = state.open_incidents
     current = open_incidents[-1] if open_incidents else None
     known = (attempt.last_step or attempt.resumed_step) if attempt else None
     step = snapshot.step if snapshot.step is not None else known
-    cost = cost_document(state, now_s, stall.since_s if stall else None, senses.gpus_in_use, snapshot.losses)
+    cost = cost_document(state, now_s, still_s, senses.gpus_in_use, snapshot.losses)
+    is_still = stall is not None or is_idle(snapshot)
     return {
         "run": state.run_id,
         "state": run_word(state, stall),
@@ -76,7 +78,7 @@ def status_document(snapshot: RunSnapshot, policy: Policy | None, warning: str) 
         "disks": _disks_document(senses, now_s),
         "save_interval": _interval_document(state),
         "cost": cost,
-        "forecast": forecast_document(state, now_s, step, snapshot.total_steps, cost, is_stalled=stall is not None),
+        "forecast": forecast_document(state, now_s, step, snapshot.total_steps, cost, is_stalled=is_still),
         "needs": needs_document(snapshot, policy),
         "standing": standing_documents(snapshot, policy),
         "machine_warnings": machine_warnings(state, now_s, senses),

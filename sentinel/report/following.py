@@ -76,6 +76,7 @@ class FollowedRun:
             state=state,
             now_s=self.journal.now_s,
             seq=self.journal.seq,
+            last_s=self.journal.last_s,
             step=step,
             total_steps=self._total_steps(),
             newest=metrics,

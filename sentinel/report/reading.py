@@ -52,6 +52,7 @@ def read_status(run_dir: Path) -> dict[str, Any]:
         run_dir=run_dir,
         state=run.state,
         now_s=run.now_s,
+        last_s=run.last_s,
         step=newest,
         total_steps=read_total_steps(run_dir, attempt.attempt) if attempt else None,
         supervisor=supervisor,

@@ -10,6 +10,7 @@ from sentinel.model.state import RunState
 from sentinel.run_files.detector_standings import OLD_AFTER_S, DetectorStandings
 
 STALLED = "stalled"
+LAST_SEEN = "last seen {}"  # a supervisor's word, where none is there to say it now
 SILENT_S = 10.0  # no heartbeat for so long is worth a colour
 TRAINS = ("training", "probation", "observing")
 

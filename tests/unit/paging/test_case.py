@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 from dataclasses import replace
@@ -341,3 +342,9 @@ def test_what_a_button_may_ask_is_what_makes_sense_now(tmp_path: Path) -> None:
     seen = replace(asked, incidents=(*incidents[:-1], replace(incidents[-1], acknowledged_by="ada")))
     assert built(tmp_path, seen, page("acknowledge")).asks == {"approve": 2, "deny": 2}
     assert built(tmp_path, asked, page("resolve")).asks == {}
+
+
+def test_a_directory_whose_name_is_not_utf8_keeps_nobody_from_being_called(tmp_path: Path) -> None:
+    """The page in the browser knows it by the same name."""
+    links = built(tmp_path / os.fsdecode(b"run \xff"), spiked(), paging=Paging(run_url="https://runs.example")).links
+    assert links["page"] == f"https://runs.example/#run=run%20%3F&began={int(START_S)}"
