@@ -210,13 +210,19 @@ def _links(run_dir: Path, state: RunState, incident: Incident | None, action: Se
     if written.startswith(("https://", "http://")) and " " not in written:
         found["runbook"] = written
     elif paging.runbook_url is not None:
-        found["runbook"] = f"{paging.runbook_url.split('#')[0]}#{incident.kind}" if incident is not None else paging.runbook_url
+        found["runbook"] = runbook_place(str(incident.kind), paging.runbook_url) if incident is not None else paging.runbook_url
     if paging.run_url is not None:
         base, name = paging.run_url.rstrip("/"), quote(run_dir.absolute().name, safe="")
         began = f"began={int(state.created_s)}"
         found["page"] = f"{base}/#run={name}&{began}"
         found["report"] = f"{base}/runs/{name}/incidents/{action.incident}/report?{began}"
     return found
+
+
+def runbook_place(section: str, url: str | None) -> str:
+    """Where a section of the runbook is read: of the copy that the policy names, else of the shipped file, by its whole path."""
+    base = url.split("#")[0] if url is not None else str(RUNBOOK if RUNBOOK.is_file() else RUNBOOK.name)
+    return f"{base}#{section}" if section else base
 
 
 def _runbook_of(incident: Incident | None) -> str:
@@ -230,9 +236,8 @@ def _reading(run_dir: Path, state: RunState, incident: Incident | None, action: 
     links, host = _links(run_dir, state, incident, action, paging), socket.gethostname()
     is_here = bool(where_it_leads(links.get("page", ""), host))
     file = str(incident_report_path(run_dir.absolute(), action.incident))
-    section = f"#{incident.kind}" if incident is not None else ""
-    shipped = f"{RUNBOOK}{section}" if RUNBOOK.is_file() else f"RUNBOOK.md{section}"
-    lines = [f"runbook: {links.get('runbook') or _runbook_of(incident) or shipped}"]
+    section = str(incident.kind) if incident is not None else ""
+    lines = [f"runbook: {links.get('runbook') or _runbook_of(incident) or runbook_place(section, None)}"]
     lines.append(f"report:  {file if is_here else links.get('report', file)}")
     if "page" in links:
         lines.append(f"page:    {links['page']}{where_it_leads(links['page'], host)}")

@@ -31,7 +31,8 @@ def overview_document(name: str, snapshot: RunSnapshot, recent: Sequence[float])
     word = run_word(state, stall)
     incident = _worst(state)
     threats = [one["words"] for one in machine_warnings(state, snapshot.now_s, snapshot.senses)]
-    alarm = "; ".join(filter(None, (unwatched_words(snapshot), *threats)))
+    unwatched = unwatched_words(snapshot)
+    alarm = "; ".join(filter(None, (unwatched, *threats)))
     return {
         "name": name,
         "began": int(state.created_s),
@@ -46,6 +47,7 @@ def overview_document(name: str, snapshot: RunSnapshot, recent: Sequence[float])
         "incident": None if incident is None else _incident_row(incident, is_over=bool(state.ended)),
         "paged": bool(state.open_pages),
         "supervisor": snapshot.supervisor,
+        "unwatched": unwatched if incident is not None else "",
         "loss": list(recent),
     }
 
@@ -56,9 +58,12 @@ def order(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _urgency(word: str, state: RunState, supervisor: str) -> int:
-    """Called: a page is open that nobody has acknowledged. A run that trains on without a supervisor waits for one."""
+    """Called: a page is open that nobody has acknowledged. A run that trains on without a supervisor waits for one; with an open
+    incident it is as one that has failed: what its state promises, nobody does."""
     if any(incident.page is not None and not incident.page.is_answered for incident in state.open_pages):
         return CALLED
+    if state.open_incidents and not state.ended and supervisor in ("gone", "stuck"):
+        return FAILED
     known = _URGENCY.get(word)
     if known is not None:
         return known

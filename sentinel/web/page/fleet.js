@@ -31,6 +31,7 @@ function row(run) {
         run.paged && make("span", { class: "chip small bad" }, "paged"),
         run.place && make("span", { class: "quiet" }, `in ${run.place}`)),
       make("span", {}, `${steps} · goodput ${percentWords(run.goodput)}`, !isWatched && ` · supervisor ${run.supervisor}`),
+      run.unwatched && make("strong", {}, run.unwatched),
       run.incident?.awaits_approval && make("strong", {}, "waits for your approval"),
       make("span", { class: "quiet what" }, whatWords(run)),
       sparkline(run.loss ?? [], run.name)));

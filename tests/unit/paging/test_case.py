@@ -194,7 +194,7 @@ def test_one_rank_is_one_rank(tmp_path: Path) -> None:
     run_dir = write_streamed(tmp_path / "demo")
     stream = run_dir / "attempts" / "0002" / "metrics.jsonl"
     stream.write_text(stream.read_text().replace('"world_size": 2', '"world_size": 1'))
-    assert "since the onset on 1 rank may" in built(run_dir, state_of(told(90.5))).text
+    assert "since it showed on 1 rank may" in built(run_dir, state_of(told(90.5))).text
 
 
 def test_the_command_that_starts_it_again_names_its_policy(tmp_path: Path) -> None:
