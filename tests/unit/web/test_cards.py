@@ -60,7 +60,10 @@ def test_a_young_suspicion_colours_the_ranks_that_were_silent_for_most_of_it(
 
 def test_the_blamed_rank_is_red_and_first(snapshot: RunSnapshot, monkeypatch: pytest.MonkeyPatch) -> None:
     *rest, last = snapshot.state.incidents
-    blamed = replace(snapshot, state=replace(snapshot.state, incidents=(*rest, replace(last, kind="hang", blamed_rank=2))))
+    attempt = snapshot.state.attempt
+    assert attempt is not None
+    hang = replace(last, kind="hang", blamed_rank=2, attempt=attempt.attempt)
+    blamed = replace(snapshot, state=replace(snapshot.state, incidents=(*rest, hang)))
     document = machines_document(stalled(blamed, monkeypatch), [seen(0, 0.2), seen(1, 45.0), seen(2, 0.1)])["ranks"]
     assert [(row["rank"], row["tone"], row["blamed"]) for row in document["ranks"]] == [
         (1, "bad", False), (2, "bad", True), (0, "", False),
