@@ -30,12 +30,12 @@ from sentinel.model.state import RunState
 from sentinel.paging import case_words
 from sentinel.paging.case_answers import AnswerCommand, answers, asks
 from sentinel.paging.plain_text import one_line, plain
+from sentinel.paging.runbook import RUNBOOK, runbook_place
 from sentinel.plan.gpus import gpus_of
 from sentinel.policy.quiet_hours import was_held_words
 from sentinel.policy.schema_paging import Paging
 from sentinel.run_files.detector_standings import read_standings
 from sentinel.run_files.stream import read_steps, read_world_size
-from sentinel.shipped import shipped_folder
 
 ENGINE_CHARS_MAX = 4000
 SECTION_CHARS_MAX = 6000
@@ -43,7 +43,6 @@ FACT_CHARS_MAX = 200
 LINE_CHARS_MAX = 1000
 BEFORE_STEPS, BEHIND_STEPS = 120, 40
 INDENT, WIDTH = 8, 92
-RUNBOOK = shipped_folder("deploy") / "RUNBOOK.md"
 METRIC_OF = {  # of journals whose incidents do not name theirs
     Kind.LOSS_SCALE_COLLAPSE: "loss_scale", Kind.GENERALISATION: "val_loss", Kind.SLOWDOWN: "step_time_s",
 }
@@ -217,12 +216,6 @@ def _links(run_dir: Path, state: RunState, incident: Incident | None, action: Se
         found["page"] = f"{base}/#run={name}&{began}"
         found["report"] = f"{base}/runs/{name}/incidents/{action.incident}/report?{began}"
     return found
-
-
-def runbook_place(section: str, url: str | None) -> str:
-    """Where a section of the runbook is read: of the copy that the policy names, else of the shipped file, by its whole path."""
-    base = url.split("#")[0] if url is not None else str(RUNBOOK if RUNBOOK.is_file() else RUNBOOK.name)
-    return f"{base}#{section}" if section else base
 
 
 def _runbook_of(incident: Incident | None) -> str:

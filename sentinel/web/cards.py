@@ -12,7 +12,7 @@ from sentinel.clock import SystemClock
 from sentinel.engine.annotations import labels_of, notes_of, runbook_of
 from sentinel.model.incidents import Incident
 from sentinel.model.state import RunState
-from sentinel.paging.case import RUNBOOK, runbook_place
+from sentinel.paging.runbook import RUNBOOK, runbook_place
 from sentinel.policy.schema import Policy
 from sentinel.report.checkpoints import trust_document
 from sentinel.report.following import RunSnapshot

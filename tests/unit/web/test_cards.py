@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sentinel.client.strict_json import dumps
-from sentinel.paging.case import RUNBOOK
+from sentinel.paging.runbook import RUNBOOK
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.report.following import FollowedRun, RunSnapshot
 from sentinel.run_files.detector_standings import DetectorStandings, read_standings
