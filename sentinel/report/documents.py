@@ -20,6 +20,7 @@ from sentinel.report.environment import environment_document
 from sentinel.report.losses import IncidentLoss
 from sentinel.report.machine_warnings import machine_warnings
 from sentinel.report.needs import needs_document, standing_documents
+from sentinel.report.needs_text import nothing_asked
 from sentinel.report.pages import page_document, pages_document
 from sentinel.report.snapshot import RunSnapshot, is_idle, still_since_s
 from sentinel.run_files.detector_standings import OLD_AFTER_S, DetectorStandings
@@ -43,7 +44,7 @@ def status_document(snapshot: RunSnapshot, policy: Policy | None, warning: str) 
     step = snapshot.step if snapshot.step is not None else known
     cost = cost_document(state, now_s, still_s, senses.gpus_in_use, snapshot.losses)
     is_still = stall is not None or is_idle(snapshot)
-    return {
+    document = {
         "run": state.run_id,
         "state": run_word(state, stall),
         "reason": state.end_reason or state.held or (f"by {state.paused}" if state.paused else state.waits_for or overdue),
@@ -83,6 +84,7 @@ def status_document(snapshot: RunSnapshot, policy: Policy | None, warning: str) 
         "standing": standing_documents(snapshot, policy),
         "machine_warnings": machine_warnings(state, now_s, senses),
     }
+    return document | {"nothing_asked": nothing_asked(document)}
 
 
 def _newest_document(state: RunState) -> dict[str, Any] | None:
@@ -90,7 +92,7 @@ def _newest_document(state: RunState) -> dict[str, Any] | None:
     if not state.incidents:
         return None
     newest = state.incidents[-1]
-    return {"id": newest.id, "kind": str(newest.kind), "stands": newest.state.words}
+    return {"id": newest.id, "kind": str(newest.kind), "stands": newest.stands}
 
 
 def applied_document(state: RunState) -> dict[str, Any] | None:
@@ -179,7 +181,7 @@ def incident_document(incident: Incident) -> dict[str, Any]:
         "kind": str(incident.kind),
         "severity": incident.severity,
         "state": str(incident.state),
-        "stands": incident.state.words,
+        "stands": incident.stands,
         "onset_step": incident.onset_step,
         "detected_step": incident.detected_step,
         "break_step": incident.break_step,

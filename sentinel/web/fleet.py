@@ -34,7 +34,8 @@ def overview_document(name: str, snapshot: RunSnapshot, recent: Sequence[float],
     word = run_word(state, stall)
     incident = _worst(state)
     threats = [one["words"] for one in machine_warnings(state, snapshot.now_s, snapshot.senses)]
-    alarm = "; ".join(filter(None, (unwatched_words(snapshot), *threats)))
+    unwatched = unwatched_words(snapshot)
+    alarm = "; ".join(filter(None, (unwatched, *threats)))
     return {
         "name": name,
         "began": int(state.created_s),
@@ -50,6 +51,7 @@ def overview_document(name: str, snapshot: RunSnapshot, recent: Sequence[float],
         "paged": bool(state.open_pages),
         "supervisor": snapshot.supervisor,
         "trouble": trouble,
+        "unwatched": unwatched if incident is not None else "",
         "loss": list(recent),
     }
 
@@ -59,7 +61,7 @@ def unread_document(name: str, trouble: str) -> dict[str, Any]:
     return {
         "name": name, "began": None, "state": UNKNOWN, "urgency": STRUGGLES, "gravity": 2, "reason": "", "step": None,
         "total_steps": None, "goodput": None, "open_incidents": 0, "incident": None, "paged": False, "supervisor": UNKNOWN,
-        "trouble": trouble, "loss": [],
+        "trouble": trouble, "unwatched": "", "loss": [],
     }  # fmt: skip
 
 
@@ -69,12 +71,12 @@ def order(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _urgency(word: str, snapshot: RunSnapshot) -> int:
-    """Called: a page is open that nobody has acknowledged. A run that trains on without a supervisor waits for one; one that died
-    with it is as good as failed, and nobody was called."""
+    """Called: a page is open that nobody has acknowledged. A run that trains on without a supervisor waits for one. One that died
+    with it is as good as failed, and so is one with an open incident: what its state promises, nobody does."""
     state = snapshot.state
     if any(incident.page is not None and not incident.page.is_answered for incident in state.open_pages):
         return CALLED
-    if is_idle(snapshot):
+    if is_idle(snapshot) or (state.open_incidents and not state.ended and snapshot.supervisor in ("gone", "stuck")):
         return FAILED
     known = _URGENCY.get(word)
     if known is not None:

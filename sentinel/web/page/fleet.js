@@ -38,6 +38,7 @@ function row(run) {
         run.place && make("span", { class: "quiet" }, `in ${run.place}`)),
       make("span", {}, `${steps} · goodput ${goodput}`, !isWatched && ` · supervisor ${run.supervisor}`),
       run.trouble && make("strong", {}, `this is older than it should be: ${run.trouble}`),
+      run.unwatched && make("strong", {}, run.unwatched),
       run.incident?.awaits_approval && make("strong", {}, "waits for your approval"),
       make("span", { class: "quiet what" }, whatWords(run)),
       sparkline(run.loss ?? [], run.name)));

@@ -19,9 +19,11 @@ export function drawHeader(status, act, may) {
   document.title = titleOf(status);
   drawTrouble(status);
   const reason = status.needs ? "" : status.reason;  // the banner, right below, says the cause
-  redraw(byId("figures"), [shown(status), reason], () => [
+  const asked = status.nothing_asked ?? "";
+  redraw(byId("figures"), [shown(status), reason, asked], () => [
     make("p", { class: "state" },
-      make("strong", { class: `chip ${standTone(status)}` }, standWords(status)), reason && make("span", {}, reason)),
+      make("strong", { class: `chip ${standTone(status)}` }, standWords(status)), reason && make("span", {}, reason),
+      asked && make("span", { class: "quiet" }, asked)),
     progress(status),
   ]);
   const busy = ["pause", "resume", "hold", "stop"].map(may.isBusy);
