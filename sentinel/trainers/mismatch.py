@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sentinel.client.run_layout import attempts_folder
-from sentinel.trainers.found import FoundCheckpoint, find_checkpoints, list_names, matching, read_step_key
+from sentinel.trainers.found import FoundCheckpoint, find_checkpoints, list_names, matching
 from sentinel.trainers.loading import load_profile, shipped_profiles
+from sentinel.trainers.pickled_step import read_step_key
 from sentinel.trainers.profile import PATTERN_STEP, CheckpointFiles
 from sentinel.trainers.tracker import tracked_step
 from sentinel.trainers.whole import look

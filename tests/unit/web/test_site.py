@@ -51,7 +51,8 @@ def test_the_runs_are_listed_worst_first(told_site: Served) -> None:
     worst = said["runs"][0]
     assert worst | {"goodput": 0, "loss": []} == {
         "name": "half", "state": "probation", "step": 600, "total_steps": 600, "goodput": 0, "open_incidents": 1, "paged": False,
-        "supervisor": "gone", "urgency": 1, "gravity": 0, "loss": [], "reason": worst["reason"], "trouble": "", "unwatched": worst["reason"],
+        "supervisor": "gone", "urgency": 1, "gravity": 0, "loss": [], "reason": worst["reason"], "trouble": "",
+         "unwatched": worst["reason"],
         "began": int(START_S), "directory": "half", "place": "",
         "incident": {
             "id": worst["incident"]["id"], "kind": "spike", "onset_step": 379, "reason": "loss 8.6 over 2.2",
