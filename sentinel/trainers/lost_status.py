@@ -1,6 +1,6 @@
 """Whether the exit status of the trainer in a shell script gets lost: the script then leaves with 0 although the trainer died.
 
-`python train.py | tee log` is the usual case: the shell tells the status of `tee`. Only what the text shows counts. Where a
+`python train.py | tee log` is the usual case: the shell tells the status of tee. Only what the text shows counts. Where a
 script looks at the status itself, or nests the line, it may hand it on by other means: then nothing is said.
 """
 
