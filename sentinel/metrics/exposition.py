@@ -47,7 +47,7 @@ def name_runs(snapshots: Sequence[RunSnapshot]) -> list[str]:
     return names
 
 
-def told_apart(names: Sequence[str], snapshots: Sequence[RunSnapshot]) -> list[str]:
+def distinct(names: Sequence[str], snapshots: Sequence[RunSnapshot]) -> list[str]:
     """Those that are alike once they are cut and printable end in a digest of where the run lies: one run must not stand for
     another, and sweeps name theirs by settings of which the last alone differs."""
     often = Counter(names)
@@ -73,7 +73,7 @@ class _Runs(Collector):
         series: dict[str, dict[tuple[str, ...], float | Durations]] = {family.name: {} for family in FAMILIES}
         masking = Masking.of(os.environ)
         names = [_plain(name, masking) for name in name_runs(self._snapshots)]
-        for run, snapshot in zip(told_apart(names, self._snapshots), self._snapshots, strict=True):
+        for run, snapshot in zip(distinct(names, self._snapshots), self._snapshots, strict=True):
             for exported, labels, value in rows(snapshot):
                 series[exported].setdefault((run, *(_plain(label, masking) for label in labels)), value)
         for family in FAMILIES:
