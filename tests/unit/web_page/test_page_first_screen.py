@@ -231,5 +231,6 @@ def test_a_run_that_asks_for_nobody_says_so(page: Page, server: PageServer, run:
 def test_the_list_of_runs_says_that_nobody_deals_with_an_incident(page: Page, server: PageServer, run: SimulatedRun) -> None:
     run.break_down(3, "hang", "2 of 8 ranks are silent")
     run.state, run.supervisor, run.unwatched = "recovering", "gone", "Nobody watches this run: its supervisor is gone"
+    server.runs["other"] = SimulatedRun("other")  # one run alone is shown whole
     page.open(server.address, PHONE, dark=True)
     page.wait_for_text("#fleet li strong", run.unwatched)
