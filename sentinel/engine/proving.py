@@ -39,8 +39,9 @@ def begin_observing(decision: Decision, receipt: Receipt) -> None:
     """Where the attempt goes on, and what the learning rate was before."""
     decision.live.samples_end = receipt.cursor
     decision.live.samples_show = not receipt.samples_from_steps
-    # That of a profile is computed from the first rows.
-    decision.live.claimed, decision.live.first_steps = (receipt.resume_step if receipt.profile is None else None), []
+    is_computed = receipt.profile is not None  # from the first rows
+    decision.live.claimed = None if is_computed else receipt.resume_step
+    decision.live.first_steps.clear()
     decision.live.announced_skip = ranges_of(receipt.overrides.get(SKIP))
     last = receipt.history[-1] if receipt.history else None
     decision.live.counted = counts_of(last) if last is not None and last.step == receipt.resume_step else None

@@ -115,9 +115,9 @@ def find_checkpoints(places: CheckpointFiles, root: Path) -> list[FoundCheckpoin
 
 def _marked_ns(places: CheckpointFiles, root: Path, signature: Signature) -> int | None:
     """When the oldest of the files was written that tell it complete. Raises OSError."""
-    times = []
+    times: list[int | None] = []
     for mark in places.complete:  # of several that a pattern names the newest
-        times += [max((changed for name, _, changed in signature if fnmatch.fnmatchcase(name, mark)), default=None)]
+        times.append(max((changed for name, _, changed in signature if fnmatch.fnmatchcase(name, mark)), default=None))
     if places.tracker is not None:
         with suppress(FileNotFoundError):
             times.append((root / places.tracker.file).stat().st_mtime_ns)
