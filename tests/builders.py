@@ -136,7 +136,10 @@ class Bench:
         settable: tuple[str, ...] | None = None,
         stop_answer_s: float | None = None,
         arguments: tuple[tuple[str, tuple[str, ...]], ...] = (),
+        status_lost: str = "",
+        rows_late: bool = False,
     ) -> None:
+        self.status_lost, self.rows_late = status_lost, rows_late
         self.policy, self.digest = policy or build_policy(), "0"
         self.capabilities = tuple(word for word in CAPABILITIES if word not in without)
         self.lists: tuple[str, ...] | None = None  # of its capabilities, in every receipt
@@ -166,6 +169,7 @@ class Bench:
         started = SupervisorStarted(
             self.epoch, "here", self.epoch, "run", self.command, "/", "bench", self.digest, self.observe_only, self.capabilities,
             self.deadline, self.leaves, self.settable, self.stop_answer_s, arguments=self.arguments,
+            status_lost=self.status_lost, rows_late=self.rows_late,
         )  # fmt: skip
         self.tell(started)
         return self

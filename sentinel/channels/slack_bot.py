@@ -21,7 +21,7 @@ from sentinel.channels.slack import Slack, SlackRoute, build_message
 from sentinel.channels.wording import CALLS
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.regular_file import read_regular
-from sentinel.client.strict_json import dumps, loads
+from sentinel.client.strict_json import dumps, loads, printable
 from sentinel.errors import GiveUp, RetryLater
 
 THREADS_NAME = "slack.json"
@@ -58,7 +58,7 @@ class SlackBot:
     def deliver(self, notice: Notice) -> str:
         message = build_message(notice)
         if notice.asks and self._run_dir is not None and self._settings.signing_secret is not None:
-            message["blocks"].append(build_buttons(notice, self._run_dir.absolute().name))
+            message["blocks"].append(build_buttons(notice, printable(self._run_dir.absolute().name)))
         return self._post(message, is_call=notice.stage in CALLS)
 
     def say(self, words: str) -> str:

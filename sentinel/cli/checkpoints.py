@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sentinel.cli.options import Json, RunDir, RunDirAnywhere
+from sentinel.cli.options import Json, RunDir, RunDirAnywhere, show
 
 checkpoints_app = typer.Typer(no_args_is_help=True, help="The run's checkpoints: how far each is trusted, and why.")
 
@@ -23,7 +23,7 @@ def list_(run_dir: RunDir, as_json: Json = False) -> None:
     from sentinel.report.masked import masked_json
 
     document = read_trust(run_dir)
-    print(masked_json(document) if as_json else trust_text(document))
+    show(masked_json(document) if as_json else trust_text(document))
 
 
 @checkpoints_app.command(cls=RunDirAnywhere)
@@ -40,7 +40,7 @@ def verify(
     from sentinel.report.masked import masked_json
 
     documents = verify_steps(run_dir, steps or ())
-    print(masked_json(documents) if as_json else verified_text(documents))
+    show(masked_json(documents) if as_json else verified_text(documents))
     raise typer.Exit(0 if all(document["ok"] for document in documents) else 1)
 
 
@@ -80,12 +80,12 @@ def prune(
         print(masked_json(sparing))
         raise typer.Exit(0)
     if not as_json:
-        print(sparing_text(sparing))
+        show(sparing_text(sparing))
     if dry_run:
         raise typer.Exit(0)
     answer = prune_run(run_dir, sparing["keep"])
     if as_json:
         print(masked_json(sparing | {"granted": answer.granted, "answer": answer.words}))
     else:
-        typer.echo(answer.words if answer.granted else f"refused: {answer.words}", err=not answer.granted)
+        show(answer.words if answer.granted else f"refused: {answer.words}", err=not answer.granted)
     raise typer.Exit(0 if answer.granted and not answer.left else 1)

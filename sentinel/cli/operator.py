@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from sentinel.cli.options import ANSWER, LOOK, STEER, RunDir, RunDirAnywhere
+from sentinel.cli.options import ANSWER, LOOK, STEER, RunDir, RunDirAnywhere, show
 
 if TYPE_CHECKING:
     from sentinel.model.operator_requests import OperatorRequest
@@ -54,7 +54,7 @@ def incidents_show(
     from sentinel.report.samples import incident_text, read_incident
 
     document = read_incident(run_dir, number, samples)
-    typer.echo(masked_json(document) if as_json else incident_text(document))
+    show(masked_json(document) if as_json else incident_text(document))
 
 
 def pause(run_dir: RunDir, timeout: Timeout = 30.0) -> None:
@@ -196,5 +196,5 @@ def ask_run(run_dir: Path, request: OperatorRequest, timeout: float) -> None:
     from sentinel.operator.requests import ask
 
     answer = ask(run_dir, request, timeout)
-    typer.echo(answer.words if answer.granted else f"refused: {answer.words}", err=not answer.granted)
+    show(answer.words if answer.granted else f"refused: {answer.words}", err=not answer.granted)
     raise typer.Exit(0 if answer.granted else 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -39,6 +40,13 @@ TokenFile = Annotated[
     Path | None,
     typer.Option(help="The token that lets the page act, and be seen from other machines; or SENTINEL_TOKEN.", metavar="FILE"),
 ]
+
+
+def show(text: str, err: bool = False) -> None:
+    """Print what is meant for a person: a run's name, a node or a log line in it may hold what a terminal would obey."""
+    from sentinel.paging.plain_text import plain
+
+    print(plain(text), file=sys.stderr if err else sys.stdout)
 
 
 def dump(document: object, masking: Masking | None = None) -> str:

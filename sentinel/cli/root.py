@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -35,6 +36,7 @@ from sentinel.cli.options import (
     RunDirAnywhere,
     TokenFile,
     dump,
+    show,
 )
 from sentinel.cli.page import page_app
 from sentinel.cli.policy import policy_app
@@ -206,6 +208,8 @@ def main() -> None:
     if sys.stdout is None or sys.stderr is None:  # closed by whoever started it: then nobody reads, and nothing must fail for it
         nowhere = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
         sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name that is not UTF-8 costs a character, not the answer
     INTERRUPTS.came = False  # who calls this twice in one process interrupted the command before
     try:
         with warned_while_waiting():
@@ -215,7 +219,7 @@ def main() -> None:
             sys.exit(EXIT_INTERRUPTED)
         raise
     except SentinelError as error:
-        print(str(error), file=sys.stderr)
+        show(str(error), err=True)
         sys.exit(2 if isinstance(error, (UsageError, PolicyError)) else 1)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

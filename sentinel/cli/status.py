@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sentinel.cli.options import LOOK, Json, RunDir, dump
+from sentinel.cli.options import LOOK, Json, RunDir, dump, show
 
 
 def status(
@@ -24,7 +24,7 @@ def status(
     from sentinel.report.text import status_text
 
     document = read_status(run_dir)
-    print(dump(document) if as_json else status_text(document))
+    show(dump(document) if as_json else status_text(document))
     if as_code:
         raise typer.Exit(exit_code(document))
 
@@ -38,7 +38,7 @@ def doctor(run_dir: RunDir, as_json: Json = False) -> None:
     from sentinel.report.doctor.telling import doctor_document, doctor_text, exit_code
 
     checks = examine(run_dir)
-    print(dump(doctor_document(run_dir, checks)) if as_json else doctor_text(checks))
+    show(dump(doctor_document(run_dir, checks)) if as_json else doctor_text(checks))
     raise typer.Exit(exit_code(checks))
 
 
@@ -48,7 +48,7 @@ def incidents(run_dir: RunDir, as_json: Json = False) -> None:
     from sentinel.report.text import incidents_text
 
     documents = read_incidents(run_dir)
-    print(dump(documents) if as_json else incidents_text(documents))
+    show(dump(documents) if as_json else incidents_text(documents))
 
 
 def lineage(run_dir: RunDir, as_json: Json = False) -> None:
@@ -56,7 +56,7 @@ def lineage(run_dir: RunDir, as_json: Json = False) -> None:
     interventions cost the schedule (with --json: `schedule` of `sentinel status --json`)."""
     from sentinel.report.reading import lineage_page, read_lineage
 
-    print(dump(read_lineage(run_dir)) if as_json else lineage_page(run_dir))
+    show(dump(read_lineage(run_dir)) if as_json else lineage_page(run_dir))
 
 
 def register(app: typer.Typer) -> None:

@@ -23,6 +23,7 @@ from sentinel.report.following import FollowedRun, RunSnapshot
 from sentinel.report.machine_warnings import threats_beside
 from sentinel.report.needs import needs_document, unwatched_words
 from sentinel.report.run_policy import read_policy
+from sentinel.report.snapshot import still_since_s
 from sentinel.run_files.heartbeats import RANKS_MAX, RANKS_READ_MAX, RankBeats
 from sentinel.run_files.stall import stall_of
 from sentinel.telemetry.nvml import DRIVER_SIGNS, HELPER, NO_DRIVER, NvmlSource
@@ -97,7 +98,7 @@ class TopOfRun:
             if isinstance(entry.fact, RunEnded):
                 self._over_s = entry.at_s
         self._seq = snapshot.seq
-        attempt = state.attempt
+        attempt, stall = state.attempt, stall_of(state, snapshot.now_s, snapshot.senses)
         return Picture(
             state=state,
             now_s=snapshot.now_s if not state.ended else self._ended_s(snapshot),
@@ -110,9 +111,11 @@ class TopOfRun:
             gpus=self._nvml.gpus,
             gpus_why_not="none: no NVIDIA driver on this machine" if self._nvml.why_not == NO_DRIVER else self._nvml.why_not,
             warnings=warnings_of(snapshot),
-            stall=stall_of(state, snapshot.now_s, snapshot.senses),
+            stall=stall,
             needs=needs_document(snapshot, self._policy(snapshot.now_s)),
             standbys=tuple(one.host for one in snapshot.standbys if one.silent_s is None),
+            is_watched=snapshot.supervisor == "alive",
+            idle_since_s=still_since_s(snapshot, stall),
         )
 
     def _policy(self, now_s: float) -> Policy | None:

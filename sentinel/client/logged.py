@@ -13,6 +13,7 @@ from typing import Any
 from sentinel.client.strict_json import dumps
 
 WORDS_OF_FLOATS = ("NaN", "Infinity", "-Infinity")  # as JSON has them
+OF_EVENTS = frozenset(("kind", "event", "step", "time_s"))  # what the line of an event has by itself
 TAKEN = "is a name that a line has already; log it under another one"
 LEFT_OUT_MAX = 64  # names of which it is said that a value was left out; one that makes a name for each step must not fill a disk
 INT_MAX = 2**1023  # what is larger is no float in any reader
@@ -104,7 +105,7 @@ def split_fields(fields: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, s
     kept: dict[str, Any] = {}
     left_out: dict[str, str] = {}
     for name, value in fields.items():
-        if name == "kind":
+        if name in OF_EVENTS:
             left_out[name] = TAKEN
             continue
         try:

@@ -157,12 +157,12 @@ class Session:
             **more,
         )
 
-    def step(self, step: int, *, samples: Sequence[Sequence[int]] | None = None, **metrics: Any) -> None:
+    def step(self, /, step: int, *, samples: Sequence[Sequence[int]] | None = None, **metrics: Any) -> None:
         """One optimizer step is done. Names of metrics: PROTOCOL.md; a name with a slash goes in as **{"grad_norm/h.0": 1.0}."""
         if self.rank == 0:
             self.stream.step(step, samples=samples, **metrics)
 
-    def event(self, event: str, *, step: int | None = None, **fields: Any) -> None:
+    def event(self, /, event: str, *, step: int | None = None, **fields: Any) -> None:
         """Something worth a line happened: checkpoint_committed, override_applied, …"""
         if self.rank == 0:
             self.stream.event(event, step=step, **mask_event(fields, self.spec))

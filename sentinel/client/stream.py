@@ -63,7 +63,7 @@ class Stream:
         line |= {"tokens_per_step": tokens_per_step, "overrides": dict(overrides), "effective": dict(effective)}
         self._file.append(line | more, step=resume_step, waits=True)
 
-    def step(self, step: int, *, samples: Sequence[Sequence[int]] | None = None, **metrics: Any) -> None:
+    def step(self, /, step: int, *, samples: Sequence[Sequence[int]] | None = None, **metrics: Any) -> None:
         """One optimizer step is done."""
         step = whole_number(step)
         line: dict[str, Any] = {"kind": "step", "step": step, "time_s": time.time()}
@@ -81,8 +81,12 @@ class Stream:
         for name, reason in left_out.items():
             self.leave_out(step, name, reason)
 
-    def event(self, event: str, *, step: int | None = None, **fields: Any) -> None:
+    def event(self, /, event: str, *, step: int | None = None, **fields: Any) -> None:
         """Something worth a line happened."""
+        self.event_of(event, step, fields)
+
+    def event_of(self, event: str, step: int | None, fields: Mapping[str, Any]) -> None:
+        """The same, with fields of any name."""
         step = whole_number(step)
         kept, left_out = split_fields(fields)
         line = {"kind": "event", "event": event, "step": step, "time_s": time.time()}

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from sentinel.detectors.crash_class import Death, Owner, Tails, classify, last_words
+from sentinel.detectors.crash_class import Death, Owner, Tails, classify, last_words, says_finished
 from sentinel.detectors.crash_patterns import CrashClass
 from sentinel.detectors.settings import setting
 from sentinel.model.attempts import (
@@ -34,6 +34,7 @@ SIGNAL_NAMES = {
     11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU", 25: "SIGXFSZ", 31: "SIGSYS",
 }  # fmt: skip
 SIGTERM = 15
+ZEROS = "every rank exited 0, without an end line"
 ERROR_CHARS = 300
 
 
@@ -46,9 +47,10 @@ class CrashSettings:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The run trained to its end."""
+    """The run trained to its end. `is_shown`: its stream or its own last word shows that, and not the exit status alone."""
 
     reason: str
+    is_shown: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,21 @@ def _judge_zeros(report: ExitReport, ending: Ending, severity: Callable[[Kind], 
     why = _why_not_finished(report, ending)
     if not why and death is not None:
         why = describe_death(death, report, None)
-    return Failed(_preempted(ending, severity, why)) if why else Finished("every rank exited 0, without an end line")
+    if why:
+        return Failed(_preempted(ending, severity, why))
+    is_shown = ending.has_every_step or says_finished(report, tails)
+    return Finished(f"{ZEROS}{describe_left_behind(report)}", is_shown=is_shown)
+
+
+def describe_left_behind(report: ExitReport) -> str:
+    """Empty where nothing was. It may have been a helper, or the training itself: nobody knows, and a person should."""
+    if not report.left_behind:
+        return ""
+    what = "a process" if report.left_behind == 1 else f"{report.left_behind} processes"
+    return (
+        f"; the command had left {what} running, which sentinel ended: where that was the training, it did not finish, "
+        "and the command has to wait for it (no &, no nohup, no daemon)"
+    )
 
 
 def _why_not_finished(report: ExitReport, ending: Ending) -> str:

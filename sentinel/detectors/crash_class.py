@@ -147,7 +147,7 @@ def last_words(report: ExitReport, tails: Tails, errors_from: Mapping[Owner, int
     ranks = tuple(replace(rank, code=None) for rank in report.ranks)
     silent = replace(report, command_status=None, ranks=ranks)
     lines = _by_owner(silent, tails, is_complete=True)
-    if any(is_finish(next((one.text for one in reversed(log) if is_progress(one.text)), "")) for log in lines):
+    if _is_finished(lines):
         return None
     late, _ = _since_progress(lines)
     placed = _placed_until(lines, errors_from)
@@ -160,6 +160,15 @@ def last_words(report: ExitReport, tails: Tails, errors_from: Mapping[Owner, int
     if best.crash is CrashClass.PREEMPTION and best.tier is not Tier.TAKEN_AWAY:  # a scheduler's "STEP 1.0" is none of training
         return replace(death, step=step_of(best.line))
     return death
+
+
+def says_finished(report: ExitReport, tails: Tails) -> bool:
+    """Whether the trainer's own last word in one of the logs is that it has finished."""
+    return _is_finished(_by_owner(report, tails, is_complete=True))
+
+
+def _is_finished(logs: Iterable[Sequence[OwnedLine]]) -> bool:
+    return any(is_finish(next((one.text for one in reversed(log) if is_progress(one.text)), "")) for log in logs)
 
 
 def _placed_until(logs: Iterable[Sequence[OwnedLine]], errors_from: Mapping[Owner, int]) -> dict[Owner, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isfinite
 
-from sentinel.detectors.crash import Failed, Finished, Stopped
+from sentinel.detectors.crash import Failed, Finished, Stopped, describe_left_behind
 from sentinel.engine.broken_job import judge_job
 from sentinel.engine.condemning import condemn_refused
 from sentinel.engine.decision import Decision
@@ -22,7 +22,7 @@ from sentinel.engine.refused_arguments import explain_refused_resume, go_on_with
 from sentinel.engine.relaunching import drop_live_plan, relaunch
 from sentinel.engine.retention import prune_next
 from sentinel.engine.sources import DROPPED, LOST, on_numbers_missing, write_down
-from sentinel.engine.unobserved import end_unobserved, is_unobserved
+from sentinel.engine.unobserved import end_unobserved, end_unproven, is_unobserved
 from sentinel.engine.unseen import on_unseen
 from sentinel.model import facts as f
 from sentinel.model.actions import CompareRecords, KillAttempt, PruneCheckpoint
@@ -184,8 +184,10 @@ def on_exit(decision: Decision, report: ExitReport) -> None:
             return end_unobserved(decision, f"{reason}; no row of it was seen")
         case Finished() if _is_untrained(decision, attempt):
             return consider_untrained(decision, reason)
+        case Finished(is_shown=False) if decision.state.status_lost:
+            return end_unproven(decision, reason)
         case Finished():
-            return finish(decision)
+            return finish(decision, report)
         case Stopped():
             by = decision.state.stop_by or attempt.stopped_by or attempt.stopping
             return end_stopped(decision, f"stopped by {by}: {reason}")
@@ -218,9 +220,12 @@ def consider_untrained(decision: Decision, reason: str) -> None:
     _nothing_follows(decision, why)
 
 
-def finish(decision: Decision) -> None:
+def finish(decision: Decision, report: ExitReport) -> None:
     if settle_at_finish(decision):
-        decision.record(f.RunEnded("finished", f"the trainer finished at step {decision.newest_step}"))
+        what = f"the trainer finished at step {decision.newest_step}"
+        if report.left_behind and not decision.live.finished:
+            what = f"the command ended with 0 at step {decision.newest_step}{describe_left_behind(report)}"
+        decision.record(f.RunEnded("finished", what))
     elif decision.state.paused and decision.state.plan is None and not decision.state.giving_up:
         decision.record(f.Held(f"paused by {decision.state.paused}, and the trainer finished with an incident open"))
 

@@ -30,6 +30,7 @@ from sentinel.engine import (
     node_checks,
     operator_requests,
     paging,
+    proving,
     receipts,
     relaunching,
     sample_attribution,
@@ -151,7 +152,8 @@ class Engine:
         found = self.detectors.step(reading, now_s)
         if state.incidents is not self._incidents:
             self._incidents, self._all_closed = state.incidents, not state.open_incidents
-        if not found and self._all_closed and attempt is not None and attempt.first_step is not None:
+        is_calm = not found and self._all_closed and attempt is not None and attempt.first_step is not None
+        if is_calm and attempt is not None and not proving.has_doubts(self._live, attempt):
             return ()
         decision = Decision(state, now_s, self.policy, self.detectors, self._live)
         attempts.on_step(decision, reading, found)
@@ -290,6 +292,8 @@ class Engine:
                 capabilities=event.capabilities,
                 settable=event.settable,
                 arguments=event.arguments,
+                status_lost=event.status_lost,
+                rows_late=event.rows_late,
                 stop_answer_s=event.stop_answer_s,
                 price=self.policy.spec.price,
                 deadline_s=at_s,

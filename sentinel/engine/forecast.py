@@ -20,6 +20,8 @@ from sentinel.engine.goodput import surviving_steps
 from sentinel.model.state import RunState
 
 STRETCHES_MIN = 3
+FASTEST_STEPS_PER_S = 1e6  # beyond it a total is no number to reckon with
+FAR_S = 50 * 365 * 86_400.0  # whoever writes sys.maxsize as the total of steps means that somebody will stop it
 BOUND = 1.2816  # deviations of a normal that leave a tenth above
 
 Place = tuple[int, float]
@@ -56,7 +58,10 @@ def forecast_end(state: RunState, now_s: float, step: int | None, total_steps: i
         return "every step is trained"
     if len(places) <= STRETCHES_MIN:
         return f"{len(places) - 1} stretches between saves were seen, and {STRETCHES_MIN} are needed"
-    return _reckon([*places, (done, now_s)], total_steps - done)
+    pace = [*places, (done, now_s)]
+    if total_steps - done > FAR_S * FASTEST_STEPS_PER_S or (found := _reckon(pace, total_steps - done)).high_s > FAR_S:
+        return "it is more than fifty years away: the trainer's total of steps is no end that is waited for"
+    return found
 
 
 def _places(state: RunState) -> list[Place]:

@@ -22,6 +22,8 @@ class LiveAttempt:
     finished: the stream's end line says finished. end_reason: whatever it says; empty before it.
     samples_end: behind the newest sample that was trained; None before the first step of an attempt whose receipt has no cursor.
     samples_show: whether the samples of a row show what was trained on, and were not computed from what was asked.
+    claimed: the step from which the receipt says that the trainer went on, until its first rows have shown it.
+    first_steps: of those rows.
     announced_skip: samples that the receipt says are left out. counted: what the newest row said that the trainer counts.
     rates: the last two learning rates of the stream before this attempt, and the factor they ran under; None where not known.
     holes: steps whose numbers were lost, as far as the stream was read.
@@ -39,6 +41,8 @@ class LiveAttempt:
         self._newest_step = 0
         self.samples_end: int | None = None
         self.samples_show = True
+        self.claimed: int | None = None
+        self.first_steps: list[int] = []
         self.announced_skip: tuple[SampleRange, ...] = ()
         self.counted: Counted | None = None
         self.rates: tuple[float, float, float] | None = None

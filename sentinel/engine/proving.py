@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sentinel.engine.decision import Decision
+from sentinel.engine.live_attempt import LiveAttempt
 from sentinel.engine.live_settings import mismatch
 from sentinel.model import facts as f
 from sentinel.model.attempts import SampleRange
-from sentinel.model.findings import Finding
+from sentinel.model.findings import Finding, Kind
 from sentinel.model.proof import PROVEN, Proof, grade_of
 from sentinel.model.readings import Receipt, StepReading
 from sentinel.model.state import Attempt
@@ -27,7 +28,9 @@ from sentinel.plan.proving import (
     first_met,
     passed_over,
     size_within,
+    why_begun_elsewhere,
 )
+from sentinel.plan.skip import merge
 
 HISTORY_ROWS = 2
 
@@ -36,6 +39,9 @@ def begin_observing(decision: Decision, receipt: Receipt) -> None:
     """Where the attempt goes on, and what the learning rate was before."""
     decision.live.samples_end = receipt.cursor
     decision.live.samples_show = not receipt.samples_from_steps
+    is_computed = receipt.profile is not None  # from the first rows
+    decision.live.claimed = None if is_computed else receipt.resume_step
+    decision.live.first_steps.clear()
     decision.live.announced_skip = ranges_of(receipt.overrides.get(SKIP))
     last = receipt.history[-1] if receipt.history else None
     decision.live.counted = counts_of(last) if last is not None and last.step == receipt.resume_step else None
@@ -62,15 +68,43 @@ def _factor_at(decision: Decision, row: StepReading) -> float | None:
     return factor if grade_of(attempt.proofs, LEARNING_RATE) in PROVEN else None
 
 
+def has_doubts(live: LiveAttempt, attempt: Attempt) -> bool:
+    """Whether the next step may show that the attempt does not run as asked. A skip counts for as long as it is in force: no
+    incident need be open for it, and a person may have asked for it."""
+    before = attempt.before.skip if attempt.before is not None else ()
+    return live.claimed is not None or live.rates is not None or bool(attempt.overrides.skip or before)
+
+
 def observe_settings(decision: Decision, attempt: Attempt, reading: StepReading) -> tuple[Finding, ...]:
     """What a new step shows of the settings asked for: an incident where one is not in force. Costs nothing where none is."""
     skip = _skip_in_force(attempt)
-    found = _observe_rate(decision, attempt, reading)
+    found = (*_observe_start(decision, attempt, reading, skip), *_observe_rate(decision, attempt, reading))
     if not skip:
         return found
     if not decision.live.samples_show:
         return (*found, *_observe_counts(decision, attempt, reading, skip))
     return (*found, *_observe_skip(decision, attempt, reading, skip)) if reading.samples else found
+
+
+def _observe_start(
+    decision: Decision, attempt: Attempt, reading: StepReading, skip: tuple[SampleRange, ...]
+) -> tuple[Finding, ...]:
+    """Whether the first rows follow the step from which the receipt says that the trainer went on. A row without a loss may be
+    of an evaluation before the first step; lines that were lost hide the first steps."""
+    live = decision.live
+    if live.claimed is None or "loss" not in reading.metrics:
+        return ()
+    if live.first_steps and reading.step <= live.first_steps[-1]:
+        return ()
+    live.first_steps.append(reading.step)
+    batch = sum(one.end - one.start for one in reading.samples)
+    left_out = sum(one.end - one.start for one in merge((*skip, *live.announced_skip)))
+    spare = 0 if not left_out else left_out // batch + 1 if batch else None
+    words = why_begun_elsewhere(live.claimed, live.first_steps, None if live.holes else spare)
+    if words or len(live.first_steps) > 1:
+        live.claimed = None
+    known = any(one.kind is Kind.OVERRIDE_MISMATCH and one.attempt == attempt.attempt for one in decision.state.incidents)
+    return (mismatch(decision, reading.step, words),) if words and not known else ()
 
 
 def _skip_in_force(attempt: Attempt) -> tuple[SampleRange, ...]:

@@ -3,6 +3,8 @@
 It may be a trainer that does not speak the contract. Its exit 0 says that it has ended, and not that it has trained. A relaunch
 without a checkpoint would start it from the beginning, in a directory where its own checkpoints may lie, which is not Sentinel's
 to decide.
+
+Or it trained, and its status is not the trainer's: a shell script told the status of something else. Then exit 0 shows no finish.
 """
 
 from __future__ import annotations
@@ -26,11 +28,20 @@ def is_unobserved(decision: Decision) -> bool:
 
 def end_unobserved(decision: Decision, reason: str) -> None:
     """Neither failed nor finished, and nobody is called. What was being watched is never called healed."""
+    contract = "the contract: sentinel/client/PROTOCOL.md"
+    _end(decision, reason, f"{reason}; it wrote no receipt and no step: whether it trained is not known ({contract})")
+
+
+def end_unproven(decision: Decision, reason: str) -> None:
+    """It trained, and its status says nothing of how that ended: neither failed nor finished."""
+    shows = f"which shows no finish ({decision.state.status_lost})"
+    _end(decision, reason, f"{reason}, {shows}: whether it trained to its last step is not known")
+
+
+def _end(decision: Decision, reason: str, why: str) -> None:
     for incident in decision.state.open_incidents:
         end_unknown(decision, incident, f"the run ended, and nobody saw whether it healed: {reason}")
         condemn_after(decision, incident, "of which nobody saw whether it healed")
-    contract = "the contract: sentinel/client/PROTOCOL.md"
-    why = f"{reason}; it wrote no receipt and no step: whether it trained is not known ({contract})"
     decision.record(f.RunEnded(UNOBSERVED, why))
 
 
@@ -48,5 +59,6 @@ def refuse_restart(decision: Decision) -> str:
         return ""
     return (
         "no receipt, step, heartbeat or checkpoint was ever seen of this command: to start it from the beginning might overwrite "
-        "checkpoints that sentinel does not know; start it again yourself, or declare by --with restart that it may be"
+        "checkpoints that sentinel does not know; start it again yourself, name its profile (--trainer, sentinel trainers list), "
+        "or declare by --with restart that it may be"
     )

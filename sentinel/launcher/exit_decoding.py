@@ -23,6 +23,7 @@ def decode_report(data: bytes, path: Path) -> ExitReport:
             first_failed_rank=_first_of(value.get("first_failed_rank")),
             reason=printable(str(value.get("reason", ""))),
             keeper_signal=_number(value.get("keeper_signal")),
+            left_behind=max(0, _number(value.get("left_behind")) or 0),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: is not an exit report ({error})") from error

@@ -43,6 +43,7 @@ class Evidence:
     was_killed: bool = False  # ended on purpose: a rank that died of that did not fail
     keeper_signal: int | None = None  # what told the keeper to end it, where nothing had failed before
     vouched: set[int] = field(default_factory=set)  # ranks that nobody saw end, and whose torchrun ended with 0
+    left_behind: int = 0  # processes that were killed after a command that ended with 0
 
 
 def read_code(record: Mapping[str, Any]) -> int | None:
@@ -63,7 +64,8 @@ def build_report(evidence: Evidence, reason: str) -> ExitReport:
     exits = tuple(_rank_exit(rank, len(ranks) == 1, evidence) for rank in ranks)
     if not ranks and evidence.command_status is not None:
         exits = (_from_value(0, evidence.command_status, "reaped", None),)
-    return ExitReport(evidence.command_status, exits, _first_failed(exits, evidence), reason, evidence.keeper_signal)
+    first = _first_failed(exits, evidence)
+    return ExitReport(evidence.command_status, exits, first, reason, evidence.keeper_signal, evidence.left_behind)
 
 
 def _rank_exit(rank: int, is_only_rank: bool, evidence: Evidence) -> RankExit:
@@ -189,6 +191,8 @@ def encode_report(files: AttemptFiles, report: ExitReport, start_failure: StartF
     value |= {"first_failed_rank": report.first_failed_rank, "reason": masking.text(report.reason)}
     if report.keeper_signal is not None:
         value["keeper_signal"] = report.keeper_signal
+    if report.left_behind:
+        value["left_behind"] = report.left_behind
     if start_failure is not None:
         value["start_failure"] = start_failure
     return dumps(value).encode() + b"\n"

@@ -26,7 +26,7 @@ from sentinel.launcher.rank_watch import RankWatch
 from sentinel.launcher.torchrun_table import FailureTable
 from sentinel.launcher.waiting_clients import SoftEnd
 from sentinel.model.amounts import time_words
-from sentinel.model.attempts import ExitReport
+from sentinel.model.attempts import EXIT_FINISHED, ExitReport
 from sentinel.run_files.attempt_files import FOLLOWER_VARIABLE, AttemptFiles
 
 GRACE_S = 2.0  # survivors of the bundled trainer notice a lost peer and leave within about 1 s; twice that for their records
@@ -234,6 +234,12 @@ class Keeper:
             return read_table(self._files)
         return self._command.table_of(self._ended if self._killing_since is None else self._ended_before)
 
+    def _left_behind(self) -> int:
+        """How many processes had to be killed although nobody asked for it and the command had ended well."""
+        if self._command_status != EXIT_FINISHED or self._stop_signals or self._is_lost:
+            return 0
+        return sum(pid not in self._followers for pid, _ in self._killed)
+
     def _report(self) -> ExitReport:
         evidence = Evidence(
             command_status=self._command_status,
@@ -245,6 +251,7 @@ class Keeper:
             failed_order=self._failures() if self._killing_since is None else self._failed,
             was_killed=bool(self._killed),
             keeper_signal=self._keeper_signal,
+            left_behind=self._left_behind(),
         )
         assert self._cause is not None, "an attempt ends for a reason"
         killed = f"; {len(self._killed)} of its processes were killed" if self._killed else ""

@@ -87,6 +87,15 @@ def read_kernel_place(pid: int, thread: int | None = None) -> str:
     return place if place.isidentifier() else ""
 
 
+def is_thread_runnable(thread: int) -> bool:
+    """Whether a thread of this very process computes, or waits for nothing but a processor. False where that cannot be read."""
+    try:
+        with open(f"/proc/self/task/{thread}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[:1] == ["R"]
+    except OSError:
+        return False
+
+
 def read_name(pid: int) -> str:
     """The name of the program it runs, as the kernel has it (15 bytes of it); empty where it is gone."""
     try:

@@ -5,6 +5,7 @@ exposition([run.refresh() for run in runs])
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,7 @@ from sentinel.report.tally import DURATIONS_S, Durations
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LABEL_CHARS_MAX = 100
+DIGEST_CHARS = 12
 
 
 def exposition(snapshots: Sequence[RunSnapshot]) -> bytes:
@@ -45,6 +47,17 @@ def name_runs(snapshots: Sequence[RunSnapshot]) -> list[str]:
     return names
 
 
+def distinct(names: Sequence[str], snapshots: Sequence[RunSnapshot]) -> list[str]:
+    """Those that are alike once they are cut and printable end in a digest of where the run lies: one run must not stand for
+    another, and sweeps name theirs by settings of which the last alone differs."""
+    often = Counter(names)
+    digests = [hashlib.sha256(os.fsencode(one.run_dir.absolute())).hexdigest()[:DIGEST_CHARS] for one in snapshots]
+    return [
+        name if often[name] == 1 else f"{name[: LABEL_CHARS_MAX - DIGEST_CHARS - 1]}-{digest}"
+        for name, digest in zip(names, digests, strict=True)
+    ]
+
+
 def _end_of(place: Path, depth: int) -> str:
     return "/".join(place.parts[-depth:]).replace("//", "/")
 
@@ -59,8 +72,8 @@ class _Runs(Collector):
     def collect(self) -> Iterator[Metric]:
         series: dict[str, dict[tuple[str, ...], float | Durations]] = {family.name: {} for family in FAMILIES}
         masking = Masking.of(os.environ)
-        for name, snapshot in zip(name_runs(self._snapshots), self._snapshots, strict=True):
-            run = _plain(name, masking)
+        names = [_plain(name, masking) for name in name_runs(self._snapshots)]
+        for run, snapshot in zip(distinct(names, self._snapshots), self._snapshots, strict=True):
             for exported, labels, value in rows(snapshot):
                 series[exported].setdefault((run, *(_plain(label, masking) for label in labels)), value)
         for family in FAMILIES:

@@ -58,7 +58,7 @@ RUN = (
     Family("sentinel_excluded_nodes", "gauge", (), "", "Nodes left out of every launch"),
     Family(
         "sentinel_journal_unreadable", "gauge", (), "0/1",
-        "The journal could not be read: everything else is older than it seems",
+        "The journal could not be read: everything else is older than it seems, or not there",
     ),
     Family("sentinel_goodput_ratio", "gauge", (), "ratio", "Seconds of training that survive, of all since the first launch"),
     Family(

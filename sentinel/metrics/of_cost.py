@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from sentinel.report.cost import HOUR_S, PARTS, cost_document, forecast_document
 from sentinel.report.following import RunSnapshot
+from sentinel.report.snapshot import is_idle, still_since_s
 from sentinel.run_files.stall import stall_of
 
 BOUNDS = {"likely": "end_at_s", "earliest": "earliest_at_s", "latest": "latest_at_s"}
@@ -16,7 +17,7 @@ def cost_rows(snapshot: RunSnapshot) -> Iterator[tuple[str, tuple[str, ...], flo
     """What is not known has no row."""
     state, senses = snapshot.state, snapshot.senses
     stall = stall_of(state, snapshot.now_s, senses)
-    cost = cost_document(state, snapshot.now_s, stall.since_s if stall else None, senses.gpus_in_use, snapshot.losses)
+    cost = cost_document(state, snapshot.now_s, still_since_s(snapshot, stall), senses.gpus_in_use, snapshot.losses)
     if cost["gpus"] is not None:
         yield "sentinel_gpus", (), float(cost["gpus"])
     for part in PARTS:
@@ -33,7 +34,7 @@ def cost_rows(snapshot: RunSnapshot) -> Iterator[tuple[str, tuple[str, ...], flo
         yield "sentinel_incident_lost_seconds", (kind,), float(value)
         if hours[kind] == hours[kind]:  # NaN: of one of them it is not known
             yield "sentinel_incident_lost_gpu_seconds", (kind,), float(hours[kind]) * HOUR_S
-    is_stalled = stall is not None
+    is_stalled = stall is not None or is_idle(snapshot)
     forecast = forecast_document(state, snapshot.now_s, snapshot.step, snapshot.total_steps, cost, is_stalled=is_stalled)
     for bound, key in BOUNDS.items() if not forecast["unknown"] else ():
         yield "sentinel_forecast_end_timestamp_seconds", (bound,), forecast[key]

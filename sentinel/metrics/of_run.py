@@ -15,6 +15,7 @@ from sentinel.model.findings import Severity, Verdict
 from sentinel.model.state import ENDINGS, UNSEEN
 from sentinel.plan.verifying import expected_s
 from sentinel.report.following import RunSnapshot
+from sentinel.report.snapshot import still_since_s
 from sentinel.report.tally import ACTIONS, Durations
 from sentinel.run_files.detector_standings import OLD_AFTER_S
 from sentinel.run_files.stall import STALLED, run_word, stall_of
@@ -24,6 +25,7 @@ Row = tuple[str, tuple[str, ...], float | Durations]
 STATES = (
     "starting", "training", STALLED, "recovering", UNSEEN, "probation", "paused", "held", "observing", *ENDINGS,
 )  # fmt: skip
+UNREADABLE = "sentinel_journal_unreadable"
 SEVERITIES = get_args(Severity)
 LAYERS_MAX = 256
 DETECTORS_MAX = 64
@@ -32,7 +34,10 @@ FINAL = "final"  # the value of the label `layer` for the metric that stands for
 
 
 def rows(snapshot: RunSnapshot) -> Iterator[Row]:
-    """All of them; each part stands for itself."""
+    """All of them; each part stands for itself. Of a run of which nothing could be read, that alone."""
+    if not snapshot.state.run_id and snapshot.trouble:
+        yield UNREADABLE, (), 1.0
+        return
     yield from _standing(snapshot)
     yield from _goodput(snapshot)
     yield from cost_rows(snapshot)
@@ -66,7 +71,7 @@ def _standing(snapshot: RunSnapshot) -> Iterator[Row]:
     yield "sentinel_attempts_total", (), float(state.archive.attempts + len(state.attempts))
     yield "sentinel_ranks", (), float(tally.ranks)
     yield "sentinel_excluded_nodes", (), float(len(state.excluded))
-    yield "sentinel_journal_unreadable", (), float(bool(snapshot.trouble))
+    yield UNREADABLE, (), float(bool(snapshot.trouble))
     for part, lag_s in snapshot.mirror_lag_s.items():
         yield "sentinel_mirror_lag_seconds", (part,), lag_s
     for source, blind in tally.blind.items():
@@ -75,7 +80,7 @@ def _standing(snapshot: RunSnapshot) -> Iterator[Row]:
 
 def _goodput(snapshot: RunSnapshot) -> Iterator[Row]:
     stall = stall_of(snapshot.state, snapshot.now_s, snapshot.senses)
-    ledger = account(snapshot.state, snapshot.now_s, stall.since_s if stall else None)
+    ledger = account(snapshot.state, snapshot.now_s, still_since_s(snapshot, stall))
     yield "sentinel_goodput_ratio", (), ledger.goodput_ratio
     for name, seconds in ledger.seconds.items():
         yield "sentinel_account_seconds", (name,), seconds

@@ -144,13 +144,15 @@ class RankExit:
 @dataclass(frozen=True, slots=True)
 class ExitReport:
     """`attempts/N/exit.json`. `command_status` is the launcher command's own status (negative: signal), None if unknown.
-    `keeper_signal`: what told the keeper to end everything, where nothing had failed before."""
+    `keeper_signal`: what told the keeper to end everything, where nothing had failed before. `left_behind`: processes that a
+    command which ended with 0 had left, and that the keeper killed."""
 
     command_status: int | None
     ranks: tuple[RankExit, ...]
     first_failed_rank: int | None
     reason: str = ""
     keeper_signal: int | None = None
+    left_behind: int = 0
 
 
 @recorded_as("NotStarted")

@@ -44,6 +44,8 @@ class SupervisorStarted:
     stop_answer_s: float | None = None  # as in the state
     command_digest: str = ""  # of the command with its secrets, under a key of the run's; empty: compare the words
     arguments: tuple[tuple[str, tuple[str, ...]], ...] = ()  # as in `SupervisorTookOver`
+    status_lost: str = ""  # as in `SupervisorTookOver`
+    rows_late: bool = False  # the same
     policy_remark: str = ""  # which policy is in force, and why not another, where somebody may expect another
 
 

@@ -54,6 +54,8 @@ class SupervisorTookOver:
     `settable`: the settings that the trainer can be given, where not every one of them.
     `arguments`: the flags that Sentinel adds to its command and that do not stand there, by what they are for: `resume`, `skip`,
     a setting.
+    `status_lost`: what shows that the command may leave with 0 whatever its trainer left with; empty where nothing does.
+    `rows_late`: rows are read from files that their writer may hold back for many rows.
     `stop_answer_s`: how long a stop waits for the trainer to save and to end; 0 where it cannot be asked; None: not known.
     `deadline_s`: when the machine is taken away from it (supervisor time), as `deadline_by` says; None where nobody does.
     `price`: of a GPU hour, where the policy says it.
@@ -73,6 +75,8 @@ class SupervisorTookOver:
     stop_answer_s: float | None = None
     price: Price | None = None
     arguments: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    status_lost: str = ""
+    rows_late: bool = False
 
 
 @recorded_as("CommandChanged")

@@ -43,6 +43,7 @@ _STANDS = {
     IncidentState.EXHAUSTED: "no repair is left",
     IncidentState.UNKNOWN: "end not known",
 }
+FOR_A_PERSON = "left to a person"
 CLOSED = (IncidentState.RECOVERED, IncidentState.EXHAUSTED, IncidentState.UNKNOWN)
 NEXT: dict[IncidentState, tuple[IncidentState, ...]] = {
     IncidentState.OPEN: (IncidentState.PROBATION, *CLOSED),
@@ -255,6 +256,16 @@ class Incident:
     @property
     def is_closed(self) -> bool:
         return self.state in CLOSED
+
+    @property
+    def stands(self) -> str:
+        """`state.words`; where the policy has a person called and no repair was tried, not that none is left."""
+        return FOR_A_PERSON if self.state is IncidentState.EXHAUSTED and not self.had_repairs else self.state.words
+
+    @property
+    def had_repairs(self) -> bool:
+        """Whether anything was tried but to call a person."""
+        return any("page" not in one.remedy.words for one in self.tries)
 
     @property
     def last_try(self) -> Try | None:

@@ -239,6 +239,8 @@ class RunState:
     capabilities: tuple[str, ...] = ()  # as declared
     settable: tuple[str, ...] | None = None  # settings that the trainer can be given; None: every one
     arguments: tuple[tuple[str, tuple[str, ...]], ...] = ()  # as in `SupervisorTookOver`
+    status_lost: str = ""  # as in `SupervisorTookOver`
+    rows_late: bool = False  # the same
     refused: tuple[tuple[str, str], ...] = ()  # what the trainer cannot be given all the same, and why: it refused the argument
     price: Price | None = None  # of a GPU hour, as the present policy says
     stop_answer_s: float | None = None  # asked to stop, it saves and ends within this; 0: it cannot be asked; None: not known

@@ -36,7 +36,7 @@ class IncidentPreview:
 
     @property
     def words(self) -> str:
-        return f"incident {self.incident.id} ({self.incident.kind}, {self.incident.state.words}): {self.reason}"
+        return f"incident {self.incident.id} ({self.incident.kind}, {self.incident.stands}): {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)

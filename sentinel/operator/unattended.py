@@ -15,6 +15,7 @@ import threading
 import uuid
 from collections.abc import Callable, Container, Mapping
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -25,7 +26,7 @@ from sentinel.engine import Engine
 from sentinel.errors import PolicyError, SentinelError, UsageError
 from sentinel.journal.answering import answering
 from sentinel.journal.lost_history import refuse_no_journal
-from sentinel.journal.run_file import read_run_file
+from sentinel.journal.run_file import read_run_file, write_run_file
 from sentinel.journal.session import RunSession, take_run
 from sentinel.model import operator_requests as w
 from sentinel.model.actions import Action, LoadPolicy, SendPage, policy_key
@@ -33,6 +34,7 @@ from sentinel.model.events import ActionFailed, Event
 from sentinel.model.facts import Fact, RequestAnswered
 from sentinel.model.readings import RequestReading
 from sentinel.model.records import LoadedPolicy
+from sentinel.operator.applied import find_applied
 from sentinel.operator.applying import load_wanted
 from sentinel.paging.asked import lay_routes
 from sentinel.paging.desk import Desk, Ways
@@ -59,6 +61,8 @@ def answer_unattended(run_dir: Path, by: str, request: w.OperatorRequest, within
         engine = Engine(policy, masking=run_masking(run_dir))
         answering_run = _Answering(run_dir, session, engine)
         answer = answering_run.ask(by, request)
+        if answer.granted and isinstance(request, w.ApplyPolicy):
+            _name_applied(run_dir)
         # An engine whose policy was replaced decides nothing more: what is still to be sent goes out at the next start.
         if answering_run.pages() and not engine.is_outdated:
             # those that an earlier leaver could not send among them, whatever was answered now
@@ -71,6 +75,17 @@ def answer_unattended(run_dir: Path, by: str, request: w.OperatorRequest, within
     if answer.granted and isinstance(request, w.Acknowledge | w.Resolve):
         _rewrite_report(run_dir, request.incident)  # the run is free again: that takes seconds
     return answer
+
+
+def _name_applied(run_dir: Path) -> None:
+    """In run.json, as a supervisor does that applies one: whoever answers or shows the run reads there which policy is its own.
+    It may fail, and the answer stands all the same: the next start goes by the journal."""
+    try:
+        run = read_run_file(run_dir)
+        applied = find_applied(run_dir, run)
+        write_run_file(run_dir, run if applied is None else replace(run, policy=applied))
+    except (SentinelError, OSError) as error:
+        _print(f"{run_dir}: run.json names the policy of before ({error}); the next `sentinel run` writes it anew")
 
 
 def _rewrite_report(run_dir: Path, incident: int) -> None:

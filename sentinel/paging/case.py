@@ -30,12 +30,12 @@ from sentinel.model.state import RunState
 from sentinel.paging import case_words
 from sentinel.paging.case_answers import AnswerCommand, answers, asks
 from sentinel.paging.plain_text import one_line, plain
+from sentinel.paging.runbook import RUNBOOK, runbook_place
 from sentinel.plan.gpus import gpus_of
 from sentinel.policy.quiet_hours import was_held_words
 from sentinel.policy.schema_paging import Paging
 from sentinel.run_files.detector_standings import read_standings
 from sentinel.run_files.stream import read_steps, read_world_size
-from sentinel.shipped import shipped_folder
 
 ENGINE_CHARS_MAX = 4000
 SECTION_CHARS_MAX = 6000
@@ -43,7 +43,6 @@ FACT_CHARS_MAX = 200
 LINE_CHARS_MAX = 1000
 BEFORE_STEPS, BEHIND_STEPS = 120, 40
 INDENT, WIDTH = 8, 92
-RUNBOOK = shipped_folder("deploy") / "RUNBOOK.md"
 METRIC_OF = {  # of journals whose incidents do not name theirs
     Kind.LOSS_SCALE_COLLAPSE: "loss_scale", Kind.GENERALISATION: "val_loss", Kind.SLOWDOWN: "step_time_s",
 }
@@ -210,9 +209,9 @@ def _links(run_dir: Path, state: RunState, incident: Incident | None, action: Se
     if written.startswith(("https://", "http://")) and " " not in written:
         found["runbook"] = written
     elif paging.runbook_url is not None:
-        found["runbook"] = f"{paging.runbook_url.split('#')[0]}#{incident.kind}" if incident is not None else paging.runbook_url
+        found["runbook"] = runbook_place(str(incident.kind), paging.runbook_url) if incident is not None else paging.runbook_url
     if paging.run_url is not None:
-        base, name = paging.run_url.rstrip("/"), quote(run_dir.absolute().name, safe="")
+        base, name = paging.run_url.rstrip("/"), quote(run_dir.absolute().name, safe="", errors="replace")
         began = f"began={int(state.created_s)}"
         found["page"] = f"{base}/#run={name}&{began}"
         found["report"] = f"{base}/runs/{name}/incidents/{action.incident}/report?{began}"
@@ -230,9 +229,8 @@ def _reading(run_dir: Path, state: RunState, incident: Incident | None, action: 
     links, host = _links(run_dir, state, incident, action, paging), socket.gethostname()
     is_here = bool(where_it_leads(links.get("page", ""), host))
     file = str(incident_report_path(run_dir.absolute(), action.incident))
-    section = f"#{incident.kind}" if incident is not None else ""
-    shipped = f"{RUNBOOK}{section}" if RUNBOOK.is_file() else f"RUNBOOK.md{section}"
-    lines = [f"runbook: {links.get('runbook') or _runbook_of(incident) or shipped}"]
+    section = str(incident.kind) if incident is not None else ""
+    lines = [f"runbook: {links.get('runbook') or _runbook_of(incident) or runbook_place(section, None)}"]
     lines.append(f"report:  {file if is_here else links.get('report', file)}")
     if "page" in links:
         lines.append(f"page:    {links['page']}{where_it_leads(links['page'], host)}")

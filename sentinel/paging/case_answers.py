@@ -69,7 +69,12 @@ def _of_run(run_dir: Path, run: str, state: RunState, incident: Incident | None)
 def _onward(state: RunState) -> str:
     """Where the next launch begins."""
     newest = choose_newest(state.checkpoints, state.open_incidents).checkpoint
-    return "go on from the newest good checkpoint" if newest is not None else "start from scratch: there is no good checkpoint"
+    if newest is not None:
+        return "go on from the newest good checkpoint"
+    has_spoken = state.settable is not None or any(attempt.receipt_s is not None for attempt in state.attempts)
+    if not has_spoken:  # it may have checkpoints of its own, and go on from them
+        return "start it as its command says: sentinel knows no checkpoint of it"
+    return "start from scratch: there is no good checkpoint"
 
 
 def unwatched_answers(run_dir: Path, state: RunState, supervisor: str) -> list[AnswerCommand]:

@@ -30,7 +30,8 @@ def values(incident: Incident) -> list[str]:
     """What was measured, and where that stood before."""
     lines = []
     if incident.value:
-        lines.append(f"value {incident.value}" + (f", baseline {incident.baseline}" if incident.baseline else ""))
+        baseline = f", baseline {incident.baseline}" if incident.baseline else ""
+        lines.append(f"{incident.metric or 'value'} {incident.value}{baseline}")
     band = incident.band
     if band is not None:
         lines.append(f"before it: {band.metric} {band.median:.4g} ± {band.mad:.2g} (median and MAD of {band.count} readings)")
@@ -169,4 +170,4 @@ def _at_risk(state: RunState, incident: Incident | None, now_s: float, ranks: in
     if is_over or incident is None or not incident.is_numeric:
         return []
     used = f" on {ranks} rank{'' if ranks == 1 else 's'}" if ranks is not None else ""
-    return [f"the {time_words(now_s - incident.visible_s)} since the onset{used} may have to be trained again"]
+    return [f"the {time_words(now_s - incident.visible_s)} since it showed{used} may have to be trained again"]

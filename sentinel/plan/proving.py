@@ -22,6 +22,7 @@ SKIP, LEARNING_RATE = "skip", "lr_scale"
 STEADY = 0.05  # the schedule itself moves a learning rate by less from row to row, or nothing is concluded from it
 AGREES = 0.1
 UNMOVED = 0.02
+AHEAD = 10  # times as far as two rows are apart; a few lines may be missing at a beginning
 
 
 def grade_settings(asked: SettingsInForce, effective: Mapping[str, Any], repeated: Mapping[str, Any]) -> tuple[Proof, ...]:
@@ -52,6 +53,17 @@ def first_met(skip: Sequence[SampleRange], samples: Sequence[SampleRange]) -> Sa
             if start < end:
                 return SampleRange(start, end)
     return None
+
+
+def why_begun_elsewhere(resumed: int, steps: Sequence[int], left_out: int | None) -> str:
+    """What the first rows of an attempt show of where it went on: empty where they fit the step that its receipt names, or do
+    not tell yet. `steps`: rising, of rows with a loss. `left_out`: steps that may pass without a row since samples are left out;
+    None: nobody knows how many."""
+    if steps and steps[0] < resumed:
+        return f"its first step is {steps[0]}, and its receipt says that it went on from step {resumed}"
+    if len(steps) < 2 or left_out is None or steps[0] - resumed <= AHEAD * (steps[1] - steps[0]) + left_out:
+        return ""
+    return f"its first steps are {steps[0]} and {steps[1]}, and its receipt says that it went on from step {resumed}"
 
 
 def passed_over(

@@ -71,7 +71,7 @@ def forecast_document(
 ) -> dict[str, Any]:
     """`is_over`: the run has ended. `unknown`: why there is no forecast, and then there is nothing else. Times are Unix seconds;
     GPU hours and money are what the rest will cost, likely and within the same bounds. `cost`: the document.
-    `is_stalled`: the next step is overdue, and no end is promised."""
+    `is_stalled`: no step is being made, and no end is promised."""
     found = "no step is being made" if is_stalled else forecast_end(state, now_s, step, total_steps)
     if isinstance(found, str):
         return {"unknown": found, "is_over": bool(state.ended)}

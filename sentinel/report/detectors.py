@@ -39,5 +39,5 @@ def _as_of(standings: Mapping[str, Any], *, is_watched: bool) -> str:
     if not is_watched:
         return f"as of the last supervisor, {ago}, {where}; nobody judges now"
     if age_s > OLD_AFTER_S:
-        return f"as of {ago}, {where}: old, the supervisor could not write since (a full disk?); what holds now is not known"
+        return f"as of {ago}, {where}: old, the supervisor has written nothing since; what holds now is not known"
     return f"as of {ago}, {where}"

@@ -20,8 +20,9 @@ from sentinel.report.environment import environment_document
 from sentinel.report.losses import IncidentLoss
 from sentinel.report.machine_warnings import machine_warnings
 from sentinel.report.needs import needs_document, standing_documents
+from sentinel.report.needs_text import nothing_asked
 from sentinel.report.pages import page_document, pages_document
-from sentinel.report.snapshot import RunSnapshot
+from sentinel.report.snapshot import RunSnapshot, is_idle, still_since_s
 from sentinel.run_files.detector_standings import OLD_AFTER_S, DetectorStandings
 from sentinel.run_files.stall import run_word, stall_of
 from sentinel.terminal.words import action_words
@@ -34,14 +35,16 @@ def status_document(snapshot: RunSnapshot, policy: Policy | None, warning: str) 
     state, now_s, senses = snapshot.state, snapshot.now_s, snapshot.senses
     attempt = state.attempt
     stall = stall_of(state, now_s, senses)
-    ledger = account(state, now_s, stall.since_s if stall else None)
+    still_s = still_since_s(snapshot, stall)
+    ledger = account(state, now_s, still_s)
     overdue = stall.words(now_s) if stall else ""
     open_incidents = state.open_incidents
     current = open_incidents[-1] if open_incidents else None
     known = (attempt.last_step or attempt.resumed_step) if attempt else None
     step = snapshot.step if snapshot.step is not None else known
-    cost = cost_document(state, now_s, stall.since_s if stall else None, senses.gpus_in_use, snapshot.losses)
-    return {
+    cost = cost_document(state, now_s, still_s, senses.gpus_in_use, snapshot.losses)
+    is_still = stall is not None or is_idle(snapshot)
+    document = {
         "run": state.run_id,
         "state": run_word(state, stall),
         "reason": state.end_reason or state.held or (f"by {state.paused}" if state.paused else state.waits_for or overdue),
@@ -76,11 +79,12 @@ def status_document(snapshot: RunSnapshot, policy: Policy | None, warning: str) 
         "disks": _disks_document(senses, now_s),
         "save_interval": _interval_document(state),
         "cost": cost,
-        "forecast": forecast_document(state, now_s, step, snapshot.total_steps, cost, is_stalled=stall is not None),
+        "forecast": forecast_document(state, now_s, step, snapshot.total_steps, cost, is_stalled=is_still),
         "needs": needs_document(snapshot, policy),
         "standing": standing_documents(snapshot, policy),
         "machine_warnings": machine_warnings(state, now_s, senses),
     }
+    return document | {"nothing_asked": nothing_asked(document)}
 
 
 def _newest_document(state: RunState) -> dict[str, Any] | None:
@@ -88,7 +92,7 @@ def _newest_document(state: RunState) -> dict[str, Any] | None:
     if not state.incidents:
         return None
     newest = state.incidents[-1]
-    return {"id": newest.id, "kind": str(newest.kind), "stands": newest.state.words}
+    return {"id": newest.id, "kind": str(newest.kind), "stands": newest.stands}
 
 
 def applied_document(state: RunState) -> dict[str, Any] | None:
@@ -177,7 +181,7 @@ def incident_document(incident: Incident) -> dict[str, Any]:
         "kind": str(incident.kind),
         "severity": incident.severity,
         "state": str(incident.state),
-        "stands": incident.state.words,
+        "stands": incident.stands,
         "onset_step": incident.onset_step,
         "detected_step": incident.detected_step,
         "break_step": incident.break_step,

@@ -24,14 +24,14 @@ from sentinel.journal.standbys import read_standbys
 from sentinel.model.facts import Entry
 from sentinel.report.drawn import DrawnAttempt
 from sentinel.report.journal_fold import JournalFold
-from sentinel.report.reading import is_attempt_alive, read_heartbeat, read_supervisor
+from sentinel.report.reading import is_attempt_alive, read_heartbeat, read_steps_of_run, read_supervisor
 from sentinel.report.run_dirs import check_run_dir
 from sentinel.report.snapshot import RunSnapshot, are_ranks_asked
 from sentinel.run_files.detector_standings import read_standings
 from sentinel.run_files.heartbeats import read_ranks
 from sentinel.run_files.mirror_standing import read_mirror_lags
 from sentinel.run_files.stall import stall_of
-from sentinel.run_files.stream import read_newest_metrics, read_total_steps
+from sentinel.run_files.stream import read_newest_metrics
 
 __all__ = ["FollowedRun", "RunSnapshot"]
 
@@ -76,6 +76,7 @@ class FollowedRun:
             state=state,
             now_s=self.journal.now_s,
             seq=self.journal.seq,
+            last_s=self.journal.last_s,
             step=step,
             total_steps=self._total_steps(),
             newest=metrics,
@@ -143,7 +144,7 @@ class FollowedRun:
         if attempt is None:
             return None
         if self._total[0] != attempt.attempt or self._total[1] is None:
-            self._total = (attempt.attempt, read_total_steps(self.run_dir, attempt.attempt))
+            self._total = (attempt.attempt, read_steps_of_run(self.run_dir, self.journal.state))
         return self._total[1]
 
     def _read_journal(self) -> str:

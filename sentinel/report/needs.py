@@ -20,7 +20,7 @@ from sentinel.policy.schema_rungs import Rung
 from sentinel.report.cause import cause_of, tried_words
 from sentinel.report.snapshot import RunSnapshot
 from sentinel.report.unwatched import until_watched
-from sentinel.run_files.stall import SILENT_S, Stall, stall_of
+from sentinel.run_files.stall import SILENT_S, Stall, counted_words, stall_of
 
 MINUTE_S = 60.0
 FULL_NEXT = "free space on it: the supervisor goes on by itself, and nothing is repaired before"
@@ -107,12 +107,12 @@ def _suspected(snapshot: RunSnapshot, stall: Stall, policy: Policy | None) -> di
         "cause": stall.words(snapshot.now_s),
         "tried": "",
         "trains": "No step is being made." if snapshot.attempt_alive is not False else _trains(snapshot),
-        "next": _when_believed(policy, stall) if is_watched else unwatched,
+        "next": _when_believed(policy, stall, counted_words(stall, snapshot.ranks, snapshot.now_s)) if is_watched else unwatched,
         "answers": [] if is_watched else _typed(unwatched_answers(snapshot.run_dir, snapshot.state, snapshot.supervisor)),
     }
 
 
-def _when_believed(policy: Policy | None, stall: Stall) -> list[str]:
+def _when_believed(policy: Policy | None, stall: Stall, counted: str) -> list[str]:
     """The silence that is a hang, and what is done then. A phase that may take long is waited for longer: the detector knows."""
     if policy is None:
         return ["what follows is not known: the policy cannot be read"]
@@ -121,7 +121,8 @@ def _when_believed(policy: Policy | None, stall: Stall) -> list[str]:
     if settings is None or not settings.enabled or rule is None:
         return ["the policy does nothing about a hang: a person must"]
     limit_s = max(settings.floor_s, settings.after_step_times * stall.step_time_s)
-    believed = f"it counts as a hang once all ranks have been silent for {time_words(limit_s)}, or longer in a slow phase"
+    silence = f"{time_words(limit_s)}{counted}"
+    believed = f"it counts as a hang once all ranks have been silent for {silence}, or longer in a slow phase"
     rungs = policy.spec.playbooks.get(rule.playbook, ()) if rule.playbook is not None else ()
     if policy.spec.mode == "observe" or not rungs:
         return [believed, "then it is recorded, and nothing is done"]
@@ -160,7 +161,7 @@ def _standing(snapshot: RunSnapshot, incident: Incident, policy: Policy | None) 
         "incident": incident.id,
         "kind": str(incident.kind),
         "state": str(incident.state),
-        "stands": incident.state.words,
+        "stands": incident.stands,
         "reason": incident.reason,
         "waits": _is_asked(state, incident) or (page is not None and page.is_open and not page.is_answered),
         "next": _next(snapshot, incident, policy),

@@ -9,6 +9,7 @@ from typing import Any
 from sentinel.model.state import UNOBSERVED, UNSEEN
 
 Row = tuple[str, str]
+NOTHING = "nothing is asked of you"
 NOT_KNOWN = "whether anything is asked of you is not known: `sentinel doctor` says what is seen"
 
 
@@ -27,9 +28,14 @@ def need_rows(status: Mapping[str, Any]) -> list[Row]:
     commands = command_lines(needs, standing)
     if commands:
         return [*rows, *_lines("do", commands)]
-    if needs is not None:
-        return rows
-    return [*rows, ("do", NOT_KNOWN if status["state"] in (UNOBSERVED, UNSEEN) else "nothing is asked of you")]
+    return [*rows, *_row("do", nothing_asked(status))]
+
+
+def nothing_asked(status: Mapping[str, Any]) -> str:
+    """That nothing is asked of who looks, or that this is not known; empty where something may be."""
+    if status["needs"] is not None or any(one["answers"] for one in status["standing"]):
+        return ""
+    return NOT_KNOWN if status["state"] in (UNOBSERVED, UNSEEN) else NOTHING
 
 
 def command_lines(needs: Mapping[str, Any] | None, standing: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -52,8 +52,9 @@ def read_status(run_dir: Path) -> dict[str, Any]:
         run_dir=run_dir,
         state=run.state,
         now_s=run.now_s,
+        last_s=run.last_s,
         step=newest,
-        total_steps=read_total_steps(run_dir, attempt.attempt) if attempt else None,
+        total_steps=read_steps_of_run(run_dir, run.state),
         supervisor=supervisor,
         attempt_alive=is_attempt_alive(run_dir, run.state),
         senses=senses,
@@ -65,6 +66,18 @@ def read_status(run_dir: Path) -> dict[str, Any]:
     warning = "; ".join(filter(None, (run.warning, describe_missing(run_dir))))
     status = status_document(snapshot, read_policy(run_dir)[0], warning)
     return status | {"schedule": read_schedule(run, newest), "warm": _read_warm(run_dir)}
+
+
+def read_steps_of_run(run_dir: Path, state: RunState) -> int | None:
+    """How many steps the run is to have, as the newest attempt says; before its receipt is there, as the newest one that has come
+    so far. None where nobody says."""
+    if state.attempt is None:
+        return None
+    found = read_total_steps(run_dir, state.attempt.attempt)
+    if found is not None or state.attempt.receipt_s is not None:
+        return found
+    before = next((one for one in reversed(state.attempts) if one.receipt_s is not None), None)
+    return read_total_steps(run_dir, before.attempt) if before is not None else None
 
 
 def _read_warm(run_dir: Path) -> dict[str, Any] | None:

@@ -24,7 +24,8 @@ class RunSnapshot:
     asked (`are_ranks_asked`). `trouble`: why this is older than it should be; empty otherwise. `heartbeat_s`: when the
     supervisor's loop last turned, wall clock; None where none ever was. `mirror_lag_s`: by part of the run's mirror, as
     `MirrorStanding.lag_s`. `losses`: of the incidents, by now. `standbys`: who waits to take the supervisor's place.
-    `is_disk_full`: that of the run directory, asked where the supervisor stands still."""
+    `is_disk_full`: that of the run directory, asked where the supervisor stands still. `last_s`: session time of the newest
+    entry."""
 
     run_dir: Path
     state: RunState = field(default_factory=RunState)
@@ -45,6 +46,24 @@ class RunSnapshot:
     losses: tuple[IncidentLoss, ...] = ()
     is_disk_full: bool = False
     standbys: tuple[StandbySeen, ...] = ()
+    last_s: float | None = None
+
+
+def is_idle(snapshot: RunSnapshot) -> bool:
+    """Nothing of a run that has not ended trains, and nobody watches it who would launch it again."""
+    return not snapshot.state.ended and snapshot.supervisor != "alive" and snapshot.attempt_alive is False
+
+
+def still_since_s(snapshot: RunSnapshot, stall: Stall | None) -> float | None:
+    """Since when no step is made: where the next one is overdue, and of a run that died with its supervisor, as that one saw it
+    last: the newest step, or the newest entry where no step is known. What follows is no training. None where steps are made."""
+    if stall is not None:
+        return stall.since_s
+    attempt, senses = snapshot.state.attempt, snapshot.senses
+    if attempt is None or not is_idle(snapshot):
+        return None
+    seen_s = senses.step_times.last_step_s if senses.attempt == attempt.attempt else None
+    return snapshot.last_s if seen_s is None else seen_s
 
 
 def are_ranks_asked(state: RunState, stall: Stall | None, supervisor: Supervisor) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from sentinel.detectors.disk_memory import bytes_words
 from sentinel.journal.standbys import StandbySeen
 from sentinel.model.amounts import number_between, time_words
+from sentinel.model.state import ENDINGS
 from sentinel.policy.rung_words import CONDITIONS
 from sentinel.report.cost import cost_rows, incident_words
 from sentinel.report.detectors import detector_rows
@@ -17,6 +18,7 @@ from sentinel.report.needs_text import need_rows
 from sentinel.report.pages import page_rows, page_story
 from sentinel.report.schedule import schedule_rows
 from sentinel.report.tables import cell, rounded_parts, text_table
+from sentinel.run_files.stall import LAST_SEEN
 from sentinel.terminal.words import utc_words
 
 INCIDENT_HEADER = ("incident", "onset", "detected", "remedy", "outcome", "steps lost", "s lost")  # fits 80 columns
@@ -39,7 +41,7 @@ def status_text(status: Mapping[str, Any]) -> str:
     step = cell(status["step"]) + (f" of {status['total_steps']}" if status["total_steps"] else "")
     rows = [
         ("run", status["run"]),
-        ("state", status["state"] + (f": {status['reason']}" if status["reason"] and status["needs"] is None else "")),
+        ("state", _state_words(status) + (f": {status['reason']}" if status["reason"] and status["needs"] is None else "")),
         *need_rows(status),
         *[("warning", one["words"]) for one in status["machine_warnings"] if one["incident"] is None],
         *_under_way_rows(status.get("under_way")),
@@ -76,7 +78,13 @@ def status_text(status: Mapping[str, Any]) -> str:
     rows += page_rows(status["pages"])
     rows += detector_rows(status["detectors"], is_watched=status["supervisor"] == "alive")
     width = max(len(name) for name, _ in rows)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+    return "\n".join(f"{name:<{width}}  {' '.join(value.splitlines())}" for name, value in rows)
+
+
+def _state_words(status: Mapping[str, Any]) -> str:
+    """The journal's word, where no supervisor is there to write another one."""
+    word: str = status["state"]
+    return word if status["supervisor"] == "alive" or word in ENDINGS else LAST_SEEN.format(word)
 
 
 def _incidents_words(status: Mapping[str, Any]) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sentinel.model.amounts import time_words
 from sentinel.model.stall import StepTimes
 from sentinel.model.state import RunState
 from sentinel.run_files.detector_standings import OLD_AFTER_S, DetectorStandings
+from sentinel.run_files.heartbeats import RankSeen
 
 STALLED = "stalled"
+LAST_SEEN = "last seen {}"  # a supervisor's word, where none is there to say it now
 SILENT_S = 10.0  # no heartbeat for so long is worth a colour
 TRAINS = ("training", "probation", "observing")
 
@@ -47,6 +50,14 @@ def is_silent(silent_s: float, stall: Stall | None, now_s: float) -> bool:
     """Whether a rank's silence is worth a colour; whether it is a hang others judge. While one is suspected, it is as soon as the
     rank has been silent for half of that time."""
     return silent_s > (min(SILENT_S, (now_s - stall.since_s) / 2) if stall is not None else SILENT_S)
+
+
+def counted_words(stall: Stall, ranks: Sequence[RankSeen], now_s: float) -> str:
+    """What is to be added where every rank has been silent for longer than no step came: a supervisor that began in between
+    counts what it has watched itself. Else empty."""
+    silent_s = min((seen.silent_s for seen in ranks), default=0.0)
+    is_longer = silent_s > now_s - stall.since_s + SILENT_S
+    return ", counted from when this supervisor began to watch" if is_longer else ""
 
 
 def run_word(state: RunState, stall: Stall | None) -> str:

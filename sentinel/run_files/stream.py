@@ -21,6 +21,7 @@ from sentinel.model.readings import Receipt, StepReading
 from sentinel.run_files.stream_lines import parse_line, parse_object
 
 LINE_BYTES_MAX = 1 << 20  # a longer line is none
+COUNT_MAX = 2**63 - 1  # some trainers say it where they mean no end
 TAIL_BYTES = 256 << 10  # some hundred lines, also of a trainer that reports every layer
 PIECE_BYTES = 256 << 10
 SLICE_BYTES_MAX = 2 << 20
@@ -74,12 +75,12 @@ def _first_line(run_dir: Path, attempt: int) -> bytes:
 
 
 def _positive(run_dir: Path, attempt: int, name: str) -> int | None:
-    """A whole number above zero that the receipt says."""
+    """A whole number above zero that the receipt says; none where no counter is so large."""
     try:
         value: Any = parse_object(_first_line(run_dir, attempt)).get(name)
     except (OSError, ValueError):
         return None
-    return value if type(value) is int and value > 0 else None
+    return value if type(value) is int and 0 < value <= COUNT_MAX else None
 
 
 # -- its end -----------------------------------------------------------------------------------------------------------

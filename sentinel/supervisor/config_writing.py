@@ -15,7 +15,7 @@ from sentinel.policy_files.loading import shipped_policies
 from sentinel.policy_files.yaml_positions import write_yaml
 from sentinel.supervisor.config_file import NAME, RunConfig
 from sentinel.supervisor.run_request import DEFAULT_POLICY
-from sentinel.trainers.imported import hint_of
+from sentinel.trainers.imported import attached_script_of, hint_of
 from sentinel.trainers.launching import check_command
 from sentinel.trainers.loading import load_profile, shipped_profiles
 from sentinel.trainers.probe.recognise import candidates
@@ -26,7 +26,7 @@ from sentinel.trainers.shell_script import fit_to_command
 class WrittenConfig:
     """`flags`: by which the trainer was recognised; empty where a person named it, or nobody knows it. `doubt`: what keeps this
     profile from driving this command; empty: nothing. `hint`: where nobody knows it, a profile for what it imports. `remarks`:
-    what this command will not be offered, and why."""
+    what this command will not be offered, and why. `attached`: its script, where that speaks to sentinel itself."""
 
     path: Path
     trainer: str | None
@@ -34,6 +34,7 @@ class WrittenConfig:
     doubt: str = ""
     hint: str = ""
     remarks: tuple[str, ...] = ()
+    attached: str = ""
 
 
 def write_config(
@@ -60,7 +61,8 @@ def write_config(
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}; choose another folder, or change its rights") from None
     hint = "" if named is not None else hint_of(command, str(folder))
-    return WrittenConfig(path, named, found[0].flags if found else (), doubt, hint, remarks)
+    attached = "" if named is not None else attached_script_of(command, str(folder))
+    return WrittenConfig(path, named, found[0].flags if found else (), doubt, hint, remarks, attached)
 
 
 def _name_of(command: tuple[str, ...]) -> str:
@@ -141,7 +143,9 @@ def _line(key: str, value: object) -> str:
 
 def next_steps(written: WrittenConfig) -> list[str]:
     """For a person: what was written, and what comes next."""
-    if written.trainer is None:
+    if written.attached:
+        who = f"{written.attached} imports sentinel: a loop that speaks its contract needs no trainer profile"
+    elif written.trainer is None:
         who = "no shipped profile's flags stand in the command: it names no trainer profile (sentinel trainers list)"
     else:
         by = f", recognised by {', '.join(written.flags)} in the command" if written.flags else ""
@@ -152,5 +156,5 @@ def next_steps(written: WrittenConfig) -> list[str]:
         f"wrote {os.path.relpath(written.path)}; {who}",
         *doubt,
         *written.remarks,
-        "next: sentinel probe tries it for some steps; sentinel run starts it",
+        f"next: {'' if written.attached else 'sentinel probe tries it for some steps; '}sentinel run starts it",
     ]

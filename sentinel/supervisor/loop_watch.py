@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Self
 
 from sentinel.channels.opening import open_channel
-from sentinel.launcher.process_tree import read_kernel_place
+from sentinel.launcher.process_tree import is_thread_runnable, read_kernel_place
 from sentinel.model.amounts import time_words
 from sentinel.policy.schema_paging import Paging
 from sentinel.supervisor.own_pages import OwnPage, Say, Stage, send_own_page
@@ -27,9 +27,10 @@ from sentinel.supervisor.own_pages import OwnPage, Say, Stage, send_own_page
 STUCK_AFTER_S = 60  # a turn takes milliseconds; systemd ends a supervisor that stands still after three minutes
 LOOK_EVERY_S = 1.0
 WORDS = (
-    "The supervisor has stood still for {still}{place}. Nothing is watched or repaired meanwhile; what trains, trains on. "
-    "Most likely the filesystem of the run directory does not answer."
+    "The supervisor has stood still for {still}{place}. Nothing is watched or repaired meanwhile; what trains, trains on. {why}"
 )
+BLOCKED = "Most likely the filesystem of the run directory does not answer."
+RUNNABLE = "It is not blocked: it computes, or waits for a processor (load {load:.0f}, {count} processors)."
 PACKAGE = Path(__file__).parent.parent
 
 SendWords = Callable[[Stage, str], None]
@@ -68,7 +69,7 @@ class LoopWatch:
         self._still_s += 1
         if self._still_s >= STUCK_AFTER_S and not self._is_paged:
             self._is_paged = True
-            self.send("trigger", WORDS.format(still=time_words(self._still_s), place=_place(self._loop)))
+            self.send("trigger", WORDS.format(still=time_words(self._still_s), place=_place(self._loop), why=_why(self._loop)))
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._run, name="sentinel-loop-watch", daemon=True).start()
@@ -95,6 +96,13 @@ def page_about_loop(run_dir: Path, run: str, paging: Paging, wall_s: Callable[[]
             send_own_page(run_dir, run, route, page, stage, text, wall_s(), say)
 
     return send
+
+
+def _why(thread: threading.Thread) -> str:
+    """As the kernel sees the thread: one that could run waits for no filesystem."""
+    if thread.native_id is None or not is_thread_runnable(thread.native_id):
+        return BLOCKED
+    return RUNNABLE.format(load=os.getloadavg()[0], count=len(os.sched_getaffinity(0)))
 
 
 def _place(thread: threading.Thread) -> str:

@@ -11,18 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from sentinel.client.run_layout import JOURNAL_NAME
-from sentinel.errors import JournalError, PolicyError, RetryLater
-from sentinel.journal.codec import decode_fact
+from sentinel.errors import PolicyError
 from sentinel.journal.run_file import PolicyReference, RunFile
-from sentinel.journal.store import Journal
-from sentinel.model.facts import PolicyApplied, SupervisorTookOver
-from sentinel.model.recorded import recorded_name
-from sentinel.operator.applying import kept_path
+from sentinel.operator.applied import find_applied
 from sentinel.policy_files.loading import read_policy_file, shipped_policy_path
 from sentinel.supervisor.run_request import RunRequest, policy_of
-
-KINDS = (recorded_name(PolicyApplied), recorded_name(SupervisorTookOver))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +30,7 @@ class InForce:
 
 def find_in_force(request: RunRequest, run_dir: Path, known: RunFile | None) -> InForce:
     """Raises PolicyError where a file that is to be in force cannot be read."""
-    applied = _find_applied(run_dir, known)
+    applied = find_applied(run_dir, known)
     if applied is None or known is None:
         return InForce(policy_of(request, known))
     kept = Path(applied.path)
@@ -73,28 +66,3 @@ def _digest_of(path: Path) -> str | None:
         return read_policy_file(path).digest
     except PolicyError:
         return None
-
-
-def _find_applied(run_dir: Path, known: RunFile | None) -> PolicyReference | None:
-    """By the journal; run.json may be older, where a supervisor was killed between the two, and stands in where the journal
-    cannot be read just now."""
-    by_file = known.policy if known is not None and known.policy.source else None
-    if not (path := run_dir / JOURNAL_NAME).exists():
-        return by_file
-    try:
-        with Journal.open(path, read_only=True) as journal:
-            return _newest_applied(run_dir, journal)
-    except (JournalError, RetryLater):
-        return by_file
-
-
-def _newest_applied(run_dir: Path, journal: Journal) -> PolicyReference | None:
-    found: PolicyReference | None = None
-    for kind, body in journal.read_kinds(KINDS):
-        match decode_fact(kind, body):
-            case PolicyApplied() as fact:
-                kept = str(kept_path(run_dir, fact.digest))
-                found = PolicyReference(kept, fact.digest, fact.name, fact.path, fact.named, fact.named_digest)
-            case SupervisorTookOver(policy_digest=digest) if found is not None and digest != found.digest:
-                found = None
-    return found

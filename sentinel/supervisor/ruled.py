@@ -162,9 +162,9 @@ def remarks_on(ruled: Ruled) -> tuple[str, ...]:
 
 
 def _hint(run_file: RunFile) -> str:
-    from sentinel.trainers.imported import hint_of
+    from sentinel.trainers.probe.recognise import hint_at_start
 
-    hint = hint_of(run_file.command, run_file.cwd)
+    hint = hint_at_start(run_file.command, run_file.cwd)
     return f"no --trainer is named, and who does not speak sentinel's own contract is not watched: {hint}" if hint else ""
 
 

@@ -41,6 +41,8 @@ def started_event(
         settable=None if trained is None else trained.profile.settable,
         arguments=() if trained is None else trained.arguments,
         stop_answer_s=None if trained is None else trained.stop_answer_s,
+        rows_late=trained is not None and trained.rows_late,
+        status_lost="" if trained is None else trained.status_lost,
         command_digest=run.command_digest,
         policy_remark=ruled.remark,
     )

@@ -26,7 +26,7 @@ def picture_document(picture: Picture) -> dict[str, Any]:
         "total_steps": picture.total,
         "step_time_s": picture.step_time_s,
         "elapsed_s": round(picture.now_s - state.created_s, 3),
-        "goodput": round(account(state, picture.now_s, stall.since_s if stall else None).goodput_ratio, 4),
+        "goodput": round(account(state, picture.now_s, picture.still_since_s).goodput_ratio, 4),
         "incident": summary,
         "ranks": [asdict(seen) for seen in picture.ranks],
         "gpus": [_gpu(gpu) for gpu in picture.gpus],

@@ -26,7 +26,7 @@ def incident_rows(picture: Picture) -> list[RenderableType]:
         return [Text("none", "dim"), Text(""), _now(picture), *command_rows(picture)]
     what = Text(no_wrap=True, overflow="ellipsis")
     style = "green" if str(incident.state) == "recovered" else "bold red" if not incident.is_closed else "red"
-    what.append(f"{incident.id} {incident.kind} {incident.state.words}", style)
+    what.append(f"{incident.id} {incident.kind} {incident.stands}", style)
     what.append(f", onset step {incident.onset_step}" if incident.onset_step is not None else f", step {incident.detected_step}")
     what.append(clean(f": {incident.reason}"))
     last = incident.last_try

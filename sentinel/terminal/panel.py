@@ -17,11 +17,12 @@ from rich.text import Text
 
 from sentinel.curves.blocks import ASCII_BLOCKS, BLOCKS, Point, columns, find_column, sparkline
 from sentinel.curves.registry import CURVES
+from sentinel.engine.forecast import FAR_S
 from sentinel.engine.goodput import account
 from sentinel.model.amounts import time_words
 from sentinel.model.metrics import SHORT_CHARS_MAX
 from sentinel.model.state import UNOBSERVED, UNSEEN
-from sentinel.run_files.stall import STALLED, run_word
+from sentinel.run_files.stall import LAST_SEEN, STALLED, run_word
 from sentinel.terminal.clean import clean
 from sentinel.terminal.incident_rows import command_rows, incident_rows
 from sentinel.terminal.picture import METRICS, Picture, newest_step, shown_incident, survival_in
@@ -117,14 +118,17 @@ def _headline(picture: Picture) -> RenderableType:
     attempt = state.attempt
     line = Text(no_wrap=True, overflow="ellipsis")
     word = run_word(state, picture.stall)
-    line.append(word.upper(), STATE_STYLES.get(word, "bold"))
+    if picture.is_watched or state.ended:
+        line.append(word.upper(), STATE_STYLES.get(word, "bold"))
+    else:
+        line.append(LAST_SEEN.format(word).upper(), "bold yellow")
     if picture.stall is not None:
         line.append(f": {picture.stall.words(picture.now_s)}", "yellow")
     if state.stop_by and not state.ended:
         line.append(f" (stopping: {state.stop_by})", "yellow")
     line.append(f"   {clock_words(picture.now_s - state.created_s)}")
     line.append(f"   attempt {attempt.attempt if attempt else '-'}")
-    line.append(f"   goodput {account(state, picture.now_s, picture.stall.since_s if picture.stall else None).goodput_ratio:.0%}")
+    line.append(f"   goodput {account(state, picture.now_s, picture.still_since_s).goodput_ratio:.0%}")
     line.append(f"   incidents {len(state.incidents)}")
     if picture.standbys:
         line.append(f"   standby {', '.join(map(clean, picture.standbys))}")
@@ -143,8 +147,9 @@ def _progress(picture: Picture, width: int) -> RenderableType:
         return Text(f"step {step}")
     left = max(0, picture.total - step)
     words = f" step {step} of {picture.total}"
-    if picture.step_time_s and left and not picture.state.ended and picture.stall is None:
-        words += f", {time_words(left * picture.step_time_s)} left"
+    left_s = left * (picture.step_time_s or 0.0)
+    if 0.0 < left_s <= FAR_S and not picture.state.ended and picture.stall is None and picture.is_watched:
+        words += f", {time_words(left_s)} left"
     bar_width, done = max(10, width - len(words) - 1), min(step, picture.total)
     grid = Table.grid()
     bar: RenderableType = ProgressBar(picture.total, done, bar_width, complete_style="cyan", finished_style="green")

@@ -26,7 +26,8 @@ METRICS = metrics_shown_on("terminal")
 class Picture:
     """Everything a frame shows. `lines` are elapsed time and words, oldest first. `warnings`: what is wrong with the looking
     itself, or threatens the run, a sentence each. `gpus_why_not`: why no GPU is seen; both empty where nobody asked. `needs`: as
-    `sentinel status --json` has it, where whoever made the picture knows. `standbys`: on which machines one waits."""
+    `sentinel status --json` has it, where whoever made the picture knows. `standbys`: on which machines one waits. `is_watched`:
+    whether a supervisor says how it stands. `idle_since_s`: since when nothing of a run trains that nobody watches."""
 
     state: RunState
     now_s: float
@@ -42,6 +43,13 @@ class Picture:
     stall: Stall | None = None
     needs: Mapping[str, Any] | None = None
     standbys: tuple[str, ...] = ()
+    is_watched: bool = True
+    idle_since_s: float | None = None
+
+    @property
+    def still_since_s(self) -> float | None:
+        """Since when no step is made; None where steps are."""
+        return self.stall.since_s if self.stall is not None else self.idle_since_s
 
 
 def newest_step(picture: Picture) -> int:

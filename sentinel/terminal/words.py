@@ -10,7 +10,7 @@ from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
 from sentinel.model.amounts import lost_words, time_words
-from sentinel.model.incidents import CLOSED, IncidentState, Outcome
+from sentinel.model.incidents import CLOSED, FOR_A_PERSON, Incident, IncidentState, Outcome
 from sentinel.model.node_checks import NodeVerdicts
 from sentinel.model.paging import PageHold
 from sentinel.model.recorded import recorded_name
@@ -272,15 +272,27 @@ def _of_incident(
         case f.IncidentMoved():
             if fact.to is IncidentState.OPEN:
                 return None  # the judgement before it says why
-            word = fact.to.words.upper() if fact.to in CLOSED else fact.to.words
+            word = _moved_word(fact, state)
             tone = _CLOSED_TONES.get(fact.to, "plain")
             return Line(f"incident {fact.incident} {word}: {fact.reason}", tone)
+
+
+def _incident(number: int, state: RunState) -> Incident | None:
+    return next((one for one in state.incidents if one.id == number), None)
+
+
+def _moved_word(fact: f.IncidentMoved, state: RunState) -> str:
+    """Loud where it is closed. `state` may be of then, or of later."""
+    incident = _incident(fact.incident, state)
+    if fact.to is IncidentState.EXHAUSTED and incident is not None and not incident.had_repairs:
+        return FOR_A_PERSON.upper()
+    return fact.to.words.upper() if fact.to in CLOSED else fact.to.words
 
 
 def _of_recovery(fact: f.Restored | f.StepsLost | f.GaveUp, at_s: float, state: RunState) -> Line | None:
     match fact:
         case f.Restored():
-            found = next((i for i in state.incidents if i.id == fact.incident), None)
+            found = _incident(fact.incident, state)
             if found is None:
                 return None
             after = f"{time_words(max(0.0, at_s - found.visible_s))} after the fault showed"
@@ -288,8 +300,13 @@ def _of_recovery(fact: f.Restored | f.StepsLost | f.GaveUp, at_s: float, state: 
         case f.StepsLost():
             return Line(f"{lost_words(fact.steps, fact.unseen)} will be trained again", "quiet", is_part=True)
         case f.GaveUp():
-            then = {"stop_now": "training stops", "hold": "training is held", "keep_training": "training goes on"}
-            return Line(f"incident {fact.incident}: out of remedies ({fact.reason}); {then.get(fact.then, fact.then)}", "bad")
+            words = {"stop_now": "training stops", "hold": "training is held", "keep_training": "training goes on"}
+            then = words.get(fact.then, fact.then)
+            found = _incident(fact.incident, state)
+            if found is None or found.verdict != fact.reason:
+                return Line(f"incident {fact.incident}: out of remedies ({fact.reason}); {then}", "bad")
+            # the line before it, of the incident that closed, has the reason
+            return Line(f"incident {fact.incident}: {'out of remedies; ' if found.had_repairs else ''}{then}", "bad")
 
 
 def _of_telling(fact: f.PageRaised | f.PageHeld | f.PageResolved | f.LogMatched, at_s: float) -> Line:

@@ -27,7 +27,7 @@ def profile_document(profile: TrainerProfile) -> dict[str, Any]:
         "metrics": {"from": spec.metrics.from_, "path": list(spec.metrics.path), "format": spec.metrics.format},
         "checkpoints": None if places is None else {"flags": list(places.root), "path": places.path, "pattern": places.pattern},
         "restarts": places is not None or "restart" in profile.capabilities,
-        "rolls_back": places is not None and bool(spec.resume.arguments),
+        "rolls_back": places is not None,
         "skips": spec.skip is not None,
         "settings": list(profile.settings),
         "capabilities": list(profile.capabilities),
@@ -58,8 +58,8 @@ def what_it_can(profile: TrainerProfile) -> list[str]:
         kept = "rolled back: no: the profile names no checkpoints; it is started again as it is"
     else:
         where = places.path if places.path is not None else " or ".join(places.root)
-        how = "rolled back" if spec.resume.arguments else "started again from the newest, not rolled back"
-        kept = f"{how}: by checkpoints {places.pattern} below {where}"
+        how = "" if spec.resume.arguments else "; newer ones are moved aside, and it has to go on from the newest by itself"
+        kept = f"rolled back: by checkpoints {places.pattern} below {where}{how}"
     words = ", ".join(_setting(profile, key) for key in profile.settings)
     return [
         f"watched: {metrics_source(spec.metrics)}",

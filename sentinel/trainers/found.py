@@ -6,17 +6,15 @@ import errno
 import fnmatch
 import hashlib
 import os
-import pickletools
 import re
 import stat
-import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from sentinel.client.regular_file import NotRegular, kind_of_file
+from sentinel.trainers.pickled_step import read_step_key
 from sentinel.trainers.profile import PATTERN_STEP, CheckpointFiles
 from sentinel.trainers.tracker import tracked_step
 from sentinel.trainers.whole import find_torn, look, missing_metadata
@@ -24,11 +22,10 @@ from sentinel.trainers.whole import find_torn, look, missing_metadata
 TORN_S = 60.0  # a file that is still being written is cut off, too
 LACKS_S = 600.0  # a large one is written for minutes, and uploaded, before it is whole
 SETTLED_S = 2.0  # a checkpoint without files that tell is complete when nothing of it changed for so long
+STALE_S = 60.0  # a mark that is so much older than what it marks is of an earlier save into the same place
 DEPTH_MAX = 6
 ENTRIES_MAX = 20_000
 FILES_MAX = 100_000  # of one checkpoint
-STEPS_KEPT = 512  # of files whose steps were read
-PICKLE_BYTES_MAX = 64 << 20
 ASIDE = ".sentinel-aside"  # in the trainer's folder: what was moved out of its way
 
 Signature = tuple[tuple[str, int, int], ...]
@@ -38,13 +35,15 @@ Signature = tuple[tuple[str, int, int], ...]
 @dataclass(frozen=True, slots=True)
 class FoundCheckpoint:
     """`path`: absolute, of a folder or of one file. `missing`: of the files that tell it complete. `trouble`: why it cannot be
-    looked at; then it is not complete, and the others are what they are."""
+    looked at; then it is not complete, and the others are what they are. `marked_ns`: when the oldest of what tells it complete
+    was written; None where nothing does that has a time."""
 
     step: int
     path: Path
     signature: Signature
     missing: tuple[str, ...]
     trouble: str = ""
+    marked_ns: int | None = None
 
     @property
     def key(self) -> str:
@@ -59,25 +58,32 @@ class FoundCheckpoint:
         """Whether its trainer is done with it. Raises OSError."""
         if self.missing or not self.signature or not any(size for _, size, _ in self.signature):
             return False
-        if _tells_complete(places):
-            return True
-        shown = look(self.path, (name for name, _, _ in self.signature))
-        return shown == "whole" or (shown == "nothing" and wall_s - self.newest_change_s >= SETTLED_S)
+        shown, quiet_s = look(self.path, (name for name, _, _ in self.signature)), wall_s - self.newest_change_s
+        if shown == "torn" or not _tells_complete(places):
+            return shown == "whole" or (shown == "nothing" and quiet_s >= SETTLED_S)
+        # A mark of an earlier save says nothing of this one; a rank may write a little behind the mark.
+        return (late_s := self._marked_late_s) <= 0.0 or quiet_s >= (SETTLED_S if late_s <= STALE_S else LACKS_S)
 
-    def why_torn(self, places: CheckpointFiles, wall_s: float) -> str:
+    @property
+    def _marked_late_s(self) -> float:
+        """For how long it was written to behind what tells it complete."""
+        return self.newest_change_s - self.marked_ns / 1e9 if self.marked_ns is not None else 0.0
+
+    def why_torn(self, wall_s: float) -> str:
         """A sentence where what tells it complete has not come for long, or one of its files has long been cut off, and it is
         never complete; else empty. Raises OSError."""
-        if self.missing and not self.trouble and self.signature and wall_s - self.newest_change_s >= LACKS_S:
-            return f"{self.path}: what tells it whole has not come ({', '.join(self.missing)}), so it is not sealed"
-        if self.missing or self.trouble or _tells_complete(places) or wall_s - self.newest_change_s < TORN_S:
+        quiet_s = wall_s - self.newest_change_s
+        if self.trouble or not self.signature or quiet_s < (LACKS_S if self.missing else TORN_S):
             return ""
+        if self.missing:
+            return f"{self.path}: what tells it whole has not come ({', '.join(self.missing)}), so it is not sealed"
         torn = find_torn(self.path, (name for name, _, _ in self.signature))
         return "" if torn is None else f"{torn}: is cut off, or nothing of its kind; so its checkpoint is not sealed"
 
 
 def _tells_complete(places: CheckpointFiles) -> bool:
-    """Whether one that lacks nothing of what is asked for is complete. A file of torch.save shows its step only when its end is
-    written, and a tracker names none that is not whole."""
+    """Whether one that lacks nothing of what is asked for is complete, if no file of it is cut off. A file of torch.save shows
+    its step only when its end is written, and a tracker names none that is not whole."""
     return bool(places.complete) or places.tracker is not None or places.whole_at_once or places.step_key is not None
 
 
@@ -85,7 +91,7 @@ def find_checkpoints(places: CheckpointFiles, root: Path) -> list[FoundCheckpoin
     """By rising step, of those with the same step the newest. Raises OSError where the folder is there and cannot be read."""
     newest: dict[int, FoundCheckpoint] = {}
     tracked = tracked_step(places, root)
-    for path in _matching(places.pattern, root):
+    for path in matching(places.pattern, root):
         step = _step_of(places, path)
         if step is None:
             continue
@@ -95,7 +101,8 @@ def find_checkpoints(places: CheckpointFiles, root: Path) -> list[FoundCheckpoin
                 missing += (places.tracker.file,)  # it is written when all else is, and does not name this one yet
             try:
                 signature = read_signature(path)
-                found = FoundCheckpoint(step, path, signature, missing + missing_metadata(name for name, _, _ in signature))
+                missing += missing_metadata(name for name, _, _ in signature)
+                found = FoundCheckpoint(step, path, signature, missing, marked_ns=_marked_ns(places, root, signature))
             except (FileNotFoundError, NotADirectoryError):
                 raise
             except OSError as error:
@@ -104,6 +111,17 @@ def find_checkpoints(places: CheckpointFiles, root: Path) -> list[FoundCheckpoin
             if known is None or (bool(known.missing), -known.newest_change_s) > (bool(found.missing), -found.newest_change_s):
                 newest[step] = found
     return [newest[step] for step in sorted(newest)]
+
+
+def _marked_ns(places: CheckpointFiles, root: Path, signature: Signature) -> int | None:
+    """When the oldest of the files was written that tell it complete. Raises OSError."""
+    times: list[int | None] = []
+    for mark in places.complete:  # of several that a pattern names the newest
+        times.append(max((changed for name, _, changed in signature if fnmatch.fnmatchcase(name, mark)), default=None))
+    if places.tracker is not None:
+        with suppress(FileNotFoundError):
+            times.append((root / places.tracker.file).stat().st_mtime_ns)
+    return min((one for one in times if one is not None), default=None)
 
 
 def list_names(root: Path, limit: int = 6) -> list[str]:
@@ -132,52 +150,7 @@ def read_signature(path: Path) -> Signature:
     return tuple(out)
 
 
-def read_step_key(path: Path, key: str) -> int | None:
-    """The whole number under a key of the dictionary that torch.save wrote, without loading it: the opcodes of its pickle are
-    read and not carried out. None where it is not found. A file that has not changed is read once."""
-    with suppress(OSError):
-        status = os.stat(path)
-        return _step_within(path, key, status.st_size, status.st_mtime_ns)
-    return None
-
-
-@lru_cache(maxsize=STEPS_KEPT)
-def _step_within(path: Path, key: str, _size: int, _changed_ns: int) -> int | None:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            name = next(entry for entry in archive.namelist() if entry.endswith("/data.pkl") or entry == "data.pkl")
-            if archive.getinfo(name).file_size > PICKLE_BYTES_MAX:
-                return None
-            data = archive.read(name)
-        return _number_after(data, key)
-    except (OSError, ValueError, StopIteration, zipfile.BadZipFile, EOFError, IndexError, KeyError, NotImplementedError):
-        return None
-
-
-def _number_after(data: bytes, key: str) -> int | None:
-    """The first whole number that a pickle puts directly behind this text. A text that came before is fetched from the memo."""
-    is_next, was_text, memos, noted = False, False, set[int](), 0
-    for opcode, value, _ in pickletools.genops(data):
-        if opcode.name in ("BINPUT", "LONG_BINPUT", "PUT", "MEMOIZE"):
-            number = noted if opcode.name == "MEMOIZE" else value
-            noted += 1
-            if was_text and isinstance(number, int):
-                memos.add(number)
-            was_text = False
-            continue
-        if (
-            is_next
-            and isinstance(value, int)
-            and not isinstance(value, bool)
-            and opcode.name.startswith(("BININT", "LONG", "INT"))
-        ):
-            return value
-        was_text = isinstance(value, str) and value == key
-        is_next = was_text or (opcode.name in ("BINGET", "LONG_BINGET", "GET") and value in memos)
-    return None
-
-
-def _matching(pattern: str, root: Path) -> Iterator[Path]:
+def matching(pattern: str, root: Path) -> Iterator[Path]:
     is_deep = pattern.startswith("**/")
     parts = pattern.removeprefix("**/").split("/")
     wanted = [re.compile(fnmatch.translate(PATTERN_STEP.sub("*", part))) for part in parts]
@@ -190,26 +163,30 @@ def _matching(pattern: str, root: Path) -> Iterator[Path]:
         except (FileNotFoundError, NotADirectoryError):
             continue
         for entry in entries:
-            looked += 1
+            looked += is_deep
             if looked > ENTRIES_MAX:
-                return
+                raise OSError(
+                    f"{root}: more than {ENTRIES_MAX:,} entries, among which {pattern} may lie at any depth; name the folder of "
+                    "the checkpoints alone: --trainer NAME:root=DIR"
+                )
             if entry.name == ASIDE or entry.name.startswith(".sentinel"):
                 continue
             if wanted[0].fullmatch(entry.name):
-                yield from _below(Path(entry.path), wanted[1:])
+                yield from _below(root, Path(entry.path), wanted[1:])
             elif is_deep and depth < DEPTH_MAX and entry.is_dir(follow_symlinks=False):
                 folders.append((Path(entry.path), depth + 1))
 
 
-def _below(path: Path, wanted: list[re.Pattern[str]]) -> Iterator[Path]:
+def _below(root: Path, path: Path, wanted: list[re.Pattern[str]]) -> Iterator[Path]:
     if not wanted:
-        if not path.is_symlink():  # a pointer such as `last` is no checkpoint of its own
+        # A pointer such as `last` is no checkpoint of its own; a link to a scratch disk is.
+        if not path.is_symlink() or not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
             yield path
         return
     with suppress(OSError):
         for entry in os.scandir(path):
             if wanted[0].fullmatch(entry.name):
-                yield from _below(Path(entry.path), wanted[1:])
+                yield from _below(root, Path(entry.path), wanted[1:])
 
 
 def _step_of(places: CheckpointFiles, path: Path) -> int | None:

@@ -45,11 +45,10 @@ def hands_on(text: str, is_appended: bool = True) -> HandsOn:
     except NotRead as error:
         return HandsOn("unknown", f"its text is not understood: {error}")
     script = replace(script, commands=commands)
-    starts = [one for one in commands if _starts_trainer(one)]
-    if not starts:
+    lines = lines_that_train(commands)
+    if not lines:
         return HandsOn("unknown", "no line in it is seen to start a trainer")
-    trainer = _target(starts[-1])
-    lines = [one for one in starts if _target(one) == trainer]  # the last one, and others that start the same
+    trainer = _target(lines[-1])
     found = [_of_line(one, script, is_appended) for one in lines]
     if all(one.verdict == "yes" for one in found):
         return found[-1]
@@ -57,6 +56,12 @@ def hands_on(text: str, is_appended: bool = True) -> HandsOn:
         return found[-1] if (where := _elsewhere(script)) is None else HandsOn("unknown", where)
     doubt = next((one for one in found if one.verdict == "unknown"), None)
     return doubt or HandsOn("unknown", f"some of the lines that start {trainer} hand it on, some do not")
+
+
+def lines_that_train(commands: Sequence[ShellCommand]) -> list[ShellCommand]:
+    """The last one that starts a trainer, and others that start the same."""
+    starts = [one for one in commands if _starts_trainer(one)]
+    return [one for one in starts if _target(one) == _target(starts[-1])]
 
 
 def _with_evaluated(commands: Sequence[ShellCommand], depth: int = 0) -> Iterable[ShellCommand]:

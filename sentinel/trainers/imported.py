@@ -29,13 +29,7 @@ _NO_PLACE = late_regex(r"(?i)every|interval|freq|limit|steps?$|keep|num|total")
 def hint_of(command: Sequence[str], cwd: str) -> str:
     """A sentence that names the profile of the library which the command's script imports, with the script's own flags; empty
     where it imports none that a profile is shipped for, or uses sentinel itself."""
-    script = next((word for word in command if word.endswith(".py") and not word.startswith("-")), None)
-    if script is None:
-        return ""
-    try:
-        text = read_regular(Path(cwd, script), SCRIPT_BYTES_MAX).decode("utf-8", "replace")
-    except (OSError, ValueError):
-        return ""
+    script, text = _script_of(command, cwd)
     imports = set(_IMPORT.findall(text))
     library = next((name for name in PROFILES if name in imports and (name != "transformers" or "Trainer" in text)), None)
     if library is None or "sentinel" in imports:
@@ -46,6 +40,22 @@ def hint_of(command: Sequence[str], cwd: str) -> str:
     else:
         end = "which sees no flag for the folder of its checkpoints in it; name the folder, or the flag as root_flag=FLAG"
     return f"{os.path.basename(script)} imports {library}: --trainer {asked}? ({end})"
+
+
+def attached_script_of(command: Sequence[str], cwd: str) -> str:
+    """The command's script where it imports sentinel itself, and so may speak its contract; else empty."""
+    script, text = _script_of(command, cwd)
+    return script if "sentinel" in _IMPORT.findall(text) else ""
+
+
+def _script_of(command: Sequence[str], cwd: str) -> tuple[str, str]:
+    """The first script of Python in the command, and its text; empty where there is none, or it cannot be read."""
+    script = next((word for word in command if word.endswith(".py") and not word.startswith("-")), "")
+    try:
+        text = read_regular(Path(cwd, script), SCRIPT_BYTES_MAX) if script else b""
+    except (OSError, ValueError):
+        return script, ""
+    return script, text.decode("utf-8", "replace")
 
 
 def _options(profile: str, flags: tuple[str, ...], command: Sequence[str]) -> tuple[str, tuple[str, ...]]:

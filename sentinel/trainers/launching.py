@@ -21,13 +21,15 @@ from sentinel.launcher.exit_report import read_report
 from sentinel.model.actions import Request
 from sentinel.model.attempts import EXIT_FINISHED, AttemptSpec, SettingsInForce
 from sentinel.run_files.attempt_files import AttemptFiles
+from sentinel.run_files.stream import read_receipt
 from sentinel.trainers.found import find_checkpoints
-from sentinel.trainers.profile import TrainerProfile
+from sentinel.trainers.profile import CheckpointFiles, TrainerProfile
 from sentinel.trainers.rendering import find_root, render, saves_at, stands
 from sentinel.trainers.sealing import seal_new, sealed_path
+from sentinel.trainers.shell_script import lost_status_of
 from sentinel.trainers.sources import places_of
 from sentinel.trainers.spec import TrainerSpec
-from sentinel.trainers.start import BEFORE_NAME, read_before
+from sentinel.trainers.start import BEFORE_NAME, forget_before, read_before
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,16 @@ class Trained:
         return tuple((key, flags) for key, flags in own.items() if flags)
 
     @property
+    def status_lost(self) -> str:
+        """What shows that the command may leave with 0 whatever the trainer left with; empty where nothing does."""
+        return lost_status_of(self.command, self.cwd)
+
+    @property
+    def rows_late(self) -> bool:
+        """Whether its rows come from files: loggers write those in blocks, and what they hold is lost with the trainer."""
+        return self.profile.spec.metrics.from_ not in ("output", "none")
+
+    @property
     def stop_answer_s(self) -> float:
         """How long a stop that is planned waits for the trainer to save and to end; 0 where it cannot be asked for that."""
         stop = saves_at(self.profile, self.command)
@@ -116,19 +128,28 @@ class Trained:
             return  # nothing of this run was started yet: what lies there is somebody else's
         names = [path.parent.name for path in attempts_folder(self.run_dir).glob("*/spec.json")]
         newest = max((int(name) for name in names if name.isdecimal()), default=0)
-        died_s = _died_s(self.run_dir, newest)  # what changed right before that may be half of a checkpoint
+        self._adopt(places, Path(root), newest)
+        # what changed right before that may be half of a checkpoint
+        died_s = _died_s(self.run_dir, newest, says_how=not self.status_lost)
         there, others = find_checkpoints(places, Path(root)), read_before(self.run_dir)
         for _ in seal_new(self.run_dir, places, there, newest, others, lambda: died_s):
             pass
 
+    def _adopt(self, places: CheckpointFiles, root: Path, attempt: int) -> None:
+        """What the trainer went on from by itself is this run's. Its follower sees to that, unless it ended between its receipt
+        and that: then a relaunch would find no checkpoint, and the trainer go on from this one again. Raises OSError."""
+        receipt = read_receipt(self.run_dir, attempt)
+        if receipt is not None and receipt.adopted and receipt.resume_step > 0:
+            forget_before(self.run_dir, root, places, receipt.resume_step)
 
-def _died_s(run_dir: Path, attempt: int) -> float:
+
+def _died_s(run_dir: Path, attempt: int, says_how: bool) -> float:
     """When its keeper wrote down the end of the attempt; where it did not, now. Never, for one that ended in order: all that it
-    saved is whole."""
+    saved is whole. `says_how`: its status tells whether it did."""
     files = AttemptFiles.of(run_dir, attempt)
     with suppress(OSError, ValueError):
         report = read_report(files)
-        if report is not None and report.command_status == EXIT_FINISHED:
+        if says_how and report is not None and report.command_status == EXIT_FINISHED:
             return float("inf")
     with suppress(OSError):
         return files.exit.stat().st_mtime

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from sentinel.client.run_layout import attempts_folder
-from sentinel.trainers.found import FoundCheckpoint, find_checkpoints, list_names
+from sentinel.trainers.found import FoundCheckpoint, find_checkpoints, list_names, matching
 from sentinel.trainers.loading import load_profile, shipped_profiles
-from sentinel.trainers.profile import CheckpointFiles
+from sentinel.trainers.pickled_step import read_step_key
+from sentinel.trainers.profile import PATTERN_STEP, CheckpointFiles
 from sentinel.trainers.tracker import tracked_step
+from sentinel.trainers.whole import look
 
 NAMED_MAX = 3  # of the names that another profile matches
 
@@ -31,15 +34,22 @@ class OtherMatch:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """`there`: what lies in the folder, as far as it is named; None where there is no such folder."""
+    """`there`: what lies in the folder, as far as it is named; None where there is no such folder. `unread`: files that match
+    and do not show their step under `step_key`."""
 
     pattern: str
     root: Path
     there: tuple[str, ...] | None
     others: tuple[OtherMatch, ...]
+    unread: tuple[Path, ...] = ()
+    step_key: str = ""
 
     @property
     def sentence(self) -> str:
+        if self.unread:
+            names = ", ".join(str(path.relative_to(self.root)) for path in self.unread[:NAMED_MAX])
+            shows = f"shows no step: no whole number under {self.step_key!r} in a dictionary that torch.save wrote"
+            return f"{names} under {self.root} {shows}; name the key that holds it (checkpoints: {{step_key: KEY}})"
         if self.there is None:
             return f"no file matches {self.pattern}: the folder {self.root} is not there"
         start = f"no file matches {self.pattern} under {self.root}; there "
@@ -54,7 +64,20 @@ def find_mismatch(places: CheckpointFiles, root: Path) -> Mismatch | None:
     if find_checkpoints(places, root):
         return None
     there = tuple(list_names(root)) if root.is_dir() else None
-    return Mismatch(places.pattern, root, there, tuple(_others(places, root)))
+    unread = tuple(_unread(places, root))
+    return Mismatch(places.pattern, root, there, tuple(_others(places, root)), unread, places.step_key or "")
+
+
+def _unread(places: CheckpointFiles, root: Path) -> Iterator[Path]:
+    """Checkpoints by their names, of which nobody knows the step. Not those that are cut off: they hold nothing to go on from.
+    Raises OSError."""
+    if places.step_key is None or PATTERN_STEP.search(places.pattern) is not None:
+        return
+    for path in matching(places.pattern, root):
+        with suppress(FileNotFoundError):  # the trainer is replacing it
+            is_written = path.is_file() and path.stat().st_size > 0
+            if is_written and read_step_key(path, places.step_key) is None and look(path, [""]) != "torn":
+                yield path
 
 
 def find_others(base: Path) -> Iterator[OtherMatch]:
@@ -98,6 +121,8 @@ def reason_against_scratch(run_dir: Path, places: CheckpointFiles, root: Path) -
     began_s = _began_s(run_dir)
     if mismatch is None or began_s is None:
         return ""
+    if any(path.stat().st_mtime >= began_s for path in mismatch.unread):
+        return f"{mismatch.sentence}. It was written since this run began, and a start from the beginning would write over it"
     ours = [other for other in mismatch.others if any(found.newest_change_s >= began_s for found in other.found)]
     if not ours:
         return ""

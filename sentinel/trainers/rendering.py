@@ -19,6 +19,7 @@ from sentinel.trainers.profile import PLACEHOLDER, ProfileSkip, ProfileSpec, Sto
 
 ARGUMENTS_VARIABLE = "SENTINEL_ARGS"
 BATCHES_MAX = 20_000  # as arguments of one command
+VARIABLE_BYTES_MAX = 128 * 1024  # linux/binfmts.h: with its name and the byte behind it
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def render(
     of this run was started before; the command then begins as its user wrote it.
 
     Raises:
-        UsageError: an argument needs a value that the command does not hold.
+        UsageError: an argument needs a value that the command does not hold, or what is added is more than a variable holds.
     """
     spec = profile.spec
     root = find_root(spec, command, cwd)
@@ -68,9 +69,22 @@ def render(
     if spec.skip is not None and overrides.skip:
         added += _skipping(spec.skip, overrides.skip)
         asserted["skip"] = [[span.start, span.end] for span in passed_to(spec.skip, overrides.skip)]
-    environment = {ARGUMENTS_VARIABLE: shlex.join(added), "PYTHONUNBUFFERED": "1", **spec.environment}
+    environment = {ARGUMENTS_VARIABLE: _in_variable(added), "PYTHONUNBUFFERED": "1", **spec.environment}
     argv = tuple(command) if spec.arguments == "environment" else (*command, *added)
     return Rendered(argv, environment, added, asserted, root)
+
+
+def _in_variable(added: Sequence[str]) -> str:
+    """For a shell script. The kernel starts no command with a longer one, and a script that finds none would train from the
+    beginning."""
+    text = shlex.join(added)
+    size = len(os.fsencode(f"{ARGUMENTS_VARIABLE}={text}")) + 1
+    if size > VARIABLE_BYTES_MAX:
+        raise UsageError(
+            f"--trainer: what is added has {size:,} bytes, and {ARGUMENTS_VARIABLE} holds {VARIABLE_BYTES_MAX:,} at most; "
+            "let fewer batches be left out at once"
+        )
+    return text
 
 
 def find_root(spec: ProfileSpec, command: Sequence[str], cwd: str) -> str | None:

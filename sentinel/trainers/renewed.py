@@ -17,14 +17,16 @@ class Renewed:
     _every: int = 1
     _new: int = 0
     _behind: int = 0
+    _last: int = -1
 
     def take(self, step: int) -> None:
-        """The step of the next row, as the trainer numbers it."""
+        """The step of the next row, as the trainer numbers it. The same step again is no new one: several ranks print it."""
+        last, self._last = self._last, step
         if step > self.newest:
             self._every = step - self.newest if self._new else 1
             self.newest, self._behind = step, 0
             self._new += 1
-        else:
+        elif step != last:
             self.first = step if not self._behind else self.first
             self._behind += 1
 

@@ -91,7 +91,7 @@ class Sealer:
         for found in there:
             if found.key not in self._sealed and found.key not in others:
                 with suppress(OSError):
-                    if why := found.why_torn(places, time.time()):
+                    if why := found.why_torn(time.time()):
                         self._remarks.add(why)
 
     def finish(self, stream: Stream, resume_step: int | None) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from sentinel.client.regular_file import read_regular, regular
 from sentinel.trainers.handing_on import HandsOn, hands_on
+from sentinel.trainers.lost_status import STATUS_REMEDY, lost_status
 from sentinel.trainers.profile import PLACEHOLDER, TrainerProfile
 from sentinel.trainers.rendering import ARGUMENTS_VARIABLE, flag_value
 
@@ -27,6 +28,7 @@ WRAPPERS = frozenset((
     "numactl", "chrt", "unshare", "xvfb-run", "singularity", "apptainer", "docker", "podman", "enroot",
 ))  # fmt: skip
 WITH_A_VALUE = frozenset(("-o", "-O", "+o", "+O", "--rcfile", "--init-file"))  # options of a shell
+_HARMLESS = frozenset("cilsuvx")  # options of a shell that do not change what follows a command that failed
 SCRIPT_BYTES_MAX = 1 << 20
 _SHEBANG_BYTES = 256
 
@@ -34,11 +36,12 @@ _SHEBANG_BYTES = 256
 @dataclass(frozen=True, slots=True)
 class ShellScript:
     """A script that a shell reads. `text`: the one behind -c; then `named` says so, and `has_name` whether a word follows it,
-    which the shell takes for $0."""
+    which the shell takes for $0. `has_options`: the shell was given some that may change what a failure does, such as -e."""
 
     named: str
     text: str | None = None
     has_name: bool = True
+    has_options: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +73,16 @@ def fit_to_command(profile: TrainerProfile, command: Sequence[str], cwd: str) ->
         found = _hands_on(script, cwd, is_appended=profile.spec.arguments == "append")
         if found.verdict == "no":
             kept, skip = {}, None
-        if found.verdict != "yes":
+        if found.verdict != "yes" and _adds_arguments(profile):
             remarks.append(_remark(script, found, offered=(*kept, *(("skip",) if skip else ()))))
+        if lost := lost_status_of(command, cwd):
+            remarks.append(f"--trainer: {lost}: a trainer that dies there may look as if it had finished; {STATUS_REMEDY}")
     spec = profile.spec.model_copy(update={"settings": kept, "skip": skip})
     return Fitted(profile.model_copy(update={"spec": spec}), tuple(remarks))
+
+
+def _adds_arguments(profile: TrainerProfile) -> bool:
+    return bool(profile.settings or profile.spec.skip or profile.spec.resume.arguments)
 
 
 def _remark(script: ShellScript, found: HandsOn, offered: Sequence[str]) -> str:
@@ -112,7 +121,7 @@ def _is_program(word: str, cwd: str) -> bool:
 
 
 def _behind_shell(words: Sequence[str]) -> ShellScript | None:
-    at, reads_text = 0, False
+    at, reads_text, has_options = 0, False, False
     while at < len(words) and words[at][:1] in ("-", "+") and len(words[at]) > 1:
         word = words[at]
         at += 1
@@ -120,11 +129,14 @@ def _behind_shell(words: Sequence[str]) -> ShellScript | None:
             break
         is_short = not word.startswith("--")
         reads_text |= is_short and word[0] == "-" and "c" in word
+        has_options |= not is_short or not set(word[1:]) <= _HARMLESS
         if word in WITH_A_VALUE or (is_short and word[-1] in "oO"):
             at += 1
     if at >= len(words):
         return None
-    return ShellScript("the text behind -c", words[at], at + 1 < len(words)) if reads_text else ShellScript(words[at])
+    if not reads_text:
+        return ShellScript(words[at], has_options=has_options)
+    return ShellScript("the text behind -c", words[at], at + 1 < len(words), has_options)
 
 
 def settings_file_of(profile: TrainerProfile, command: Sequence[str]) -> str | None:
@@ -158,13 +170,30 @@ def _lacking(profile: TrainerProfile, key: str, command: Sequence[str], counts_d
 
 
 def _hands_on(script: ShellScript, cwd: str, is_appended: bool) -> HandsOn:
-    if script.text is not None:
-        found = hands_on(script.text, is_appended)
-        if found.by == "positional" and not script.has_name:
-            return HandsOn("no", "the shell takes the first word behind the text for $0, not for $1: write a name there")
-        return found
-    path = Path(cwd, script.named)
     try:
-        return hands_on(read_regular(path, SCRIPT_BYTES_MAX).decode("utf-8", "replace"), is_appended)
+        found = hands_on(_text_of(script, cwd), is_appended)
     except (OSError, ValueError) as error:
         return HandsOn("unknown", f"it cannot be read ({error})")
+    if found.by == "positional" and not script.has_name:
+        return HandsOn("no", "the shell takes the first word behind the text for $0, not for $1: write a name there")
+    return found
+
+
+def _text_of(script: ShellScript, cwd: str) -> str:
+    """Raises OSError, ValueError."""
+    if script.text is not None:
+        return script.text
+    return read_regular(Path(cwd, script.named), SCRIPT_BYTES_MAX).decode("utf-8", "replace")
+
+
+def lost_status_of(command: Sequence[str], cwd: str) -> str:
+    """Where the command is a shell script whose text shows that it may leave with 0 whatever its trainer left with: what of it
+    shows that. Empty where it does not, or cannot be read."""
+    script = script_of(command, cwd)
+    if script is None or script.has_options:
+        return ""
+    try:
+        found = lost_status(_text_of(script, cwd))
+    except (OSError, ValueError):
+        return ""
+    return f"{script.named}, {found}" if found else ""

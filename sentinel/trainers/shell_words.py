@@ -34,18 +34,23 @@ class ShellWord:
 
 @dataclass
 class ShellCommand:
-    """One simple command. `within`: the function whose body holds it. `assigned`: in front of it, with += as True."""
+    """One simple command. `within`: the function whose body holds it. `assigned`: in front of it, with += as True. `end`: what
+    ends it, such as | or a newline; empty at the end of the text."""
 
     line: int
     within: str | None = None
     words: list[ShellWord] = field(default_factory=list)
     assigned: list[tuple[str, bool, ShellWord]] = field(default_factory=list)
+    end: str = ""
 
 
 @dataclass
 class ShellText:
+    """`is_plain`: one command behind another, without functions, subshells, loops and conditions."""
+
     commands: list[ShellCommand]
     here_documents: list[str]
+    is_plain: bool = True
 
 
 def read_script(text: str) -> ShellText:
@@ -61,6 +66,7 @@ class _Reader:
         self._due: list[tuple[str, bool]] = []  # delimiters of here-documents that begin with the next line
         self._functions: list[tuple[str, int]] = []  # open, with the depth of braces they began at
         self._braces = 0
+        self._is_plain = True
 
     def read(self) -> ShellText:
         command = self._new()
@@ -74,6 +80,7 @@ class _Reader:
                 self.at += len(rest.split("\n", 1)[0])
             elif not command.words and not command.assigned and (function := _FUNCTION.match(rest)) is not None:
                 self._functions.append((function[1] or function[2], self._braces))
+                self._is_plain = False
                 self._braces += 1
                 self.at += function.end()
                 command = self._new()
@@ -87,6 +94,8 @@ class _Reader:
                     self._word()
             elif (end := next((mark for mark in _ENDS if rest.startswith(mark)), None)) is not None:
                 self.at += len(end)
+                command.end = end
+                self._is_plain = self._is_plain and end not in ("(", ")")
                 if end == "\n":
                     self._here_documents()
                 command = self._new()
@@ -96,7 +105,7 @@ class _Reader:
             raise NotRead(f"the end of a here-document ({self._due[0][0]}) is not there")
         if self._functions:
             raise NotRead(f"the end of the function {self._functions[-1][0]} is not there")
-        return ShellText([one for one in self.commands if one.words or one.assigned], self.here)
+        return ShellText([one for one in self.commands if one.words or one.assigned], self.here, self._is_plain)
 
     def _new(self) -> ShellCommand:
         within = self._functions[-1][0] if self._functions else None
@@ -105,6 +114,7 @@ class _Reader:
 
     def _take(self, command: ShellCommand, word: ShellWord) -> None:
         if not command.words and word.text in KEYWORDS:
+            self._is_plain = False
             self._braces += (word.text == "{") - (word.text == "}")
             if word.text == "}" and self._functions and self._functions[-1][1] == self._braces:
                 self._functions.pop()

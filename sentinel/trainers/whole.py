@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from sentinel.checkpoints.tensors.archives import COMMENT_BYTES_MAX, END, END_BYTES, MAGIC, ArchiveWindow, read_entries
-from sentinel.checkpoints.tensors.safetensors_file import read_safetensors
+from sentinel.checkpoints.tensors.safetensors_file import is_safetensors_whole
 from sentinel.checkpoints.tensors.stretches import UncountableNumbers
 from sentinel.client.regular_file import regular
 
@@ -63,14 +63,11 @@ def _look_at(path: Path) -> Shown:
         is_zip = file.read(len(MAGIC)) == MAGIC
         try:
             if path.suffix == ".safetensors":
-                read_safetensors(file, size)
-                return "whole"
+                return "whole" if is_safetensors_whole(file, size) else "torn"
             if is_zip:
                 read_entries(ArchiveWindow(file, 0, size))
                 return "whole"
         except UncountableNumbers:
-            if not is_zip:
-                return "torn"  # nobody could load it
             file.seek(max(0, size - END_BYTES - COMMENT_BYTES_MAX))
             tail = file.read()
             is_ended = 0 <= tail.rfind(END) <= len(tail) - END_BYTES

@@ -12,6 +12,7 @@ from sentinel.clock import SystemClock
 from sentinel.engine.annotations import labels_of, notes_of, runbook_of
 from sentinel.model.incidents import Incident
 from sentinel.model.state import RunState
+from sentinel.paging.runbook import RUNBOOK, runbook_place
 from sentinel.policy.schema import Policy
 from sentinel.report.checkpoints import trust_document
 from sentinel.report.following import RunSnapshot
@@ -29,12 +30,15 @@ def machines_document(snapshot: RunSnapshot, ranks: Sequence[RankSeen]) -> dict[
 
 
 def _ranks_document(snapshot: RunSnapshot, ranks: Sequence[RankSeen]) -> dict[str, Any]:
-    """Those that matter first, RANKS_SHOWN of them. `suspected`: why a hang is, empty where it is not; only then a silence has a
-    tone: `bad` where the rank is blamed, or a hang is open and it is silent; `warn` where it is silent."""
+    """Those that matter first, RANKS_SHOWN of them. `suspected`: why a hang of this attempt is, empty where it is not;
+    `is_believed`: an incident is open about it. Only then a silence has a tone: `bad` where the rank is blamed, or a hang is open
+    and it is silent; `warn` where it is silent."""
     state, attempt = snapshot.state, snapshot.state.attempt
     is_over = attempt is None or attempt.is_over
     stall = stall_of(state, snapshot.now_s, snapshot.senses)
-    hangs = [incident for incident in state.open_incidents if str(incident.kind) == HANG]
+    number = attempt.attempt if attempt else None
+    # one of an attempt that was ended for it says nothing of the ranks that beat now
+    hangs = [one for one in state.open_incidents if str(one.kind) == HANG and one.attempt == number]
     blamed = {incident.blamed_rank for incident in state.open_incidents if incident.blamed_rank is not None}
     suspected = stall.words(snapshot.now_s) if stall else hangs[-1].reason if hangs and not is_over else ""
 
@@ -48,6 +52,7 @@ def _ranks_document(snapshot: RunSnapshot, ranks: Sequence[RankSeen]) -> dict[st
         "attempt": attempt.attempt if attempt else None,
         "is_over": is_over,
         "suspected": printable(suspected),
+        "is_believed": bool(suspected) and stall is None,
         "count": len(rows),
         "phases": dict(Counter(seen.phase for seen in ranks).most_common(8)),
         "steps": [min(seen.step for seen in ranks), max(seen.step for seen in ranks)] if ranks else None,
@@ -107,4 +112,8 @@ def rule_document(policy: Policy | None, incident: Incident) -> dict[str, Any]:
     if policy is None:
         return {"notes": [], "runbook": "", "labels": {}}
     labels: Mapping[str, str] = dict(labels_of(policy, incident.alert))
-    return {"notes": list(notes_of(policy, incident)), "runbook": runbook_of(policy, incident), "labels": labels}
+    runbook = runbook_of(policy, incident)
+    name, _, section = runbook.partition("#")
+    if name == RUNBOOK.name:
+        runbook = runbook_place(section, policy.spec.paging.runbook_url)
+    return {"notes": list(notes_of(policy, incident)), "runbook": runbook, "labels": labels}

@@ -17,6 +17,7 @@ from sentinel.report.detectors import detector_rows
 from sentinel.report.documents import incident_documents, status_document
 from sentinel.report.events import incident_of
 from sentinel.report.following import RunSnapshot
+from sentinel.report.snapshot import still_since_s
 from sentinel.run_files.stall import stall_of
 from sentinel.terminal.words import describe
 from sentinel.web.cards import rule_document
@@ -89,7 +90,7 @@ def events_document(entries: Sequence[f.Entry], state: RunState, seq: int) -> di
 
 def ledger_document(snapshot: RunSnapshot) -> dict[str, Any]:
     stall = stall_of(snapshot.state, snapshot.now_s, snapshot.senses)
-    ledger = account(snapshot.state, snapshot.now_s, stall.since_s if stall else None)
+    ledger = account(snapshot.state, snapshot.now_s, still_since_s(snapshot, stall))
     return {"accounts": dict(ledger.seconds), "goodput": ledger.goodput_ratio, "whole_s": ledger.total_s}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,12 +15,13 @@ RUNS_MAX = 64  # of one place, the newest
 FOLDERS_MAX = 4096  # looked at to find them
 
 
-def find_runs(place: Path) -> list[Path]:
-    """`place` itself where it is a run; else the RUNS_MAX newest of those directly inside it, by name. None of them
-    where it cannot be read."""
+def find_runs(place: Path, named: Collection[str] = ()) -> tuple[list[Path], int]:
+    """`place` itself where it is a run; else the RUNS_MAX newest of those directly inside it and whose directories are `named`,
+    by name, and how many others there are. None of them where it cannot be read."""
     if _newest_s(place) is not None:
-        return [place]
+        return [place], 0
     ages: list[tuple[float, Path]] = []
+    more = [place / name for name in named if _newest_s(place / name) is not None]
     try:
         with os.scandir(place) as folder:
             for _, entry in zip(range(FOLDERS_MAX), folder, strict=False):
@@ -28,8 +29,18 @@ def find_runs(place: Path) -> list[Path]:
                 if age is not None:
                     ages.append((age, place / entry.name))
     except OSError:
-        return []
-    return sorted(path for _, path in sorted(ages, reverse=True)[:RUNS_MAX])
+        return [], 0
+    shown = {path for _, path in sorted(ages, reverse=True)[:RUNS_MAX]} | set(more)
+    return sorted(shown), len({path for _, path in ages} - shown)
+
+
+def is_one_name(name: str) -> bool:
+    """Of a directory, and no way out of the place that holds it."""
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:  # half a character, as JSON may spell one
+        return False
+    return name not in ("", ".", "..") and "/" not in name and "\0" not in name
 
 
 def _newest_s(run_dir: Path) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from sentinel.client.run_layout import incident_report_path
 from sentinel.curves.registry import metrics_shown_on
@@ -11,7 +12,7 @@ from sentinel.web.answers import REPORT_POLICY, TEXT, RefusedRequest, Request, R
 from sentinel.web.cards import checkpoints_document, log_document, machines_document
 from sentinel.web.curves import METRICS_ASKED_MAX, CurveView, MetricChoice, curves_document, metric_names, read_cursor
 from sentinel.web.documents import events_document, incidents_document, ledger_document, run_document
-from sentinel.web.fleet import order, overview_document
+from sentinel.web.fleet import order, overview_document, unread_document
 from sentinel.web.places import named
 from sentinel.web.report_file import read_plain_file
 from sentinel.web.route import Answer, HttpRoute, Served, Words, number_of
@@ -19,6 +20,7 @@ from sentinel.web.static_files import INDEX
 from sentinel.web.watched import ServedRun
 
 WORDS_MAX = 2048  # of a query
+BEING_READ = "it is being read; look again in a moment"
 REPORT = "/runs/NAME/incidents/N/report"
 
 
@@ -45,11 +47,20 @@ def _metrics_of_runs(served: Served, request: Request, words: Words) -> Response
 
 
 def _runs(served: Served, request: Request, words: Words) -> Response:
-    del request, words
-    runs = served.runs.all()
-    rows = [overview_document(run.name, run.seen(), run.recent_losses() if len(runs) > 1 else ()) for run in runs]
+    """`run`: the directory of one that is to be among them, for the list has the newest of many alone."""
+    del words
+    runs = served.runs.all(request.query.get("run", ""))
+    rows = [_overview(served, run, has_losses=len(runs) > 1) for run in runs]
+    unread = served.runs.beside(runs)
+    rows += [unread_document(run.name, run.trouble or BEING_READ) for run in unread]
+    runs += unread
     rows = [row | named(run.run_dir, [one.run_dir for one in runs]) for row, run in zip(rows, runs, strict=True)]
-    return Response(encode({"runs": order(rows), "can_act": served.can_act}))
+    return Response(encode({"runs": order(rows), "can_act": served.can_act, "left_out": served.runs.left_out}))
+
+
+def _overview(served: Served, run: ServedRun, *, has_losses: bool) -> dict[str, Any]:
+    trouble = trouble_of(run, served.runs.is_old(run))
+    return overview_document(run.name, run.seen(), run.recent_losses() if has_losses else (), trouble)
 
 
 def _run(served: Served, request: Request, words: Words) -> Response:

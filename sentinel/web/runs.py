@@ -17,7 +17,7 @@ from pathlib import Path
 from sentinel.client.strict_json import printable
 from sentinel.clock import Clock, SystemClock
 from sentinel.web.answers import RefusedRequest
-from sentinel.web.places import find_runs, free_name
+from sentinel.web.places import find_runs, free_name, is_one_name
 from sentinel.web.watched import ServedRun
 
 ASKED_S = 10.0  # somebody who asked so lately still looks
@@ -26,6 +26,7 @@ LIST_S = 5.0
 IDLE_S = 10.0
 SCAN_S = 10.0
 FORGET_S = 600.0
+WANTED_MAX = 16
 FRESH_S = 1.0  # how long a request waits for a refresh, when the last one is old
 PAUSE_S, IDLE_PAUSE_S = 0.02, 0.2  # between two pieces of a long stream, beside a supervisor: while somebody waits, and not
 ALONE_PAUSE_S = 0.002
@@ -47,6 +48,8 @@ class Runs:
         self._refreshed = threading.Condition()
         self._is_closing = self._has_complained = self._is_scan_wanted = False
         self._scans = 0
+        self._wanted: tuple[str, ...] = ()  # directories that somebody asked for by name
+        self.left_out = 0  # runs of the places that are too old to be listed
         self._is_late = False  # a refresh, or a look at the folders, takes longer than anybody waits
         self._thread = threading.Thread(target=self._work, name="sentinel-web-runs", daemon=True)
 
@@ -65,8 +68,10 @@ class Runs:
 
     def find(self, name: str) -> ServedRun:
         """The run, looked at a moment ago. Raises RefusedRequest for a name that is not shown."""
+        if name not in self._runs:
+            self._want(name)
         if name not in self._runs and self._clock.now_s() - self._scanned_s >= REFRESH_S:
-            self._await_scan()  # a page links to a run that may be younger than the last look
+            self._await_scan()  # a page links to a run that may be younger than the last look, or older than those listed
         run = self._runs.get(name)
         if run is None:
             raise RefusedRequest(404, GONE)
@@ -78,6 +83,8 @@ class Runs:
         """The run in a directory of this name that began in this second; without it the only one in such a directory. Raises
         RefusedRequest: never one of several by chance."""
         meant = self._in_directories(directory, began)
+        if not meant:
+            self._want(directory)
         if not meant and self._clock.now_s() - self._scanned_s >= REFRESH_S:
             self._await_scan()
             meant = self._in_directories(directory, began)
@@ -92,27 +99,45 @@ class Runs:
         self._await_refreshes(alike)
         return [run for run in alike if began in (None, run.began)]
 
-    def all(self) -> list[ServedRun]:
-        """The supervisor's own first, then by name; only those that were looked at."""
+    def all(self, named: str = "") -> list[ServedRun]:
+        """The supervisor's own first, then by name; only those that were looked at. `named`: the directory of one that is to be
+        among them, however old it is."""
         self._listed_s = self._clock.now_s()
-        if self._listed_s - self._scanned_s > SCAN_S:
+        is_new = bool(named) and all(printable(run.run_dir.name) != named for run in self._runs.values())
+        if is_new:
+            self._want(named)
+        if self._listed_s - self._scanned_s > (REFRESH_S if is_new else SCAN_S):
             self._await_scan()
         self._await_refreshes(list(self._runs.values()))
         return [run for run in self._runs.values() if run.snapshot is not None]
 
+    def beside(self, shown: Sequence[ServedRun]) -> list[ServedRun]:
+        """The others: of which nothing could be read, or that were not looked at when these were told."""
+        return [run for run in self._runs.values() if run not in shown]
+
+    def _want(self, name: str) -> None:
+        """It is looked for under this name, too, at the next look at the folders."""
+        if is_one_name(name):
+            self._wanted = (*(one for one in self._wanted if one != name), name)[-WANTED_MAX:]
+
     def exposed(self) -> list[ServedRun]:
         """Whose metrics this server exports: its own supervised run alone (others have their own servers), else every run."""
         if self._own is None:
-            return self.all()
+            shown = self.all()
+            return [*shown, *(run for run in self.beside(shown) if run.refreshes)]
         own = [run for run in self._runs.values() if run.is_own]
         for run in own:
             run.asked_s = self._clock.now_s()
         self._await_refreshes(own)
-        return [run for run in own if run.snapshot is not None]
+        return [run for run in own if run.snapshot is not None or run.refreshes]
 
     def is_stale(self, run: ServedRun) -> bool:
         """It was asked for, and has not been looked at for much longer than it should be."""
         return self._clock.now_s() - run.refreshed_s > 5 * REFRESH_S
+
+    def is_old(self, run: ServedRun) -> bool:
+        """As a row of the list, which is looked at more seldom: it was due, and its directory does not answer."""
+        return self._is_late and self._clock.now_s() - run.refreshed_s > 3 * LIST_S
 
     def _await_refreshes(self, runs: Iterable[ServedRun]) -> None:
         """Wait until those that are due have been refreshed, for FRESH_S at most; not at all behind a refresh that hangs."""
@@ -204,8 +229,11 @@ class Runs:
     def _scan(self) -> None:
         """Names stay with their directories; those that are gone are no longer listed."""
         found = [self._own] if self._own is not None else []
+        left_out = 0
         for place in self._places:
-            found += [run_dir for run_dir in find_runs(place) if run_dir not in found]
+            shown, others = find_runs(place, self._wanted)
+            found += [run_dir for run_dir in shown if run_dir not in found]
+            left_out += others
         known = {run.run_dir: run for run in self._runs.values()}
         runs: dict[str, ServedRun] = {}
         taken = {run.name for run_dir, run in known.items() if run_dir in found}
@@ -213,6 +241,7 @@ class Runs:
             run = known.get(run_dir) or ServedRun(free_name(run_dir, taken), run_dir, is_own=run_dir == self._own)
             taken.add(run.name)
             runs[run.name] = run
+        self.left_out = left_out
         self._runs = runs  # replaced, never changed: others are reading it
         self._scanned_s = self._clock.now_s()
         with self._refreshed:

@@ -81,4 +81,5 @@ def _redirect_to_page(run: str, began: str) -> Response:
 
 
 def _metrics_response(exposition: RenderMetrics, runs: Iterable[ServedRun]) -> Response:
-    return Response(exposition([run.seen() for run in runs]), METRICS_TYPE)
+    shown = [run.snapshot or RunSnapshot(run.run_dir, trouble=run.trouble) for run in runs]
+    return Response(exposition(shown), METRICS_TYPE)

@@ -22,6 +22,26 @@ sys.argv = ["megatron_like.py", "--save", "saved", "--train-iters", "100000"]
 runpy.run_path("{trainer}", run_name="__main__")
 """
 
+BY_ITSELF = """import os, sys, time
+out, goes_on = sys.argv[2], sys.argv[3] == "newest"
+os.makedirs(out, exist_ok=True)
+saved = [int(name[5:]) for name in os.listdir(out) if name.startswith("save-")]
+step = max(saved, default=0) if goes_on else 0
+while True:
+    step += 1
+    print(f"step: {step} | loss: 2.5 | grad_norm: 0.5 | lr: 1e-3", flush=True)
+    if step % 5 == 0:
+        open(out + "/aside", "w").write(str(step))
+        os.rename(out + "/aside", f"{out}/save-{step}")
+    time.sleep(0.05)
+"""
+PROFILE = """apiVersion: sentinel/v1
+kind: TrainerProfile
+metadata: {name: mine}
+spec:
+  checkpoints: {root: [--out], pattern: "save-{step}", whole_at_once: true}
+"""
+
 
 def words_of(*words: str, command: list[str]) -> list[str]:
     return [sys.executable, "-m", "sentinel", "probe", *words, "--", *command]
@@ -68,6 +88,18 @@ def test_it_is_started_again_from_its_first_checkpoint(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
     assert "--save out is replaced for the probe" in done.stderr
     assert left_of(tmp_path) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("begins", "grade"), [("newest", "observed"), ("anew", "contradicted")])
+def test_whether_one_without_arguments_goes_on_by_itself_is_seen(tmp_path: Path, begins: str, grade: str) -> None:
+    (tmp_path / "loop.py").write_text(BY_ITSELF)
+    (tmp_path / "mine.yaml").write_text(PROFILE)
+    command = [sys.executable, "loop.py", "--out", "out", begins]
+    done = probe(tmp_path, "--trainer", "mine.yaml", "--steps", "10", "--json", command=command)
+    report = json.loads(done.stdout)
+    assert report["restored"]["resumed"]["grade"] == grade, done.stderr
+    assert ("resume" in [one["lack"] for one in report["missing"]]) is (grade == "contradicted")
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ ASKED = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from sentinel.cli.bundled_trainer import launch_words
-from sentinel.paging.case import RUNBOOK
+from sentinel.paging.runbook import RUNBOOK
 from sentinel.policy_files.loading import read_policy_file, shipped_policy_path
 from sentinel_trainer import show
 print(read_policy_file(shipped_policy_path("default")).path, RUNBOOK, " ".join(launch_words(2)), show.__file__, sep=chr(10))
@@ -149,7 +149,7 @@ def test_installed_in_place_every_folder_keeps_its_name(tmp_path: Path) -> None:
     programs = environment(tmp_path / "venv", "-e", str(sources), with_torch=True)
     asked = (
         "import trainer.show, cuda_ext; from sentinel.cli.bundled_trainer import check_trainer, launch_words; check_trainer(); "
-        "from sentinel.paging.case import RUNBOOK; print(RUNBOOK, trainer.__file__, cuda_ext.__file__, launch_words(1)[-1])"
+        "from sentinel.paging.runbook import RUNBOOK; print(RUNBOOK, trainer.__file__, cuda_ext.__file__, launch_words(1)[-1])"
     )
     told = ran([str(programs / "python"), "-P", "-c", asked], tmp_path).split()
     assert told == [str(sources / "deploy/RUNBOOK.md"), *(str(sources / name / "__init__.py") for name in NAMES), "trainer"]

@@ -21,6 +21,31 @@ WHOLE = {"BOOL": 1, "U8": 1, "I8": 1, "U16": 2, "I16": 2, "U32": 4, "I32": 4, "U
 
 def read_safetensors(file: BinaryIO, size: int) -> list[Stretch]:
     """Raises UncountableNumbers, OSError."""
+    header, length = _read_header(file, size)
+    placed = sorted(_tensors(header), key=lambda one: (one[0], one[1]))
+    at = 0
+    for start, end, _ in placed:
+        if start != at:
+            raise UncountableNumbers(f"its tensors overlap or leave a gap at byte {min(start, at):,}")
+        at = end
+    begin = 8 + length
+    if begin + at != size:
+        raise UncountableNumbers(f"its tensors end at byte {begin + at:,} of {size:,}")
+    return [Stretch(begin + start, begin + end, FORMATS[kind], name) for start, end, (name, kind) in placed if kind in FORMATS]
+
+
+def is_safetensors_whole(file: BinaryIO, size: int) -> bool:
+    """Whether its last byte is there, by its header. Kinds of values that are not known here do not matter. Raises OSError."""
+    try:
+        header, length = _read_header(file, size)
+        ends = [_whole(entry["data_offsets"][1]) for name, entry in header.items() if name != "__metadata__"]
+    except (UncountableNumbers, KeyError, IndexError, TypeError, ValueError):
+        return False  # nobody could load it
+    return 8 + length + max(ends, default=0) == size
+
+
+def _read_header(file: BinaryIO, size: int) -> tuple[dict[str, Any], int]:
+    """The header and its length. Raises UncountableNumbers, OSError."""
     file.seek(0)
     first = file.read(8)
     length = int.from_bytes(first, "little")
@@ -32,16 +57,7 @@ def read_safetensors(file: BinaryIO, size: int) -> list[Stretch]:
         raise UncountableNumbers(f"its header is no JSON ({shown(str(error))})") from None
     if not isinstance(header, dict):
         raise UncountableNumbers("its header is no JSON object")
-    placed = sorted(_tensors(header), key=lambda one: (one[0], one[1]))
-    at = 0
-    for start, end, _ in placed:
-        if start != at:
-            raise UncountableNumbers(f"its tensors overlap or leave a gap at byte {min(start, at):,}")
-        at = end
-    begin = 8 + length
-    if begin + at != size:
-        raise UncountableNumbers(f"its tensors end at byte {begin + at:,} of {size:,}")
-    return [Stretch(begin + start, begin + end, FORMATS[kind], name) for start, end, (name, kind) in placed if kind in FORMATS]
+    return header, length
 
 
 def _tensors(header: dict[str, Any]) -> Iterator[tuple[int, int, tuple[str, str]]]:

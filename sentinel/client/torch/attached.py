@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 
 from sentinel.client.file_digest import ALGORITHMS, best_of
-from sentinel.client.logged import TAKEN
+from sentinel.client.logged import TAKEN, whole_number
 from sentinel.client.overrides import Overrides
 from sentinel.client.run_layout import OVERRIDES_NAME, STREAM_NAME
 from sentinel.client.session import PHASES, Session
@@ -122,6 +122,14 @@ def _check_counts(total_steps: int, save_every: int, clip: float | None) -> None
 def _check_resume(resume: object) -> None:
     if resume not in (None, "newest_existing"):
         raise AttachError(f"attach(resume={resume!r}): write 'newest_existing', or None")
+
+
+def _place(call: str, value: Any) -> int:
+    """A step or a cursor as it stands in a manifest, by which a relaunch goes on: numpy's and torch's whole numbers, too."""
+    number = whole_number(value)
+    if isinstance(value, bool) or not isinstance(number, int) or number < 0:
+        raise AttachError(f"{call}: is no whole number from 0 on, and no relaunch could go on by it; give an int")
+    return number
 
 
 def _is_whole(value: object) -> bool:
@@ -357,7 +365,7 @@ class Run:
         """This step was inside `settings`."""
         return self._answers.tuned
 
-    def log(self, **metrics: Any) -> None:
+    def log(self, /, **metrics: Any) -> None:
         """The step is done. Rank 0's numbers are written; tensors on a device are not waited for. Every rank calls it, once a
         step: here it learns of live changes and requests. What is no number is left out, which is said once for each name."""
         if self._is_idle or os.getpid() != self._pid:
@@ -384,9 +392,11 @@ class Run:
             if self._session is not None:
                 self._hear()
 
-    def event(self, event: str, **fields: Any) -> None:
-        """A line of the program's own in the stream, from rank 0."""
-        self._tell(event, self.step, **fields)
+    def event(self, /, event: str, **fields: Any) -> None:
+        """A line of the program's own in the stream, from rank 0. It is of the step being worked on: a field of that name is left
+        out, as one that JSON cannot hold is; both are said once."""
+        step = self.step
+        self._write(lambda stream: stream.event_of(event, step, fields))
 
     # -- what is asked -------------------------------------------------------------------------------------------------
 
@@ -448,12 +458,14 @@ class Run:
         self._save_fn = save_fn
         if not self.is_due(step, now=now):
             return False
-        self._save(step, save_fn)
+        self._save(whole_number(step), save_fn)
         return True
 
     def is_due(self, step: int, *, now: bool = False) -> bool:
         """Whether `save` would save here."""
-        if self._is_idle or os.getpid() != self._pid or self._checkpoints.saved_step == step or self._stop in NOT_SAVED:
+        if self._is_idle or os.getpid() != self._pid or self._stop in NOT_SAVED:
+            return False
+        if (step := _place(f"run.save({step!r})", step)) == self._checkpoints.saved_step:
             return False
         every = self._live.values.get("checkpoint_interval", self._save_every)
         is_asked = now or self._checkpoints.asked_now or self._stop == "stop_after_checkpoint"
@@ -471,9 +483,12 @@ class Run:
 
     def commit_checkpoint(self, directory: str | os.PathLike[str], step: int, cursor: int | None = None) -> None:
         """Make a checkpoint of a directory that the program has written whole, on the filesystem of the run directory. On rank 0,
-        when all ranks have written theirs. `cursor`: the next sample index, where the program does not use `next_samples`."""
+        when all ranks have written theirs. `cursor`: the next sample index, where the program does not use `next_samples`.
+        Raises AttachError for a step or a cursor that is no whole number from 0 on."""
         if self._is_idle or os.getpid() != self._pid:
             return
+        step = _place(f"run.commit_checkpoint(step={step!r})", step)
+        cursor = None if cursor is None else _place(f"run.commit_checkpoint(cursor={cursor!r})", cursor)
         self.phase("checkpoint")
         self._checkpoints.take(Path(directory), step, self._sampler.state() if cursor is None else {"cursor": cursor})
         self.phase("optimizer")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sentinel.client.data_order import Order, Position, Span, permuted, ranges_of
+from sentinel.client.logged import whole_number
 from sentinel.client.torch.tuning import AttachError
 
 
@@ -32,6 +33,7 @@ class Sampler:
 
     def take(self, count: int) -> list[int]:
         """This rank's share of the next `count` samples over all ranks."""
+        count = whole_number(count)
         if not isinstance(count, int) or count < 1 or count % self.shares:
             raise AttachError(
                 f"run.next_samples({count!r}): give the number of samples over all ranks, a multiple of the {self.shares} that "

@@ -89,8 +89,8 @@ class Committer:
         print(f"sentinel: the checkpoint of step {step} was not written: {reason}; training goes on", file=sys.stderr)
 
     def _commit(self, asked: Commit) -> None:
-        target = self.folder / name_of(asked.step)
         try:
+            target = self.folder / name_of(asked.step)
             files = read_all_back(asked.here, asked.shares, asked.algorithm)
             if not files:
                 raise FileNotFoundError(f"{asked.here}: the program wrote no file")
@@ -101,7 +101,7 @@ class Committer:
             self.is_lost = True
             self.failed(asked.step, error, asked.here)
             return
-        except (OSError, ValueError, TypeError) as error:
+        except Exception as error:  # noqa: BLE001 - a thread that dies of it would leave a checkpoint that nobody misses
             self.failed(asked.step, error, asked.here)
             return
         path = f"{CHECKPOINTS}/{target.name}"

@@ -70,6 +70,8 @@ def took_over(state: RunState, at_s: float, fact: f.SupervisorTookOver) -> RunSt
         capabilities=state.capabilities if fact.capabilities is None else fact.capabilities,
         settable=fact.settable,
         arguments=fact.arguments,
+        status_lost=fact.status_lost,
+        rows_late=fact.rows_late,
         refused=state.refused if keeps else (),
         stop_answer_s=fact.stop_answer_s,
         price=fact.price,

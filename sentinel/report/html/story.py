@@ -105,7 +105,8 @@ def _ended(incident: Incident, state: RunState) -> str:
         healed = "It healed by itself" if incident.benign else "It is repaired"
         return f"{healed}: {incident.verdict or 'the metric is back in its band'}.{after}{lost}{seen_by}"
     if incident.state is IncidentState.EXHAUSTED:
-        return f"Sentinel ran out of remedies and called a person: {incident.verdict}.{seen_by}"
+        who = "Sentinel ran out of remedies and called" if incident.had_repairs else "The policy has no repair for it, and called"
+        return f"{who} a person: {incident.verdict}.{seen_by}"
     if incident.state is IncidentState.UNKNOWN:
         return f"Whether it healed is not known: {incident.verdict}.{seen_by}"
     if incident.awaits_approval and not state.ended:

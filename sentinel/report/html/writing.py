@@ -17,8 +17,8 @@ from sentinel.errors import UsageError
 from sentinel.launcher.sample_text import CHECKED_OUT, trainer_of
 from sentinel.model.amounts import time_words
 from sentinel.model.incidents import Incident
-from sentinel.paging.case import RUNBOOK
 from sentinel.paging.case_words import follows
+from sentinel.paging.runbook import RUNBOOK
 from sentinel.plan.gpus import gpus_of
 from sentinel.policy.quiet_hours import hold_words
 from sentinel.report.cause import cause_of

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sentinel.telemetry.log_formats import UnreadableLog, open_log
+from sentinel.trainers.imported import attached_script_of, hint_of
 from sentinel.trainers.loading import load_profile, shipped_profiles
 from sentinel.trainers.mismatch import OtherMatch, find_others
 from sentinel.trainers.profile import ProfileSpec
@@ -32,6 +33,16 @@ def candidates(command: Sequence[str]) -> tuple[Candidate, ...]:
             stand = tuple(flag for flag in dict.fromkeys(_flags(spec)) if stands(command, flag))
             found.append(Candidate(name, stand))
     return tuple(sorted(found, key=lambda one: (-len(one.flags), one.profile)))
+
+
+def hint_at_start(command: Sequence[str], cwd: str) -> str:
+    """Where no profile is named, the one that the command's script is for, by what it imports or by the flags in the command.
+    Empty where none is seen, or the script imports sentinel itself."""
+    if not any(word.endswith(".py") for word in command) or attached_script_of(command, cwd):
+        return ""  # without a look at every profile
+    found = candidates(command)
+    by_flags = f"{', '.join(found[0].flags)} in the command: --trainer {found[0].profile}?" if found else ""
+    return hint_of(command, cwd) or by_flags
 
 
 def _flags(spec: ProfileSpec) -> Iterator[str]:

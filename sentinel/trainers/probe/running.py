@@ -70,8 +70,7 @@ def run_probe(trial: Trial, folder: Path, limits: ProbeLimits, clock: Clock, say
     kept = _look(trial, folder, first)
     back = None
     whole = [one for one in kept if one.how is not None]
-    can_tell = bool(first.rows) and bool(trial.profile.spec.resume.arguments)  # without rows nobody sees where it goes on
-    if whole and can_tell and limits.tries_resume and first.ended_by != "person":
+    if whole and first.rows and limits.tries_resume and first.ended_by != "person":
         say(f"started again from the checkpoint of step {whole[0].step}")
         back = _return(launcher, trained, replace(spec, attempt=spec.attempt + 1), whole[0].step, limits, clock)
     logs = AttemptFiles.of(folder, spec.attempt).logs

@@ -109,6 +109,9 @@ def _restored(trial: Trial, seen: Seen) -> list[str]:
             f"it went on behind step {back.began}" if back.began is not None else "no row came, so where it went on is not known"
         )
         lines.append(f"started again from the checkpoint of step {back.asked}: {where}")
+    if trial.moved is None and seen.kept:
+        names = ", ".join(one.name for one in seen.kept[-KEPT_MAX:])
+        lines.append(f"left in {trial.root}: {names}; move them away before a run that is not to go on from them")
     if trial.real_root is not None and trial.moved is not None and _is_elsewhere(trial):
         lines.append(f"{trial.real_root} is on another disk, where sealing may take another way; --run-dir DIR probes there")
     return lines
@@ -147,7 +150,7 @@ def _changed(trial: Trial) -> list[str]:
 
 def _proved(trial: Trial, seen: Seen) -> list[str]:
     lines = [f"{key} can be {_GRADES[grade]}" for key, grade in expected_grades(trial.profile, seen.first).items()]
-    if trial.profile.spec.resume.arguments:
+    if trial.profile.spec.checkpoints is not None:
         lines.append(f"going on from a checkpoint is {_GRADES[resume_grade(seen)]}")
     return lines or ["nothing can be proved: nothing can be changed"]
 
@@ -182,6 +185,8 @@ def remedy_of(missing: Missing, seen: Seen, profile: TrainerProfile) -> str:
     options = ", ".join(profile.options)
     its_own = f"name its own: --trainer {name}:OPTION=FLAG ({options})" if options else f"say its own in {own}"
     fits = " or ".join(f"--trainer {name}" for name in printing)
+    if missing.lack in ("rows", "checkpoints") and seen.first.status not in (None, 0) and not seen.first.rows:
+        return "it died before one could come"
     return {
         "start": "read the end of what it printed",
         "rows": f"try {fits}" if fits else how_to_add_rows(metrics, name),

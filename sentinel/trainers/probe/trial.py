@@ -11,7 +11,7 @@ from pathlib import Path
 from sentinel.errors import UsageError
 from sentinel.launcher.checks import check_command as check_program
 from sentinel.trainers.found import list_names
-from sentinel.trainers.imported import hint_of
+from sentinel.trainers.imported import attached_script_of, hint_of
 from sentinel.trainers.launching import check_command
 from sentinel.trainers.loading import load_profile
 from sentinel.trainers.probe.recognise import NOTHING_KNOWN, Candidate, candidates
@@ -115,6 +115,11 @@ def _refuse_known_files(trial: Trial, as_it_is: bool) -> None:
     """Nothing is started where it could write over files that are there. Raises UsageError."""
     if as_it_is or trial.moved is not None:
         return
+    if trial.root is None and (script := attached_script_of(trial.command, trial.cwd)):
+        raise UsageError(
+            f"{script} imports sentinel: a loop that speaks its contract needs no profile, and there is nothing to probe, so "
+            f"nothing was started; sentinel run --run-dir DIR -- {shlex.join(trial.command)}; or name a profile with --trainer"
+        )
     if trial.root is None:
         hint = hint_of(trial.command, trial.cwd)
         raise UsageError(

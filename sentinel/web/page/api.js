@@ -22,7 +22,8 @@ export class Unreachable extends Error {}
 /** @param {string} run */
 const at = (run) => `/api/runs/${encodeURIComponent(run)}`;
 
-export const readRuns = () => read("/api/runs");
+/** @param {string} [directory] of a run that is to be among them, however old it is */
+export const readRuns = (directory = "") => read(directory ? `/api/runs?${new URLSearchParams({ run: directory })}` : "/api/runs");
 /** @param {string} run */
 export const readStatus = (run) => read(at(run));
 /** @param {string} run */

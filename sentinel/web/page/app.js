@@ -17,7 +17,7 @@ import { goTo, listen } from "./keyboard.js";
 import { drawLedger } from "./ledger.js";
 import { drawLineage } from "./lineage.js";
 import { Pace } from "./pace.js";
-import { drawRuns, isAddressOfAll, runOfAddress } from "./runs.js";
+import { directoryOfAddress, drawRuns, isAddressOfAll, runOfAddress } from "./runs.js";
 import { isEnded } from "./states.js";
 
 const RUNS_EVERY_MS = 5_000;
@@ -34,7 +34,7 @@ const corner = new Corner(() => { drawAll(); pace.now(); });
 
 /** What the newest answers said of the run that is shown. */
 const known = {
-  run: "", missing: "", canAct: false,
+  run: "", missing: "", canAct: false, leftOut: 0,
   runsMs: -Infinity, ledgerMs: -Infinity, seq: -1,
   /** @type {any[]} */ runs: [],
   address: "",  // by which the run that is shown was found
@@ -62,8 +62,9 @@ async function round() {
 
 async function lookAtRuns() {
   if (performance.now() - known.runsMs > RUNS_EVERY_MS || !known.run) {
-    const answer = await readRuns();
+    const answer = await readRuns(directoryOfAddress());
     known.runs = answer.runs;
+    known.leftOut = answer.left_out ?? 0;
     known.canAct = answer.can_act;
     known.runsMs = performance.now();
   }
@@ -157,7 +158,7 @@ function drawAll() {
   document.body.dataset.view = isFleet ? "fleet" : "run";
   byId("fleet").hidden = !isFleet;
   if (isFleet) {
-    drawFleet(known.runs, known.missing);
+    drawFleet(known.runs, known.missing, known.leftOut);
     document.title = `${known.runs.some((one) => one.urgency === 0) ? "● " : ""}runs · Sentinel`;
     return;
   }

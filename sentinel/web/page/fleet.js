@@ -3,20 +3,25 @@
 import { byId, make, makeSvg, redraw } from "./dom.js";
 import { countWords, percentWords, stepWords, toNumber } from "./numbers.js";
 import { addressOf } from "./runs.js";
-import { isEnded, runTone } from "./states.js";
+import { isEnded, standTone, standWords } from "./states.js";
 
 const WIDTH = 120;
 const HEIGHT = 28;
 const OUTLYING = 0.05;  // of the values at either end lie outside of the scale: one spike must not flatten the rest
 
-/** @param {any[]} runs worst first @param {string} missing a run that the address names and nobody knows */
-export function drawFleet(runs, missing) {
-  redraw(byId("fleet"), [runs, missing], () => [
+/**
+ * @param {any[]} runs worst first @param {string} missing a run that the address names and nobody knows
+ * @param {number} [leftOut] older ones beside them that the list has no room for
+ */
+export function drawFleet(runs, missing, leftOut = 0) {
+  redraw(byId("fleet"), [runs, missing, leftOut], () => [
     missing && make("p", { class: "card warn", role: "alert" },
       `There is no run “${missing}” here. It may lie in another place, or its directory was renamed or removed.`),
     make("h1", {}, runs.length ? countWords(runs.length, "run") : "No run is known here yet"),
     runs.length === 0 && make("p", {}, "A run appears here as soon as it begins."),
     make("ol", { class: "fleet" }, ...runs.map(row)),
+    leftOut > 0 && make("p", { class: "quiet" },
+      `${countWords(leftOut, "older run")} beside them: one is shown by its name, as in #run=NAME.`),
   ]);
 }
 
@@ -24,13 +29,16 @@ export function drawFleet(runs, missing) {
 function row(run) {
   const steps = run.total_steps ? `step ${stepWords(run.step)} of ${stepWords(run.total_steps)}` : `step ${stepWords(run.step)}`;
   const isWatched = run.supervisor === "alive" || isEnded(run.state);
+  const goodput = run.goodput === null ? "unknown" : percentWords(run.goodput);
   return make("li", {},
     make("a", { href: addressOf(run.name), "data-key": run.name },
       make("span", { class: "named" }, make("b", {}, run.name),
-        make("span", { class: `chip small ${runTone(run.state)}` }, run.state),
+        make("span", { class: `chip small ${standTone(run)}` }, standWords(run)),
         run.paged && make("span", { class: "chip small bad" }, "paged"),
         run.place && make("span", { class: "quiet" }, `in ${run.place}`)),
-      make("span", {}, `${steps} · goodput ${percentWords(run.goodput)}`, !isWatched && ` · supervisor ${run.supervisor}`),
+      make("span", {}, `${steps} · goodput ${goodput}`, !isWatched && ` · supervisor ${run.supervisor}`),
+      run.trouble && make("strong", {}, `this is older than it should be: ${run.trouble}`),
+      run.unwatched && make("strong", {}, run.unwatched),
       run.incident?.awaits_approval && make("strong", {}, "waits for your approval"),
       make("span", { class: "quiet what" }, whatWords(run)),
       sparkline(run.loss ?? [], run.name)));

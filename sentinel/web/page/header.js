@@ -3,7 +3,7 @@
 import { costRows } from "./cost.js";
 import { byId, make, plainText, redraw } from "./dom.js";
 import { percentWords, stepWords } from "./numbers.js";
-import { isEnded, runTone } from "./states.js";
+import { isEnded, standTone, standWords } from "./states.js";
 import { localWords, spanWords } from "./times.js";
 
 /** @type {Record<string, [string, string]>} what can be asked for in a state, and what its button says */
@@ -19,9 +19,11 @@ export function drawHeader(status, act, may) {
   document.title = titleOf(status);
   drawTrouble(status);
   const reason = status.needs ? "" : status.reason;  // the banner, right below, says the cause
-  redraw(byId("figures"), [shown(status), reason], () => [
+  const asked = status.nothing_asked ?? "";
+  redraw(byId("figures"), [shown(status), reason, asked], () => [
     make("p", { class: "state" },
-      make("strong", { class: `chip ${runTone(status.state)}` }, status.state), reason && make("span", {}, reason)),
+      make("strong", { class: `chip ${standTone(status)}` }, standWords(status)), reason && make("span", {}, reason),
+      asked && make("span", { class: "quiet" }, asked)),
     progress(status),
   ]);
   const busy = ["pause", "resume", "hold", "stop"].map(may.isBusy);
@@ -36,13 +38,14 @@ function shown(status) {
   const { state, reason, step, total_steps: total, attempt, goodput, supervisor, attempt_alive: isAlive } = status;
   const incidents = incidentsWords(status);
   const waiting = standbyWords(status.standbys);
-  return [state, reason, step, total, attempt, goodput, supervisor, waiting, isAlive, incidents, Math.floor(status.elapsed_s)];
+  const stands = [state, standWords(status), reason, step, total, attempt, goodput, supervisor];
+  return [...stands, waiting, isAlive, incidents, Math.floor(status.elapsed_s)];
 }
 
 /** @param {any} status */
 function titleOf(status) {
   const isPaged = status.pages.some((/** @type {any} */ page) => !page.acknowledged_by);
-  return `${isPaged ? "● " : ""}${status.state} · ${status.run} · Sentinel`;
+  return `${isPaged ? "● " : ""}${standWords(status)} · ${plainText(status.run)} · Sentinel`;
 }
 
 /** @param {any} status */

@@ -2,7 +2,7 @@
 
 import { byId, make, redraw } from "./dom.js";
 import { countWords, percentWords, stepWords } from "./numbers.js";
-import { runTone } from "./states.js";
+import { standTone, standWords } from "./states.js";
 import { localWords } from "./times.js";
 
 const HASH = "run=";
@@ -23,6 +23,12 @@ export function runOfAddress(runs) {
   if (Number.isNaN(began)) return name;
   const meant = runs.find((run) => run.directory === name && run.began === began);
   return meant?.name ?? `${name}, begun ${localWords(began)}`;
+}
+
+/** The directory that the address names, whether or not it is listed; empty: none. */
+export function directoryOfAddress() {
+  const words = location.hash.slice(1);
+  return words.startsWith(HASH) ? decoded(words.slice(HASH.length).replace(BEGAN, "")) : "";
 }
 
 /** @param {string} words */
@@ -56,12 +62,13 @@ function open(runs) {
 function row(run, isCurrent) {
   const steps = run.total_steps ? `step ${stepWords(run.step)} of ${stepWords(run.total_steps)}` : `step ${stepWords(run.step)}`;
   const opened = run.open_incidents ? ` · ${run.open_incidents} open` : "";
-  const words = ` ${steps} · goodput ${percentWords(run.goodput)}${opened} · supervisor ${run.supervisor}`;
+  const goodput = run.goodput === null ? "unknown" : percentWords(run.goodput);
+  const words = ` ${steps} · goodput ${goodput}${opened} · supervisor ${run.supervisor}`;
   return make("li", {},
     make("a", {
       href: addressOf(run.name), "aria-current": isCurrent ? "page" : null, "data-key": run.name,
     },
-      make("b", {}, run.name), " ", make("span", { class: `chip small ${runTone(run.state)}` }, run.state),
+      make("b", {}, run.name), " ", make("span", { class: `chip small ${standTone(run)}` }, standWords(run)),
       run.paged && " ", run.paged && make("span", { class: "chip small bad" }, "paged"),
       make("span", { class: "quiet" }, run.place ? `${words} · in ${run.place}` : words)));
 }

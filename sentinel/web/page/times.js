@@ -8,16 +8,20 @@ const NO_TIE = 1 + 1e-9;
 const clockFormat = new Intl.DateTimeFormat(undefined, { timeStyle: "medium", hourCycle: "h23" });
 const minuteFormat = new Intl.DateTimeFormat(undefined, { timeStyle: "short", hourCycle: "h23" });
 const dayFormat = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
+const yearFormat = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", year: "numeric" });
 
 /** The local clock at a moment; empty for none. @param {number | null | undefined} atS Unix seconds */
 export function localWords(atS) {
   return atS === null || atS === undefined ? "" : timeWords(new Date(atS * 1000));
 }
 
-/** The clock, and the day where it is not today. @param {Date} date @param {Intl.DateTimeFormat} [format] */
+/** The clock, the day where it is not today, and the year where it is not this one. @param {Date} date @param {Intl.DateTimeFormat} [format] */
 export function timeWords(date, format = clockFormat) {
   const clock = format.format(date);
-  return date.toDateString() === new Date().toDateString() ? clock : `${dayFormat.format(date)} ${clock}`;
+  const today = new Date();
+  if (date.toDateString() === today.toDateString()) return clock;
+  const day = date.getFullYear() === today.getFullYear() ? dayFormat : yearFormat;
+  return `${day.format(date)} ${clock}`;
 }
 
 /** The same of a forecast, which no second is known of. @param {number} atS Unix seconds */

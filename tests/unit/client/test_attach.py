@@ -223,6 +223,24 @@ def test_wrong_use_is_a_configuration_error_for_the_supervisor(tmp_path, monkeyp
     assert json.loads((tmp_path / "attempts/0001/exits/rank-00000.json").read_text())["code"] == 3
 
 
+@pytest.mark.parametrize("name", ["self", "step", "kind", "time_s"])
+def test_an_event_or_a_metric_of_any_name_ends_no_training(tmp_path, monkeypatch, name):
+    supervise(tmp_path, monkeypatch)
+    loop = Loop(total_steps=2)
+
+    def say(step: int) -> None:
+        loop.run.event("evaluated", **{name: 7.0, "score": 1.0})
+        loop.run.log(**{name: 7.0, "loss": 2.0})
+
+    loop.train(say)
+    told = events(tmp_path, "evaluated")
+    assert [(one["step"], one["score"], one["kind"]) for one in told] == [(1, 1.0, "event"), (2, 1.0, "event")]
+    assert all(type(one["time_s"]) is float and one["time_s"] > 1e9 for one in told)
+    remarks = [one["reason"] for one in events(tmp_path, "remark")]
+    assert bool(remarks) is (name != "self")
+    assert all(reason.startswith(name) for reason in remarks)
+
+
 # -- wrong use ---------------------------------------------------------------------------------------------------------
 
 
@@ -302,3 +320,38 @@ def test_a_weight_decay_that_is_0_everywhere_is_refused(tmp_path, monkeypatch):
     (refused,) = events(tmp_path, "override_refused")
     assert refused["keys"] == ["weight_decay"]
     assert refused["reason"].endswith("a weight decay of 0 stays 0")
+
+
+@pytest.mark.parametrize(("step", "cursor"), [(-1, 5), (None, 5), (2.0, 5), ("2", 5), (True, 5), (2, -1), (2, "x"), (2, 5.0)])
+def test_a_checkpoint_that_no_relaunch_could_go_on_by_is_refused_when_it_is_made(tmp_path, monkeypatch, step, cursor):
+    supervise(tmp_path, monkeypatch)
+    loop = Loop()
+    loop.run.restore(loop.load)
+    with pytest.raises(AttachError, match=r"run\.commit_checkpoint\((step|cursor)=.*\): is no whole number from 0 on"):
+        loop.run.commit_checkpoint(tmp_path, step, cursor)
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def test_whole_numbers_of_numpy_and_torch_are_steps_cursors_and_batches(tmp_path, monkeypatch):
+    supervise(tmp_path, monkeypatch)
+    loop = Loop()
+    loop.run.restore(loop.load)
+    assert loop.run.next_samples(np.int64(2)) == [0, 1]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "state").write_text("x")
+    loop.run.commit_checkpoint(tmp_path / "mine", torch.tensor(2), np.int64(40))
+    loop.run._checkpoints.wait()
+    assert json.loads((tmp_path / "checkpoints/step-00000002/manifest.json").read_text())["cursor"] == 40
+    with pytest.raises(AttachError, match=r"run\.save\(2\.5\): is no whole number"):
+        loop.run.save(2.5, loop.save)
+
+
+def test_a_commit_that_fails_in_whatever_way_is_told(tmp_path, monkeypatch, capsys):
+    def read(*_: object) -> None:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr("sentinel.client.torch.saving.read_all_back", read)
+    supervise(tmp_path, monkeypatch)
+    Loop().train()
+    assert [one["reason"] for one in events(tmp_path, "checkpoint_failed")] == ["MemoryError: no room"] * 2
+    assert "the checkpoint of step 3 was not written: MemoryError: no room" in capsys.readouterr().err

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sentinel.detectors.crash import Ended, Failed, Finished, Stopped
+from sentinel.detectors.crash import Ended, Ending, Failed, Finished, Stopped, judge_exit
 from sentinel.model.attempts import ExitReport, RankExit
 from sentinel.model.findings import Finding, Kind
 from tests.unit.detectors.bank_kit import feed, make_bank, receipt, row
@@ -46,6 +46,27 @@ def test_the_end_line_and_zeros_are_finished() -> None:
     assert isinstance(ended(status=0), Finished)
 
 
+ROW = "iteration 120/ 120 | lm loss: 2.61 |"
+
+
+@pytest.mark.parametrize(
+    ("lines", "has_every_step", "is_shown"),
+    [
+        ((ROW, "[after training is done] datetime: 2026-11-27 12:00:00"), False, True),
+        ((ROW, "Training completed"), False, True),
+        (("Training completed", ROW), False, False),  # an earlier one
+        ((ROW, "done with the log"), False, False),
+        ((ROW,), True, True),
+        ((), False, False),
+    ],
+)
+def test_what_shows_an_end_with_0_to_be_a_finish(lines: tuple[str, ...], has_every_step: bool, is_shown: bool) -> None:
+    ending = Ending(1, 120, 99.0, finished=False, stop_requested=False, has_every_step=has_every_step)
+    how = judge_exit(ExitReport(0, (), None), ending, lambda _: "critical", {None: lines})
+    assert isinstance(how, Finished)
+    assert how.is_shown is is_shown
+
+
 @pytest.mark.parametrize(("shown", "why"), [
     ({"keeper_signal": 15}, "their keeper got SIGTERM and told them; every rank exited 0, without an end line"),
     ({"end_reason": "stopped_on_request"}, "the stream's end line says stopped_on_request, and every rank exited 0"),
@@ -65,6 +86,18 @@ def test_zeros_of_ranks_that_were_stopped_are_not_finished(shown: dict[str, Any]
 def test_zeros_that_nothing_speaks_against_are_finished(shown: dict[str, Any]) -> None:
     """A log of every tenth step ends before the last one, and a stream that was not read to its end shows nothing."""
     assert isinstance(ended(left(0, 0), left(1, 0), status=0, **shown), Finished)
+
+
+def test_what_a_command_had_left_running_is_told_where_only_zeros_say_that_the_run_has_finished() -> None:
+    """It may have been a helper, or the training itself: a script that starts it in the background and ends."""
+    bank = make_bank()
+    bank.receipt(receipt(), 0.0)
+    for count, words in ((0, ""), (1, "a process"), (2, "2 processes")):
+        report = ExitReport(0, (left(0, 0),), None, left_behind=count)
+        how = bank.exit(report, finished=False, stop_requested=False, now_s=99.0)
+        assert isinstance(how, Finished)
+        assert how.reason.startswith("every rank exited 0, without an end line")
+        assert (f"the command had left {words} running, which sentinel ended" in how.reason) is bool(words)
 
 
 def test_a_crash_after_the_end_line_is_finished_and_told() -> None:

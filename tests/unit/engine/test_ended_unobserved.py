@@ -49,3 +49,29 @@ def test_the_run_can_be_started_again_and_what_breaks_then_is_another_incident()
     bench = relaunched().exits(code=0)
     bench.die()
     assert not bench.state.open_incidents
+
+
+LOST = "go.sh, line 8 pipes the trainer into tee without pipefail"
+
+
+def test_exit_0_of_a_script_that_loses_its_trainers_status_is_no_finish() -> None:
+    bench = Bench(settable=(), status_lost=LOST).launched().steps(1, 120).checkpoint(100).exits(code=0)
+    assert bench.state.ended == "unobserved"
+    assert LOST in bench.state.end_reason
+    assert bench.state.end_reason.endswith("whether it trained to its last step is not known")
+    assert not bench.of(f.PageRaised)
+
+
+def test_what_its_stream_shows_to_have_finished_has_finished_all_the_same() -> None:
+    bench = Bench(settable=(), status_lost=LOST).launched().steps(1, 120).ends(120)
+    assert bench.state.ended == "finished"
+
+
+def test_a_status_that_a_script_does_pass_on_is_believed() -> None:
+    assert Bench(settable=()).launched().steps(1, 120).exits(code=0).state.ended == "finished"
+
+
+def test_a_death_that_the_script_passes_on_all_the_same_is_one() -> None:
+    bench = Bench(settable=(), status_lost=LOST).launched().steps(1, 120).checkpoint(100).exits(signal=9)
+    assert bench.state.ended == ""
+    assert bench.incident.kind == "crash"

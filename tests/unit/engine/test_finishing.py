@@ -7,6 +7,7 @@ from math import nan
 import pytest
 
 from sentinel.model import facts as f
+from sentinel.model.attempts import Exited, ExitReport, RankExit
 from sentinel.model.incidents import IncidentState
 from tests.builders import Bench, build_policy
 
@@ -92,3 +93,10 @@ def test_the_exit_is_taken_once() -> None:
     bench.steps(1, 10).exits(code=0)
     bench.exits(code=0)
     assert len(bench.of(f.AttemptEnded)) == len(bench.of(f.RunEnded)) == 1
+
+
+def test_a_command_that_left_its_training_running_is_not_said_to_have_finished() -> None:
+    bench = Bench().launched()
+    bench.steps(1, 70)
+    bench.seen(Exited(bench.number, ExitReport(0, (RankExit(0, 0, None, "reaped"),), None, left_behind=1)))
+    assert bench.state.end_reason.startswith("the command ended with 0 at step 70; the command had left a process running")

@@ -90,3 +90,10 @@ def test_the_bounds_hold_four_runs_of_five() -> None:
         forecast = found(fold(*STEADY[:2], *saves), 100.0 + sum(took[:20]), 1000, 3000)
         inside += forecast.low_s <= sum(took[20:]) <= forecast.high_s
     assert 0.72 <= inside / 400 <= 0.88
+
+
+@pytest.mark.parametrize("total", [10**10, 2**63 - 1, 10**400])
+def test_a_total_that_nobody_waits_for_is_no_end(total: int) -> None:
+    """Some trainers say sys.maxsize where somebody else is to stop them; no calendar has the day."""
+    assert "more than fifty years" in str(forecast_end(fold(*STEADY), 360.0, 260, total))
+    assert found(fold(*STEADY), 360.0, 260, 10**9).left_steps == 10**9 - 260

@@ -55,6 +55,14 @@ def test_a_trainer_under_a_profile_of_which_no_row_was_ever_seen_may_have_lost_a
     assert bench.incident.may_have_lost_steps
 
 
+def test_behind_rows_that_a_logger_wrote_in_a_block_nobody_knows() -> None:
+    bench = rows(Bench(settable=(), rows_late=True).launched(), 5, 100, 5).checkpoint(100).exits(signal=9).launched()
+    assert lost(bench) == (0, None)
+    assert bench.incident.may_have_lost_steps
+    bench = rows(Bench(settable=(), rows_late=True).launched(), 5, 100, 5).checkpoint(50).exits(signal=9).launched()
+    assert lost(bench) == (50, None)
+
+
 def test_a_trainer_with_the_client_that_dies_before_its_first_row_says_where_it_was() -> None:
     bench = Bench().launched().beat("forward", step=1).exits(signal=9).launched()
     assert lost(bench) == (0, 0)

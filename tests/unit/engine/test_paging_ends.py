@@ -24,7 +24,7 @@ from tests.unit.engine.paged import (
 
 def test_an_incident_that_recovers_resolves_its_page_on_every_route_that_was_told() -> None:
     bench = deliver(asked_twice("warning"))
-    bench.steps(21, 90)
+    bench.steps(1, 90)
     assert bench.incident.state is IncidentState.RECOVERED
     page = bench.decided(a.SendPage)[-1]
     assert (page.stage, page.route) == ("resolve", "terminal")

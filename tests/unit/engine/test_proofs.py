@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sentinel.model import facts as f
@@ -172,3 +174,66 @@ def test_pages_and_documents_say_how_it_is_known() -> None:
     assert last["proofs"] == [{"key": "skip", "grade": "asserted", "words": words}]
     believed = relaunched().receipt().state.incidents[0]
     assert "samples left out" not in tried(believed)[-1]
+
+
+def began(bench: Bench, *steps: int, **metrics: float) -> list[str]:
+    """Why the trainer does not run as asked, where its first rows are of these steps."""
+    for step in steps:
+        bench.now_s += 1.0
+        bench.says(StepReading(bench.number, step, bench.now_s, (), {"loss": 2.0, **metrics}))
+    return [i.reason for i in bench.state.incidents if i.kind == "override_mismatch"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ((1, 2, 3), "its first step is 1, and its receipt says that it went on from step 50"),
+        ((49, 51), "its first step is 49, "),
+        ((400, 401, 402), "its first steps are 400 and 401, and its receipt says that it went on from step 50"),
+    ],
+)
+def test_a_trainer_that_claims_another_step_than_it_begins_at_is_found_out_once(steps: tuple[int, ...], words: str) -> None:
+    bench = Bench().launched()
+    bench.steps(1, 50).checkpoint(50)
+    bench.exits(signal=9).launched()
+    (reason,) = began(bench, *steps)
+    assert words in reason
+    assert bench.state.giving_up == "stop_now"
+    bench.die()
+    assert len(began(bench, steps[-1] + 1)) == 1, "and by the next supervisor not again"
+
+
+@pytest.mark.parametrize("steps", [(51, 52), (50, 51), (60, 70), (100, 110), (53, 54), (51, 51, 52)])
+def test_rows_of_every_tenth_step_and_a_few_that_are_missing_are_no_other_beginning(steps: tuple[int, ...]) -> None:
+    bench = Bench().launched()
+    bench.steps(1, 50).checkpoint(50)
+    assert began(bench.exits(signal=9).launched(), *steps) == []
+
+
+def test_what_is_left_out_and_lost_lines_hide_where_a_trainer_begins() -> None:
+    bench = relaunched().receipt()
+    assert bench.state.overrides.skip
+    assert began(bench, 400, 401) == [], "nobody knows how many steps the skipped samples are"
+    lost = Bench().launched()
+    lost.steps(1, 50).checkpoint(50)
+    lost.exits(signal=9).launched()
+    lost.note("lines_lost", 399, lines=349, first_step=51, last_step=399, file="metrics.jsonl", errno="ENOSPC", reason="full")
+    assert began(lost, 400, 401) == []
+
+
+def test_a_jump_that_what_is_left_out_cannot_explain_is_found_beside_a_skip() -> None:
+    bench = relaunched().receipt()
+    liar_steps(bench, 400, 402)
+    assert "its first steps are 400 and 401" in bench.incident.reason
+
+
+def test_a_skip_is_watched_for_also_when_no_incident_is_open() -> None:
+    bench = relaunched().receipt()
+    first = bench.state.overrides.skip[0].start
+    bench.steps(51, 300)
+    bench.checkpoint(300).exits(signal=9).launched()
+    bench.steps(301, 400)
+    assert not bench.state.open_incidents
+    liar_steps(bench, 401, 402)
+    bench.says(replace(read_step(bench.number, 403), samples=(SampleRange(first, first + BATCH),)))
+    assert bench.incident.kind == "override_mismatch", "it goes back to what was to be left out"

@@ -209,3 +209,14 @@ def test_what_an_older_keeper_recorded_of_such_a_number_is_left_out(tmp_path: Pa
     ranks = (RankExit(3, 1, None, "record"), RankExit(99999999999999, 1, None, "record"))
     write_report(files, ExitReport(-9, ranks, 99999999999999, "it died"))
     assert read_report(files) == ExitReport(-9, ranks[:1], None, "it died")
+
+
+def test_what_was_left_behind_is_written_and_read(tmp_path: Path) -> None:
+    files = AttemptFiles.of(tmp_path, 1)
+    files.folder.mkdir(parents=True)
+    for count in (0, 2):
+        write_report(files, build_report(Evidence(0, left_behind=count), "the command ended with code 0"))
+        assert ("left_behind" in json.loads(files.exit.read_text())) is (count > 0)
+        found = read_report(files)
+        assert found is not None
+        assert found.left_behind == count

@@ -44,6 +44,16 @@ class Ranks:
         return (0,)
 
 
+class Unlost(Ranks):
+    """None was ever seen to fail."""
+
+    def lost(self) -> None:  # type: ignore[override]
+        return None
+
+    def needs_table(self) -> bool:
+        return False
+
+
 @pytest.fixture
 def killed() -> list[int]:
     return []
@@ -89,3 +99,17 @@ def test_what_a_torchrun_that_ended_left_behind_gets_no_longer_than_before(keepe
     keeper._command_status = 1
     look(keeper, 100.0)
     assert keeper._kill_at == 100.0 + LAUNCHER_GRACE_S
+
+
+@pytest.mark.parametrize(("status", "asked", "count"), [(0, [], 1), (1, [], 0), (0, [15], 0)])
+def test_what_a_command_that_ended_well_had_left_running_is_counted(
+    keeper: Keeper, killed: list[int], status: int, asked: list[int], count: int
+) -> None:
+    """It may have been the training: a script that starts it in the background and ends."""
+    keeper.ranks = Unlost()  # type: ignore[assignment]
+    keeper._command_status = status
+    look(keeper, 100.0)
+    keeper._stop_signals += asked
+    look(keeper, 100.0 + GRACE_S)
+    assert set(killed) == {TORCHRUN.pid}
+    assert keeper._left_behind() == count

@@ -346,3 +346,33 @@ def test_the_seconds_of_the_coming_verification_are_told_until_it_is_done() -> N
     bench = crashed("full", TB, behind())
     assert value(RunSnapshot(Path("/runs/r"), verified(bench, saved(read())).state), name) is None
     assert value(RunSnapshot(Path("/runs/r"), replace(verifying(), ended="stopped")), name) is None
+
+
+def test_two_runs_whose_long_names_begin_alike_are_two() -> None:
+    """A sweep names its runs by their settings: the failed one must not hide behind the one that trains."""
+    runs = [told(), told(100)]
+    shown = []
+    for number, facts in enumerate(runs):
+        name = f"{'model.dim=1024,' * 10}seed={number}"
+        one = fold(entries_of(facts), run_dir=Path("/runs") / name)
+        shown.append(replace(one, state=replace(one.state, run_id=name)))
+    names = {labels["run"] for name, labels, _ in samples(*shown) if name == "sentinel_attempt"}
+    assert len(names) == 2
+    assert all(len(name) <= LABEL_CHARS_MAX for name in names)
+
+
+def test_of_a_run_that_died_with_its_supervisor_no_end_is_forecast_and_no_time_counts_as_training() -> None:
+    """The journal alone would have it train on for ever."""
+    dead = replace(everything(), supervisor="gone", attempt_alive=False, now_s=at(5000), last_s=at(199.9))
+    unseen = replace(dead, senses=DetectorStandings())
+    for snapshot_ in (dead, unseen):
+        told_ = {name for name, _, _ in samples(snapshot_)}
+        assert "sentinel_forecast_end_timestamp_seconds" not in told_
+        assert (value(snapshot_, "sentinel_account_seconds", account="detection") or 0.0) >= 4800
+        assert (value(snapshot_, "sentinel_goodput_ratio") or 0.0) < 0.05
+    assert (value(replace(dead, attempt_alive=True), "sentinel_goodput_ratio") or 0.0) > 0.9, "it trains on alone"
+
+
+def test_a_run_of_which_nothing_can_be_read_is_exported_as_that_alone() -> None:
+    lost = RunSnapshot(Path("/runs/lost"), trouble="the journal is damaged")
+    assert list(samples(lost)) == [("sentinel_journal_unreadable", {"run": "lost"}, 1.0)]

@@ -30,6 +30,7 @@ from sentinel.operator import unattended as afterwards
 from sentinel.operator.requests import ask
 from sentinel.operator.unattended import answer_unattended
 from sentinel.report.reading import read_incidents, read_run, read_status
+from sentinel.report.run_policy import read_policy
 from tests.unit.told_run import at, write_run
 
 CALL = SendPage("page/2/1/trigger/terminal", 2, "critical", "demo: spike since step 379", "the case", "trigger", "terminal")
@@ -296,3 +297,17 @@ def test_a_note_that_is_no_line_is_refused(tmp_path: Path, text: str) -> None:
 
 def test_the_time_a_person_waits_is_bounded() -> None:
     assert afterwards.SEND_S <= 20.0
+
+
+def test_a_policy_applied_since_the_supervisor_ended_is_the_runs_own(tmp_path: Path) -> None:
+    """Its routes tell of an answer, and its signing secret is the one that a press in Slack is verified by."""
+    run_dir, mine = failed_run(tmp_path), tmp_path / "mine.yaml"
+    mine.write_text("{apiVersion: sentinel/v1, kind: RemediationPolicy, metadata: {name: mine}, extends: demo}\n")
+    assert afterwards.load_run_policy(run_dir)[0].metadata.name == "demo"
+    assert CliRunner().invoke(app, ["policy", "apply", str(mine), str(run_dir)]).exit_code == 0
+    mine.unlink()
+    policy, unread = afterwards.load_run_policy(run_dir)
+    assert (policy.metadata.name, unread) == ("mine", "")
+    shown, _ = read_policy(run_dir)
+    assert shown is not None
+    assert shown.metadata.name == "mine", "what status, page and prune go by"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 from dataclasses import replace
@@ -78,7 +79,7 @@ def test_the_case_reads_in_the_order_a_person_needs_it(tmp_path: Path) -> None:
     places = [notice.text.index(word) for word in ("BROKE", "NEXT", "COST", "ANSWER", "TRIED", "VALUES", "READ")]
     assert places == sorted(places)
     for expected in (
-        "Spike: loss 8.6 over 2.2", "look at warm-up first", "now: the budget is spent", "value 8.6, baseline 2.2",
+        "Spike: loss 8.6 over 2.2", "look at warm-up first", "now: the budget is spent", "loss 8.6, baseline 2.2",
         "before it: loss 2.21 ± 0.03", "onset step 379, seen at step 380 of attempt 2", "rank 1 on node node-7",
         "1. wait: patience: wait up to 40 steps -> failed: above its band for 4 steps", "2. rollback+skip (attempt 3)",
         f"sentinel ack 2 {run_dir}", "RUNBOOK.md#spike", str(run_dir / "incidents/0002/report.html"),
@@ -194,7 +195,7 @@ def test_one_rank_is_one_rank(tmp_path: Path) -> None:
     run_dir = write_streamed(tmp_path / "demo")
     stream = run_dir / "attempts" / "0002" / "metrics.jsonl"
     stream.write_text(stream.read_text().replace('"world_size": 2', '"world_size": 1'))
-    assert "since the onset on 1 rank may" in built(run_dir, state_of(told(90.5))).text
+    assert "since it showed on 1 rank may" in built(run_dir, state_of(told(90.5))).text
 
 
 def test_the_command_that_starts_it_again_names_its_policy(tmp_path: Path) -> None:
@@ -341,3 +342,9 @@ def test_what_a_button_may_ask_is_what_makes_sense_now(tmp_path: Path) -> None:
     seen = replace(asked, incidents=(*incidents[:-1], replace(incidents[-1], acknowledged_by="ada")))
     assert built(tmp_path, seen, page("acknowledge")).asks == {"approve": 2, "deny": 2}
     assert built(tmp_path, asked, page("resolve")).asks == {}
+
+
+def test_a_directory_whose_name_is_not_utf8_keeps_nobody_from_being_called(tmp_path: Path) -> None:
+    """The page in the browser knows it by the same name."""
+    links = built(tmp_path / os.fsdecode(b"run \xff"), spiked(), paging=Paging(run_url="https://runs.example")).links
+    assert links["page"] == f"https://runs.example/#run=run%20%3F&began={int(START_S)}"

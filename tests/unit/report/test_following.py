@@ -11,6 +11,7 @@ from sentinel.errors import UsageError
 from sentinel.journal.session import take_run
 from sentinel.report.drawn import METRICS_MAX, DrawnAttempt
 from sentinel.report.following import FollowedRun
+from sentinel.report.reading import read_status
 from sentinel.run_files.stream import PIECE_BYTES
 from sentinel.streams.curve import Curve
 from tests.unit.told_run import at, told, write_run, write_stream
@@ -159,3 +160,16 @@ def test_a_curve_keeps_its_peaks_in_bounded_memory() -> None:
     assert len(curve.buckets) <= 32
     assert max(high for _, _, high in curve.buckets) == 9.0
     assert curve.halvings == 9
+
+
+def test_how_many_steps_the_run_is_to_have_is_known_while_a_new_attempt_starts(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "run", until=94)
+    write_stream(run_dir, 2, [101])
+    run = FollowedRun(run_dir)
+    snapshot = run.refresh()
+    attempt = snapshot.state.attempt
+    assert attempt is not None
+    assert (attempt.attempt, attempt.receipt_s, snapshot.total_steps) == (3, None, 600)
+    assert read_status(run_dir)["total_steps"] == 600
+    write_stream(run_dir, 3, []).write_text('{"kind": "start", "v": 1, "attempt": 3, "resume_step": 350, "steps": 700}\n')
+    assert run.refresh().total_steps == 600, "looked up once, until the newest attempt says another"

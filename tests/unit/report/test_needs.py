@@ -238,6 +238,14 @@ def test_nobody_is_told_to_go_on_from_a_checkpoint_that_is_not_there(tmp_path: P
         assert checkpoints or not [what for what in whats if "newest good" in what]
 
 
+def test_of_a_command_that_was_never_heard_nobody_says_that_it_starts_from_scratch(tmp_path: Path) -> None:
+    state = replace(failed(), checkpoints=())
+    unheard = replace(state, attempts=tuple(replace(attempt, receipt_s=None) for attempt in state.attempts))
+    needs = needs_of(RunSnapshot(tmp_path, unheard, supervisor="alive"))
+    whats = [answer["what"] for answer in needs["answers"]]
+    assert [what for what in whats if what.endswith("start it as its command says: sentinel knows no checkpoint of it")]
+
+
 def test_the_list_of_runs_names_the_cause_and_not_the_rung(tmp_path: Path) -> None:
     assert overview_document("demo", RunSnapshot(tmp_path, failed()), ())["reason"] == "spike: loss 8.6 over 2.2"
     alone = overview_document("demo", RunSnapshot(tmp_path, state_of(told(80)), supervisor="gone"), ())["reason"]
@@ -323,3 +331,22 @@ def test_where_repairs_have_shown_that_nothing_they_change_explains_it_a_person_
         found = replace(state, incidents=(*state.incidents[:-1], replace(straw, tries=shown)))
         following = needs_of(RunSnapshot(tmp_path, found, attempt_alive=False))["next"]
         assert (LOOK_AT in following) is is_told
+
+
+def test_a_run_with_trouble_that_nobody_watches_stands_before_one_that_is_being_repaired(tmp_path: Path) -> None:
+    """Its state says `probation`, and nobody is there to judge it."""
+    state = changed(90.5, playbook="numeric")
+    rows = [overview_document(name, RunSnapshot(tmp_path, state, supervisor=name), ()) for name in ("alive", "gone")]
+    assert [row["name"] for row in order(rows)] == ["gone", "alive"]
+    assert [row["unwatched"].split(":")[0] for row in rows] == ["", "Nobody watches this run"]
+    assert overview_document("over", RunSnapshot(tmp_path, failed(), supervisor="gone"), ())["unwatched"] == ""
+
+
+def test_a_silence_older_than_the_supervisor_is_counted_from_its_begin(tmp_path: Path) -> None:
+    """The ranks' silence stands right below it, and is longer."""
+    snapshot = stalled(tmp_path)
+    silent = tuple(RankSeen(rank, 301, "forward", 155.0) for rank in range(2))
+    counted = "been silent for 6 s, counted from when this supervisor began to watch, or longer in a slow phase"
+    assert counted in needs_of(replace(snapshot, ranks=silent), DEMO)["next"][0]
+    alone = (silent[0], replace(silent[1], silent_s=9.0))
+    assert "counted" not in needs_of(replace(snapshot, ranks=alone), DEMO)["next"][0]

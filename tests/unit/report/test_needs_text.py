@@ -137,3 +137,10 @@ def test_a_reason_that_is_the_choice_itself_is_said_once(tmp_path: Path) -> None
     assert f"  rung 4 (page): {RUNG}\n    paged" in story
     assert f"paged: {RUNG}" not in story
     assert f"page: {RUNG} → paged\n" in chronicle_text(run_dir)
+
+
+def test_a_page_says_as_well_that_nothing_is_asked_of_who_looks(tmp_path: Path) -> None:
+    """Of a run that was repaired in the night, silence would leave it to be guessed."""
+    assert read_status(write_run(tmp_path / "well", until=100))["needs"] is not None, "nobody watches it"
+    assert read_status(write_run(tmp_path / "over"))["nothing_asked"] == "nothing is asked of you"
+    assert read_status(write_run(tmp_path / "run", facts=failed()))["nothing_asked"] == ""

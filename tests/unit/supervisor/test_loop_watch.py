@@ -46,6 +46,21 @@ def test_it_is_told_once_that_it_stands_and_once_that_it_goes_on() -> None:
     assert told[1:] == [("resolve", "The supervisor goes on. It stood still for 2 min 39 s.")]
 
 
+def test_a_loop_that_is_not_blocked_accuses_no_filesystem(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine with too much to do it waits for a processor."""
+
+    def page() -> str:
+        watch = LoopWatch(told := Told())
+        for _ in range(STUCK_AFTER_S):
+            watch.look()
+        return told[0][1]
+
+    monkeypatch.setattr(loop_watch.os, "getloadavg", lambda: (51.7, 1.0, 1.0))
+    assert "It is not blocked: it computes, or waits for a processor (load 52, " in page(), "this thread runs, for it asks"
+    monkeypatch.setattr(loop_watch, "is_thread_runnable", lambda _: False)
+    assert page().endswith("the filesystem of the run directory does not answer.")
+
+
 def test_a_short_stand_is_no_news() -> None:
     watch = LoopWatch(told := Told())
     for _ in range(10):

@@ -8,6 +8,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -15,8 +16,10 @@ from rich.console import Console
 from sentinel.curves.blocks import Point, columns, find_column, sparkline
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.report.own_needs import own_needs
+from sentinel.run_files.stall import Stall
 from sentinel.telemetry.gpu_sample import GpuSample
 from sentinel.terminal import choose
+from sentinel.terminal.document import picture_document
 from sentinel.terminal.live import LiveNarrator
 from sentinel.terminal.panel import Picture, draw
 from sentinel.terminal.plain import PlainNarrator
@@ -59,6 +62,27 @@ def test_a_frame_of_a_recovery_shows_incident_rung_and_the_action_under_way() ->
     assert "rung 2 (pending) roll back to step 350" in text
     assert "now: end every process of attempt 2 (1 of 2)" in text
     assert "step 384 of 600" in text
+
+
+@pytest.mark.parametrize(("more", "head", "left"), [
+    ({}, "TRAINING", True), ({"is_watched": False}, "LAST SEEN TRAINING", False), ({"total": 2**62}, "TRAINING", False),
+])  # fmt: skip
+def test_nothing_is_promised_of_a_run_that_nobody_watches_nor_of_a_total_that_is_no_end(
+    more: dict[str, Any], head: str, left: bool
+) -> None:
+    picture = replace(Picture(state_of(told(20)), at(20), 600, points(1, 1, [2.5] * 9), (), 0.2, False), **more)
+    out = io.StringIO()
+    Console(file=out, width=200, color_system=None).print(draw(picture))
+    assert head in out.getvalue()
+    assert ("LAST SEEN" in out.getvalue()) == ("LAST SEEN" in head)
+    assert (" left" in out.getvalue()) == left
+
+
+def test_goodput_stands_still_with_the_run() -> None:
+    ticking = Picture(state_of(told(20)), at(120), 600, (), (), 0.2, False)
+    for still in (replace(ticking, stall=Stall(at(20), 0.2)), replace(ticking, is_watched=False, idle_since_s=at(20))):
+        assert picture_document(ticking)["goodput"] == pytest.approx(116 / 120, abs=1e-3)
+        assert picture_document(still)["goodput"] == pytest.approx(16 / 120, abs=1e-3)
 
 
 def test_a_delayed_launch_says_in_how_many_seconds() -> None:

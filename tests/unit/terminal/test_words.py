@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
 from sentinel.model.actions import SendPage, Stage
+from sentinel.model.incidents import IncidentState, Outcome, Remedy, Try
 from sentinel.model.state import RunState
 from sentinel.terminal.words import describe, page_words
+from tests.unit.told_run import at, state_of, told
 
 PAGE = ("page/4/1/x/phone", 4, "critical", "big: spike since step 71", "the case")
 
@@ -56,3 +60,23 @@ def test_what_is_wrong_with_a_policy_file_is_told_on_one_line_without_the_lines_
     assert answer.endswith("refused: nobody could be paged so; route slack: SLACK_TOKEN is not set; route teams: no file")
     given_up = said(f.ActionAbandoned("policy/1", checked))
     assert "given up: policy/1: a.yaml:9:1: spec: 'spec' is written twice; remedy: " in given_up
+
+
+def moved(*tries: Try) -> list[str]:
+    """What is said of an incident that closed after these tries, and of the end of its repairs."""
+    why = "structural: the same again"
+    incident = replace(state_of(told(91)).incidents[-1], tries=tries, state=IncidentState.EXHAUSTED, verdict=why)
+    state = replace(RunState(), incidents=(incident,))
+    facts = (f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, why), f.GaveUp(incident.id, "keep_training", why))
+    return [line.text for fact in facts if (line := describe(fact, 0.0, state)) is not None]
+
+
+def test_the_reason_why_repairs_ended_is_told_once() -> None:
+    tried = Try(Remedy(0, ("rollback",), "roll back"), at(60), 300, outcome=Outcome.FAILED)
+    assert moved(tried) == [
+        "incident 2 NO REPAIR IS LEFT: structural: the same again", "incident 2: out of remedies; training goes on",
+    ]  # fmt: skip
+
+
+def test_what_a_person_alone_is_called_for_did_not_run_out_of_repairs() -> None:
+    assert moved() == ["incident 2 LEFT TO A PERSON: structural: the same again", "incident 2: training goes on"]

@@ -59,6 +59,8 @@ def test_where_it_began_is_read_off_its_first_rows(
         ([*range(10, 101, 10), *range(10, 51, 10)], 150),  # printed every ten steps: five rows at least
         ([*range(1, 101), *range(1, 11)], 100),  # an evaluation of ten steps, or a few steps trained again
         ([*range(1, 101), *range(1, 61), 101], 101),
+        ([step for step in range(1, 101) for _ in range(8)], 100),  # eight ranks print each step
+        ([1, 2, *[1] * 7, *[2] * 7], 2),  # seven of them a step behind
     ],
 )
 def test_step_numbers_that_begin_anew_are_told_once_and_the_trainer_is_not_taken_to_hang(steps: list[int], reached: int) -> None:
@@ -66,7 +68,7 @@ def test_step_numbers_that_begin_anew_are_told_once_and_the_trainer_is_not_taken
     for step in steps:
         numbering.take(step)
     assert numbering.reached == reached
-    assert numbering.is_renewed is (reached not in (100, 101))
+    assert numbering.is_renewed is (reached not in (2, 100, 101))
 
 
 def test_a_loop_that_counts_within_each_epoch_says_that_it_is_not_judged(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from sentinel.client.run_layout import spec_path
 from sentinel.trainers import start
 from sentinel.trainers.loading import load_profile
-from sentinel.trainers.mismatch import find_mismatch
+from sentinel.trainers.mismatch import find_mismatch, reason_against_scratch
 from sentinel.trainers.profile import CheckpointFiles
 from sentinel.trainers.sealer import why_nothing_matches
 from sentinel.trainers.spec import TrainerSpec
@@ -105,3 +106,27 @@ def test_the_first_attempt_is_never_refused(tmp_path: Path) -> None:
     write_spec(run_dir, 1, a_spec(root, tmp_path, is_first=True))
     write_hf(root, 50)
     assert start.prepare(run_dir, 1, a_spec(root, tmp_path, is_first=True)) == []
+
+
+def test_a_checkpoint_of_which_no_step_can_be_read_is_not_trained_over(tmp_path: Path) -> None:
+    """A loop after nanoGPT's that saves by pickle alone, or under another key."""
+    root, run_dir = tmp_path / "out", tmp_path / "run"
+    write_spec(run_dir, 1, a_spec(root, tmp_path))
+    root.mkdir()
+    (root / "ckpt.pt").write_bytes(pickle.dumps({"iter_num": 50, "model": "weights"}))
+    mismatch = find_mismatch(places_of("nanogpt"), root)
+    assert mismatch is not None
+    assert mismatch.sentence == (
+        f"ckpt.pt under {root} shows no step: no whole number under 'iter_num' in a dictionary that torch.save wrote; name the "
+        "key that holds it (checkpoints: {step_key: KEY})"
+    )
+    assert reason_against_scratch(run_dir, places_of("nanogpt"), root).endswith("would write over it")
+    os.utime(root / "ckpt.pt", (0, 0))  # it lay there before the run began
+    assert reason_against_scratch(run_dir, places_of("nanogpt"), root) == ""
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut off"])
+def test_one_that_is_cut_off_holds_nothing_to_be_lost(tmp_path: Path, content: bytes) -> None:
+    write_spec(tmp_path / "run", 1, a_spec(tmp_path, tmp_path))
+    (tmp_path / "ckpt.pt").write_bytes(content)
+    assert reason_against_scratch(tmp_path / "run", places_of("nanogpt"), tmp_path) == ""

@@ -124,6 +124,22 @@ def test_what_is_missing_is_said_with_the_line_that_would_add_it(tmp_path: Path,
         assert one["sentence"] in text
 
 
+def test_of_a_trainer_that_died_first_nothing_else_is_advised(tmp_path: Path) -> None:
+    document = probe_document(a_trial(tmp_path), Seen(a_launch((), status=2), 10, ()), tmp_path, is_kept=True)
+    remedies = {one["lack"]: one["remedy"] for one in document["missing"]}
+    assert remedies["start"] == "read the end of what it printed"
+    assert remedies["rows"] == remedies["checkpoints"] == "it died before one could come"
+
+
+def test_what_it_leaves_in_the_trainers_own_folder_is_named(tmp_path: Path) -> None:
+    """A trainer that goes on from its newest by itself would begin the run with what the probe has trained."""
+    seen = Seen(a_launch(), 10, (a_kept(), a_kept(20)))
+    own = a_trial(tmp_path, "megatron:root=own", (sys.executable, "x.py"))
+    text = probe_text(own, seen, tmp_path, is_kept=True)
+    assert f"left in {tmp_path / 'own'}: {a_kept().name}, {a_kept(20).name}; move them away before a run" in text
+    assert "left in" not in probe_text(a_trial(tmp_path), seen, tmp_path, is_kept=True)
+
+
 def test_a_resume_that_no_row_told_of_is_not_contradicted(tmp_path: Path) -> None:
     assert resume_grade(Seen(a_launch(), 10, (a_kept(),), back=Return(10, None, "time", None))) == "none"
     assert resume_grade(Seen(a_launch(), 10, (a_kept(),), back=Return(10, 0, "steps", None))) == "contradicted"

@@ -98,6 +98,9 @@ def test_what_the_command_does_not_hold_is_told(command: str, words: str) -> Non
 def test_more_batches_than_a_command_line_holds_are_refused() -> None:
     with pytest.raises(UsageError, match="more than 20000 batches"):
         megatron("train --save ck", skip=(SampleRange(0, 30_000),))
+    assert megatron("train --save ck", skip=(SampleRange(1000, 19_000),)).asserted["skip"], "numbers of four and five digits"
+    with pytest.raises(UsageError, match=r"what is added has 14\d,\d{3} bytes, and SENTINEL_ARGS holds 131,072 at most"):
+        megatron("train --save ck", skip=(SampleRange(1_000_000, 1_018_000),))
 
 
 @pytest.mark.parametrize(

@@ -70,9 +70,11 @@ def test_one_whose_file_stays_cut_off_is_told_once_it_is_old(tmp_path: Path) -> 
     plain = CheckpointFiles(pattern="checkpoint-{step}", path="out")
     (found,) = find_checkpoints(plain, tmp_path)
     written_s = torn.stat().st_mtime
-    assert found.why_torn(plain, written_s + 59.0) == "", "it may still be written"
-    assert found.why_torn(plain, written_s + 61.0).startswith(f"{torn}: is cut off")
-    assert found.why_torn(CheckpointFiles(pattern="checkpoint-{step}", path="out", complete=("model.safetensors",)), 1e12) == ""
+    assert found.why_torn(written_s + 59.0) == "", "it may still be written"
+    assert found.why_torn(written_s + 61.0).startswith(f"{torn}: is cut off")
+    marked = CheckpointFiles(pattern="checkpoint-{step}", path="out", complete=("model.safetensors",))
+    (found,) = find_checkpoints(marked, tmp_path)
+    assert found.why_torn(1e12).startswith(f"{torn}: is cut off"), "whatever tells it complete"
 
 
 def test_one_that_lacks_for_long_what_tells_it_whole_is_told(tmp_path: Path) -> None:
@@ -83,9 +85,9 @@ def test_one_that_lacks_for_long_what_tells_it_whole_is_told(tmp_path: Path) -> 
     marked = CheckpointFiles(pattern="checkpoint-{step}", path="out", complete=("trainer_state.json",))
     (found,) = find_checkpoints(marked, tmp_path)
     written_s = part.stat().st_mtime
-    assert found.why_torn(marked, written_s + 599.0) == "", "it may still be written"
+    assert found.why_torn(written_s + 599.0) == "", "it may still be written"
     said = f"{part.parent}: what tells it whole has not come (trainer_state.json), so it is not sealed"
-    assert found.why_torn(marked, written_s + 601.0) == said
+    assert found.why_torn(written_s + 601.0) == said
 
 
 def test_a_tracker_that_names_a_step_of_which_nothing_lies_there_is_told(tmp_path: Path) -> None:

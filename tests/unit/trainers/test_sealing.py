@@ -18,8 +18,9 @@ from sentinel.checkpoints.files import list_checkpoints
 from sentinel.checkpoints.manifest import listed_files, read_manifest
 from sentinel.checkpoints.verification import verify_checkpoint
 from sentinel.client.file_digest import RANGE_BYTES, SHA256, TREE, count_ranges, digest_of
-from sentinel.trainers.found import FoundCheckpoint, find_checkpoints, read_step_key
+from sentinel.trainers.found import FoundCheckpoint, find_checkpoints
 from sentinel.trainers.loading import load_profile
+from sentinel.trainers.pickled_step import read_step_key
 from sentinel.trainers.profile import CheckpointFiles, TrackerFile
 from sentinel.trainers.sealing import drop_old, move_aside, put_back, seal_new, sealed_path
 from sentinel.trainers.whole import missing_metadata
@@ -190,7 +191,7 @@ def test_a_folder_of_distributed_checkpoint_is_whole_with_its_metadata_and_other
     saved(root / "step-30" / "optimizer.pt", 300)
     assert seal(run_dir, places, root) == [], "nobody can load the first, however long ago it was written; the last is cut off"
     (unwhole, *_) = find_checkpoints(places, root)
-    assert "what tells it whole has not come (.metadata)" in unwhole.why_torn(places, FAR_S)
+    assert "what tells it whole has not come (.metadata)" in unwhole.why_torn(FAR_S)
     (root / "step-10" / ".metadata").write_text("x")
     assert [step for step, _ in seal(run_dir, places, root)] == [10]
 
@@ -209,6 +210,88 @@ def test_shards_without_their_metadata_are_whole_under_no_profile(run_dir: Path,
     assert seal(run_dir, places, root) == []
     (folder / "optimizer" / ".metadata").write_text("x")
     assert [step for step, _ in seal(run_dir, places, root)] == [20]
+
+
+@pytest.mark.parametrize("how", [{"whole_at_once": True}, {"complete": ("mark",)}, {"tracker": TRACKED.tracker}])
+@pytest.mark.parametrize("name", ["model.pt", "model.safetensors"])
+def test_one_with_a_file_that_is_cut_off_is_sealed_under_no_profile(
+    run_dir: Path, root: Path, name: str, how: dict[str, object]
+) -> None:
+    """A rename from another filesystem is a copy, which a kill cuts off; a mark of an earlier save lies there already."""
+    places = CheckpointFiles(pattern="step={step}.ckpt", path="out", **how)
+    folder = root / "step=20.ckpt"
+    folder.mkdir()
+    saved(folder / name, -30)
+    (folder / "mark").write_text("x")
+    (root / "latest").write_text("step20")
+    assert seal(run_dir, places, root) == []
+    (found,) = find_checkpoints(places, root)
+    assert found.why_torn(FAR_S).startswith(f"{folder / name}: is cut off")
+    saved(folder / name)
+    assert [step for step, _ in seal(run_dir, places, root)] == [20]
+
+
+@pytest.mark.parametrize("mark", ["step-20/mark", "latest"])
+def test_a_mark_of_an_earlier_save_into_the_same_place_says_nothing(root: Path, mark: str) -> None:
+    how: dict[str, object] = {"tracker": TRACKED.tracker} if mark == "latest" else {"complete": ("mark",)}
+    places = CheckpointFiles(pattern="step-{step}", path="out", **how)
+    (root / "step-20").mkdir()
+
+    def is_complete(at_s: float, *, model_s: float, mark_s: float) -> bool:
+        for name, text, written_s in (("step-20/model.bin", "weights", model_s), (mark, "step20", mark_s)):
+            (root / name).write_text(text)
+            os.utime(root / name, (written_s, written_s))
+        (found,) = find_checkpoints(places, root)
+        return found.is_complete(places, at_s)
+
+    assert is_complete(5000.0, model_s=5000.0, mark_s=5000.0), "the mark is written last"
+    assert is_complete(6000.0, model_s=5000.0, mark_s=6000.0)
+    assert not is_complete(5002.9, model_s=5001.0, mark_s=5000.0), "another rank may still be at it"
+    assert is_complete(5003.1, model_s=5001.0, mark_s=5000.0)
+    assert not is_complete(5599.0, model_s=5000.0, mark_s=1000.0), "begun over an older one"
+    assert is_complete(5601.0, model_s=5000.0, mark_s=1000.0), "copied, and its times with it"
+
+
+def test_a_file_of_safetensors_with_values_of_a_kind_that_is_not_known_is_whole(run_dir: Path, root: Path) -> None:
+    header = json.dumps({"w": {"dtype": "F4", "shape": [16], "data_offsets": [0, 8]}}).encode()
+    data = len(header).to_bytes(8, "little") + header + bytes(8)
+    (root / "model-40.safetensors").write_bytes(data[:-1])
+    assert seal(run_dir, ONE_FILE, root) == []
+    (root / "model-40.safetensors").write_bytes(data)
+    assert [step for step, _ in seal(run_dir, ONE_FILE, root)] == [40]
+
+
+def test_many_other_files_beside_the_checkpoints_do_not_hide_one(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is not seen to have saved would be started from the beginning, over what it has saved."""
+    monkeypatch.setattr("sentinel.trainers.found.ENTRIES_MAX", 10)
+    for number in range(12):
+        (root / f"a{number}").touch()
+    write(root, 20)
+    assert [found.step for found in find_checkpoints(FOLDERS, root)] == [20]
+    deep = FOLDERS.model_copy(update={"pattern": "**/checkpoint-{step}"})
+    with pytest.raises(OSError, match=r"more than 10 entries, among which .* name the folder of the checkpoints alone"):
+        find_checkpoints(deep, root)
+
+
+@pytest.mark.parametrize("damage", ["deflate", "encrypted"])
+def test_a_damaged_archive_has_no_step_and_stops_nobody(root: Path, damage: str) -> None:
+    path = root / "ckpt.pt"
+    with zipfile.ZipFile(path, "w", compression=zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/data.pkl", pickle.dumps({"iter_num": 5}, 2) * 100)
+    data = bytearray(path.read_bytes())
+    if damage == "encrypted":
+        data[6] |= 1
+        data[data.find(b"PK\x01\x02") + 8] |= 1
+    else:
+        begin = data.find(b"data.pkl") + 10
+        data[begin : begin + 10] = b"\xff" * 10
+    path.write_bytes(data)
+    assert read_step_key(path, "iter_num") is None
+
+
+@pytest.mark.parametrize("step", [-1, 2**70])
+def test_a_number_that_no_step_can_be_is_none(root: Path, step: int) -> None:
+    assert read_step_key(save(root / "ckpt.pt", {"iter_num": step}), "iter_num") is None
 
 
 def test_ranks_that_save_without_each_other_have_a_metadata_each() -> None:
@@ -313,6 +396,16 @@ def test_of_two_with_the_same_step_the_newest_counts(root: Path) -> None:
         os.utime(path, (1000.0 + number, 1000.0 + number))
     found: list[FoundCheckpoint] = find_checkpoints(places, root)
     assert [one.path.parent.name for one in found] == ["version_0"]
+
+
+def test_a_checkpoint_that_lies_elsewhere_behind_a_link_is_sealed_and_put_back(run_dir: Path, root: Path, tmp_path: Path) -> None:
+    (tmp_path / "scratch").mkdir()
+    write(tmp_path / "scratch", 20)
+    (root / "checkpoint-20").symlink_to(tmp_path / "scratch" / "checkpoint-20")
+    (root / "checkpoint-40").symlink_to(write(root, 50))
+    assert [step for step, _ in seal(run_dir, FOLDERS, root)] == [20, 50], "a link to another one beside it is none"
+    (root / "checkpoint-20").unlink()
+    assert (put_back(run_dir, FOLDERS, 20) / "model.bin").read_text() == "weights 20"
 
 
 def test_a_link_that_leads_nowhere_hides_no_checkpoint(run_dir: Path, root: Path) -> None:

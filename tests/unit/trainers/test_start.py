@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
 from sentinel.checkpoints.files import list_checkpoints
+from sentinel.client.run_layout import stream_path
 from sentinel.launcher.exit_report import write_report
 from sentinel.model.attempts import ExitReport
 from sentinel.run_files.attempt_files import AttemptFiles
@@ -54,9 +56,16 @@ def names(root: Path) -> list[str]:
     return sorted(path.name for path in root.iterdir() if not path.name.startswith("."))
 
 
-@pytest.mark.parametrize(("status", "steps"), [(0, [20, 40]), (-9, [20])])
+@pytest.mark.parametrize(
+    ("status", "command", "steps"),
+    [
+        (0, ("train",), [20, 40]),
+        (-9, ("train",), [20]),
+        (0, ("bash", "-c", "python train.py | tee log", "train"), [20]),  # the status of tee
+    ],
+)
 def test_what_was_saved_last_is_whole_where_its_trainer_ended_in_order(
-    run_dir: Path, root: Path, status: int, steps: list[int]
+    run_dir: Path, root: Path, status: int, command: tuple[str, ...], steps: list[int]
 ) -> None:
     """It has no mark of being whole, and was written right before the end."""
     (run_dir / "trainer_before.json").write_text('{"checkpoints": {}}')
@@ -72,7 +81,7 @@ def test_what_was_saved_last_is_whole_where_its_trainer_ended_in_order(
     places = marked.spec.checkpoints
     assert places is not None
     spec = marked.spec.model_copy(update={"checkpoints": places.model_copy(update={"tracker": None})})
-    Trained(run_dir, marked.model_copy(update={"spec": spec}), ("train",), "/").seal()
+    Trained(run_dir, marked.model_copy(update={"spec": spec}), command, "/").seal()
     assert [found.step for found in list_checkpoints(run_dir)] == steps
 
 
@@ -120,6 +129,20 @@ def test_a_trainer_that_went_on_by_itself_makes_what_it_went_on_from_its_own(run
     assert places is not None
     forget_before(run_dir, root, places, 40)
     assert seal(run_dir, root) == [20, 40]
+
+
+def test_it_does_also_where_its_follower_ended_right_behind_the_receipt(run_dir: Path, root: Path) -> None:
+    write(root, 20, 40, 900)
+    prepare(run_dir, 1, spec(root, None, is_first=True))
+    trained = Trained(run_dir, spec(root, None).profile, ("train",), "/")
+    AttemptFiles.of(run_dir, 1).make_folders()
+    AttemptFiles.of(run_dir, 1).spec.write_text("{}")
+    trained.seal()
+    assert list_checkpoints(run_dir) == []
+    receipt = {"kind": "start", "v": 1, "attempt": 1, "time_s": 1.0, "resume_step": 40, "world_size": 1, "adopted": True}
+    stream_path(run_dir, 1).write_text(json.dumps(receipt) + "\n")
+    trained.seal()
+    assert [found.step for found in list_checkpoints(run_dir)] == [20, 40]
 
 
 def test_a_checkpoint_that_was_never_sealed_is_refused(run_dir: Path, root: Path) -> None:

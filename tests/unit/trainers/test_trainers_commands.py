@@ -57,6 +57,16 @@ def test_an_option_that_nobody_gave_is_named(tmp_path: Path) -> None:
     assert "needs the option place, as in mine:place=…" in what_it_can(load_profile(str(file)))
 
 
+def test_a_trainer_that_goes_on_by_itself_is_rolled_back_by_moving_newer_checkpoints_aside(tmp_path: Path) -> None:
+    head = "apiVersion: sentinel/v1\nkind: TrainerProfile\nmetadata: {name: mine}\n"
+    places = "spec:\n  checkpoints: {root: [--out], pattern: 'save-{step}'}\n  resume: {arguments: "
+    by_itself = "; newer ones are moved aside, and it has to go on from the newest by itself"
+    for arguments, ending in (("[]", by_itself), ("[--go-on]", "")):
+        file = tmp_path / "mine.yaml"
+        file.write_text(f"{head}{places}{arguments}}}\n")
+        assert f"rolled back: by checkpoints save-{{step}} below --out{ending}" in what_it_can(load_profile(str(file)))
+
+
 def test_a_mistaken_profile_is_refused_with_line_caret_and_remedy(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text(MISTAKEN)

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from sentinel.client.strict_json import dumps
+from sentinel.paging.runbook import RUNBOOK
+from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.report.following import FollowedRun, RunSnapshot
 from sentinel.run_files.detector_standings import DetectorStandings, read_standings
 from sentinel.run_files.gpu_standing import GpuStanding, gpu_documents, read_gpus
@@ -58,7 +60,10 @@ def test_a_young_suspicion_colours_the_ranks_that_were_silent_for_most_of_it(
 
 def test_the_blamed_rank_is_red_and_first(snapshot: RunSnapshot, monkeypatch: pytest.MonkeyPatch) -> None:
     *rest, last = snapshot.state.incidents
-    blamed = replace(snapshot, state=replace(snapshot.state, incidents=(*rest, replace(last, kind="hang", blamed_rank=2))))
+    attempt = snapshot.state.attempt
+    assert attempt is not None
+    hang = replace(last, kind="hang", blamed_rank=2, attempt=attempt.attempt)
+    blamed = replace(snapshot, state=replace(snapshot.state, incidents=(*rest, hang)))
     document = machines_document(stalled(blamed, monkeypatch), [seen(0, 0.2), seen(1, 45.0), seen(2, 0.1)])["ranks"]
     assert [(row["rank"], row["tone"], row["blamed"]) for row in document["ranks"]] == [
         (1, "bad", False), (2, "bad", True), (0, "", False),
@@ -146,3 +151,27 @@ def test_they_come_over_http(tmp_path: Path) -> None:
 def test_a_gpu_is_read_as_it_was_written() -> None:
     gpu = GpuStanding(3, "H200", True, None, None, None, None, None, ("lost: the driver cannot reach it",))
     assert read_gpus(gpu_documents([gpu])) == (gpu,)
+
+
+def test_a_hang_of_an_attempt_that_was_ended_is_none_of_the_ranks_that_beat_now(snapshot: RunSnapshot) -> None:
+    *rest, last = snapshot.state.incidents
+    attempt = snapshot.state.attempt
+    assert attempt is not None
+
+    def told(of: int) -> tuple[str, bool]:
+        state = replace(snapshot.state, incidents=(*rest, replace(last, kind="hang", attempt=of)))
+        document = machines_document(replace(snapshot, state=state), [seen(0, 0.2), seen(1, 0.3)])["ranks"]
+        return document["suspected"], document["is_believed"]
+
+    assert told(attempt.attempt - 1) == ("", False)
+    assert told(attempt.attempt) == (last.reason, True)
+
+
+def test_the_runbook_is_named_by_where_it_can_be_read(snapshot: RunSnapshot) -> None:
+    """`RUNBOOK.md#spike` alone is a name that nobody finds at night; a page that is sent has the same place."""
+    incident = replace(snapshot.state.incidents[-1], alert="Spike")
+    demo = load_policy(shipped_policy_path("demo"))
+    assert rule_document(demo, incident)["runbook"] == f"{RUNBOOK}#spike"
+    paging = demo.spec.paging.model_copy(update={"runbook_url": "https://wiki/runbook"})
+    ours = demo.model_copy(update={"spec": demo.spec.model_copy(update={"paging": paging})})
+    assert rule_document(ours, incident)["runbook"] == "https://wiki/runbook#spike"

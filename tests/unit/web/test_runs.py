@@ -215,10 +215,45 @@ def test_the_newest_of_many_runs_are_shown(tmp_path: Path) -> None:
     (tmp_path / "run-00" / "lease.json").touch()  # supervised just now, by whoever wrote it
     (tmp_path / "no-run").mkdir()
     (tmp_path / "file").touch()
-    found = [path.name for path in find_runs(tmp_path)]
+    shown, others = find_runs(tmp_path)
+    found = [path.name for path in shown]
     assert found == ["run-00", *(f"run-{number:02d}" for number in range(7, RUNS_MAX + 6))]
-    assert find_runs(tmp_path / "run-03") == [tmp_path / "run-03"]
-    assert find_runs(tmp_path / "file") == find_runs(tmp_path / "none") == []
+    assert others == 6
+    assert find_runs(tmp_path / "run-03") == ([tmp_path / "run-03"], 0)
+    assert find_runs(tmp_path / "file") == find_runs(tmp_path / "none") == ([], 0)
+    with_one, others = find_runs(tmp_path, ["run-03", "no-run", "none", "x" * 300])
+    assert (len(with_one), others, tmp_path / "run-03" in with_one) == (RUNS_MAX + 1, 5, True)
+
+
+def test_a_run_that_the_list_has_no_room_for_is_shown_to_who_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The link in a page outlives the sixty-four runs that came after."""
+    monkeypatch.setattr("sentinel.web.places.RUNS_MAX", 1)
+    old = write_told(tmp_path, name="failed-long-ago")
+    for name in ("sentinel.db", "lease.json"):
+        os.utime(old / name, (1000, 1000))
+    write_told(tmp_path, name="young")
+    with started(tmp_path) as runs:
+        assert wait_for("the young one", runs.all)[0].name == "young"
+        assert (len(runs.all()), runs.left_out) == (1, 1)
+        runs._scanned_s = float("-inf")
+        assert runs.find("failed-long-ago").run_dir == old
+        assert [run.name for run in runs.all()] == ["failed-long-ago", "young"]
+    with started(tmp_path) as runs:
+        runs._scanned_s = float("-inf")
+        assert {run.name for run in runs.all("failed-long-ago")} == {"failed-long-ago", "young"}
+        assert runs.left_out == 0
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../../etc", "a/b", "a\0b", "\ud800", "x" * 5000])
+def test_no_name_leads_out_of_the_place_or_ends_the_looking(tmp_path: Path, name: str) -> None:
+    write_told(tmp_path / "runs")
+    write_told(tmp_path, name="outside")
+    with started(tmp_path / "runs") as runs:
+        runs._scanned_s = float("-inf")
+        with pytest.raises(RefusedRequest):
+            runs.find(name)
+        runs._scan()
+        assert set(runs._runs) == {"demo"}
 
 
 def test_runs_of_the_same_name_are_told_apart_and_keep_their_names(tmp_path: Path) -> None:
@@ -281,7 +316,7 @@ def test_folders_that_hang_cost_the_first_who_asks_a_second_and_the_others_nothi
     """Whoever follows links to runs that are none must not take all threads of the server."""
     goes_on = threading.Event()
     with started(tmp_path) as runs:
-        monkeypatch.setattr(runs_module, "find_runs", lambda place: goes_on.wait(20.0) and [])
+        monkeypatch.setattr(runs_module, "find_runs", lambda *_: goes_on.wait(20.0) and ([], 0))
         monkeypatch.setattr(runs_module, "FRESH_S", 0.05)
         runs._scanned_s = float("-inf")
         really, waited = runs._refreshed.wait_for, list[float | None]()
@@ -301,7 +336,7 @@ def test_looks_at_the_folders_that_take_long_leave_the_runs_their_turn(tmp_path:
     stepped.clock.advance(REFRESH_S)
     stepped.runs._is_scan_wanted = True
     assert stepped.runs._is_scan_due(stepped.clock.now_s())
-    monkeypatch.setattr(runs_module, "find_runs", lambda place: stepped.clock.advance(3 * REFRESH_S) or [])
+    monkeypatch.setattr(runs_module, "find_runs", lambda *_: stepped.clock.advance(3 * REFRESH_S) or ([], 0))
     stepped.runs._scan()
     stepped.runs._is_scan_wanted = True
     assert not stepped.runs._is_scan_due(stepped.clock.now_s())
@@ -339,7 +374,7 @@ def test_a_run_whose_looks_fail_for_ever_takes_no_other_ones_turn(tmp_path: Path
 
 def test_a_place_that_cannot_be_read_holds_no_runs_and_ends_nothing(tmp_path: Path) -> None:
     unreadable = tmp_path / ("x" * 300)  # no name of a file: no error that `is_file` takes for "not there"
-    assert find_runs(unreadable) == []
+    assert find_runs(unreadable) == ([], 0)
     write_told(tmp_path)
     with started(unreadable, tmp_path) as runs:
         assert wait_for("the other place's runs", runs.all)[0].name == "demo"

@@ -42,7 +42,7 @@ def told_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def test_the_runs_are_listed_worst_first(told_site: Served) -> None:
-    said = told_site.get("/api/runs").json
+    said = until_said(told_site, "/api/runs", lambda said: all(run["state"] != "unknown" for run in said["runs"]))
     assert said["can_act"] is True
     assert [(run["name"], run["state"], run["step"], run["total_steps"]) for run in said["runs"]] == [
         ("half", "probation", 600, 600),
@@ -51,7 +51,8 @@ def test_the_runs_are_listed_worst_first(told_site: Served) -> None:
     worst = said["runs"][0]
     assert worst | {"goodput": 0, "loss": []} == {
         "name": "half", "state": "probation", "step": 600, "total_steps": 600, "goodput": 0, "open_incidents": 1, "paged": False,
-        "supervisor": "gone", "urgency": 2, "gravity": 2, "loss": [], "reason": worst["reason"],
+        "supervisor": "gone", "urgency": 1, "gravity": 0, "loss": [], "reason": worst["reason"], "trouble": "",
+         "unwatched": worst["reason"],
         "began": int(START_S), "directory": "half", "place": "",
         "incident": {
             "id": worst["incident"]["id"], "kind": "spike", "onset_step": 379, "reason": "loss 8.6 over 2.2",
@@ -341,9 +342,39 @@ def test_a_journal_that_goes_away_is_told_and_what_was_known_stays(tmp_path: Pat
         assert (blind["state"], blind["step"], blind["schedule"]["steps_thrown_away"]) == ("probation", 384, 32)
         (tmp_path / "aside").rename(journal)
         append_told(run_dir, 42, 100)
-        seen = until_said(site, "/api/runs/demo", lambda said: not said["trouble"] and said["seq"] > blind["seq"])
+        seen = until_said(site, "/api/runs/demo", lambda said: not said["trouble"] and said["attempt"] == 3)  # all of it
+        assert seen["seq"] > blind["seq"]
         assert seen["open_incident"]["id"] == 2
         assert [b["attempt"] for b in site.get("/api/runs/demo/lineage").json] == [1, 2, 3]
+
+
+def test_a_run_that_cannot_be_read_is_listed_and_one_that_no_longer_can_is_said_to_be_old(tmp_path: Path) -> None:
+    """Neither is passed over: what nobody can read may be what somebody was woken for."""
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    (damaged / "sentinel.db").write_bytes(b"no database" * 100)
+    run_dir = write_told(tmp_path, until=42)
+    with served(tmp_path) as site:
+        rows = until_said(site, "/api/runs", lambda said: any(row["state"] != "unknown" for row in said["runs"]))["runs"]
+        unread, shown = sorted(rows, key=lambda row: row["name"])
+        assert (unread["state"], unread["supervisor"], unread["urgency"], shown["trouble"]) == ("unknown", "unknown", 2, "")
+        assert "damaged" in unread["trouble"]
+        assert set(unread) == set(shown)
+        (run_dir / "sentinel.db").rename(tmp_path / "aside")
+        site.get("/api/runs/demo")
+        said = until_said(site, "/api/runs", lambda said: any(row["name"] == "demo" and row["trouble"] for row in said["runs"]))
+        assert {row["name"]: row["urgency"] for row in said["runs"]} == {"demo": 1, "damaged": 2}
+
+
+def test_runs_that_were_not_looked_at_yet_are_not_said_to_be_none(tmp_path: Path) -> None:
+    """Whoever opens the list of a busy machine first."""
+    write_told(tmp_path)
+    runs = Runs([tmp_path])
+    runs._scan()
+    runs._is_late = True  # nobody waits for the thread, which does not run
+    said = json.loads(ask(Site(runs, Access("", True, (), ManualClock())), "/api/runs")[2])
+    (row,) = said["runs"]
+    assert (row["name"], row["state"], row["trouble"]) == ("demo", "unknown", "it is being read; look again in a moment")
 
 
 def test_a_directory_that_holds_no_run_yet_shows_its_first_run_when_it_begins(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def _overview(run: SimulatedRun) -> dict[str, Any]:
         worst |= {"called": ["phone"], "awaits_approval": incident["awaits_approval"] is not None}
     row = {"name": run.name, "open_incidents": opened, "paged": bool(status["pages"]), "incident": worst, "reason": ""}
     loss = [2.0 + step / 100 for step in range(20)]
-    row |= {"began": run.began, "directory": run.directory or run.name, "place": run.place}
+    row |= {"began": run.began, "directory": run.directory or run.name, "place": run.place, "unwatched": run.unwatched}
     return row | {"urgency": 0 if status["pages"] else 4, "loss": loss} | {key: status[key] for key in keys}
 
 

@@ -98,6 +98,8 @@ class SimulatedRun:
             ["until its end", "0.10 GPU hours, 0.25 USD more"],
         ]
         self.end_in_s = (900_000.0, 800_000.0, 1_350_000.0)
+        self.nothing_asked = ""
+        self.unwatched = ""
         self.standing: list[dict[str, Any]] = []  # of its incidents: what follows, what answers it
         self.detector_rows = [("detectors", "as of 3 s ago, attempt 3, step 412"), ("healthy", "spike, hang")]
         self.total_steps = 600
@@ -189,7 +191,7 @@ class SimulatedRun:
             "standbys": self.standbys,
             "supervisor": self.supervisor, "warning": self.trouble, "excluded_nodes": [], "seq": self.seq, "now_s": self.now_s,
             "ranks": self.ranks, "detector_rows": self.detector_rows, "needs": self.needs, "standing": self.standing,
-            "machine_warnings": self.machine_warnings,
+            "machine_warnings": self.machine_warnings, "nothing_asked": self.nothing_asked,
             "elapsed_s": self.now_s - START_S, "began_at_s": START_S, "ended_at_s": self.ended_at_s, "trouble": self.trouble,
             "newest": {name: value_of(name, self.step, 3) for name in METRICS},
             "pages": [page_of(i) for i in self.incidents if is_paged(i)],
@@ -251,8 +253,8 @@ class SimulatedRun:
         hot = {"index": 1, "temperature_c": 91, "troubles": ["slowed down: HW thermal"]}
         steps = [min(row["step"] for row in rows), max(row["step"] for row in rows)]
         ranks = {
-            "attempt": 3, "is_over": False, "suspected": self.suspected, "count": len(rows), "phases": {"forward": len(rows)},
-            "steps": steps, "ranks": rows,
+            "attempt": 3, "is_over": False, "suspected": self.suspected, "is_believed": False, "count": len(rows),
+            "phases": {"forward": len(rows)}, "steps": steps, "ranks": rows,
         }  # fmt: skip
         return {"ranks": ranks, "gpus": {"age_s": 3.2, "missing": "", "fault": None, "gpus": [{"index": 0, **gpu}, gpu | hot]}}
 

@@ -218,3 +218,19 @@ def test_a_question_dies_with_the_run_it_was_asked_of(page: Page, server: PageSe
     run.state, run.supervisor = "stopped", "gone"
     see(page, server, PHONE, "loss 5.645", "the run was stopped: nothing trains")
     assert page.text("#banner button").split("\n") == ["acknowledge", "resolve"], "a rung that nobody will take"
+
+
+def test_a_run_that_asks_for_nobody_says_so(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    """Who was woken by a spike that was repaired meanwhile has not to guess it from silence."""
+    run.nothing_asked = "nothing is asked of you"
+    page.open(server.address, PHONE, dark=True)
+    page.wait_for_text("#figures", run.nothing_asked)
+    assert page.script(SEEN, [run.state, run.nothing_asked], PHONE[1]) == []
+
+
+def test_the_list_of_runs_says_that_nobody_deals_with_an_incident(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    run.break_down(3, "hang", "2 of 8 ranks are silent")
+    run.state, run.supervisor, run.unwatched = "recovering", "gone", "Nobody watches this run: its supervisor is gone"
+    server.runs["other"] = SimulatedRun("other")  # one run alone is shown whole
+    page.open(server.address, PHONE, dark=True)
+    page.wait_for_text("#fleet li strong", run.unwatched)

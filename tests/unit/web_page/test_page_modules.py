@@ -203,3 +203,25 @@ def test_what_lies_outside_is_the_farthest_of_its_place(modules: Page) -> None:
     """
     found = run(modules, "plot_data", code, [5, 6, 7, 50, 90], [9.0, 40.0, 2.0, 2.0, -1.0])
     assert found == [[6, 40.0, 1], [90, -1.0, -1]]
+
+
+def test_nothing_that_nobody_says_now_is_green(modules: Page) -> None:
+    """What the last supervisor wrote is not how the run stands."""
+    rows = [
+        {"state": "training", "supervisor": "alive"},
+        {"state": "training", "supervisor": "gone"},
+        {"state": "training", "supervisor": "alive", "trouble": "the journal cannot be read"},
+        {"state": "finished", "supervisor": "gone"},
+        {"state": "held", "supervisor": "stuck"},
+        {"state": "unknown", "supervisor": "unknown", "trouble": "damaged"},
+    ]
+    assert run(modules, "states", "return given[0].map((run) => [m.standWords(run), m.standTone(run)]);", rows) == [
+        ["training", "good"], ["last seen training", "warn"], ["last seen training", "warn"], ["finished", "good"],
+        ["last seen held", "bad"], ["unknown", "warn"],
+    ]  # fmt: skip
+
+
+def test_a_time_of_another_year_says_which(modules: Page) -> None:
+    code = "const now = new Date(); return [m.timeWords(new Date(now.getFullYear() - 1, 5, 7, 3)), now.getFullYear() - 1];"
+    words, year = run(modules, "times", code)
+    assert str(year) in words
