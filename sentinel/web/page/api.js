@@ -23,7 +23,8 @@ export class Unreachable extends Error {}
 const at = (run) => `/api/runs/${encodeURIComponent(run)}`;
 
 /** @param {string} [directory] of a run that is to be among them, however old it is */
-export const readRuns = (directory = "") => read(directory ? `/api/runs?${new URLSearchParams({ run: directory })}` : "/api/runs");
+export const readRuns = (directory = "") =>
+  read(directory ? `/api/runs?${new URLSearchParams({ run: directory })}` : "/api/runs");
 /** @param {string} run */
 export const readStatus = (run) => read(at(run));
 /** @param {string} run */

@@ -39,7 +39,8 @@ function one(run, incident, lines, events, isNewest, paged) {
         make("span", { class: `chip small ${incidentTone(incident.state)}` }, incident.stands)),
       make("span", { class: "quiet" }, whenWords(incident))),
     make("p", {}, incident.reason),
-    incident.verdict && incident.verdict !== incident.reason && make("p", {}, make("b", {}, isOpen(incident) ? "Now: " : "In the end: "), incident.verdict),
+    incident.verdict && incident.verdict !== incident.reason &&
+      make("p", {}, make("b", {}, isOpen(incident) ? "Now: " : "In the end: "), incident.verdict),
     ...ruleWords(incident),
     make("p", { class: "quiet" }, factWords(incident, paged).join(" · ")),
     incident.diagnosis && make("p", {}, make("b", {}, `Diagnosis, ${incident.diagnosis.cause}: `), incident.diagnosis.reason),

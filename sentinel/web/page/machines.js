@@ -10,7 +10,8 @@ const GIB = 1024 ** 3;
 export function drawMachines({ ranks, gpus }) {
   redraw(byId("ranks-head"), rankHead(ranks), () => [rankHead(ranks)]);
   redraw(byId("ranks-body"), ranks, () => [
-    ranks.suspected && make("p", { class: "warn words" }, make("strong", {}, ranks.is_believed ? "A hang: " : "A hang is suspected: "), ranks.suspected),
+    ranks.suspected && make("p", { class: "warn words" },
+      make("strong", {}, ranks.is_believed ? "A hang: " : "A hang is suspected: "), ranks.suspected),
     ranks.count ? rankTable(ranks) : quiet("No rank has beaten yet."),
     ranks.count > ranks.ranks.length && quiet(`${countWords(ranks.count - ranks.ranks.length, "more rank")}.`),
   ]);

@@ -3,7 +3,8 @@
 /** @type {Record<string, string>} */
 const RUN_TONES = {
   training: "good", finished: "good", observing: "good", starting: "plain", probation: "warn", recovering: "warn", paused: "warn",
-  unknown: "warn", stalled: "warn", unseen: "warn", stopped: "warn", suspended: "warn", unobserved: "warn", held: "bad", failed: "bad",
+  unknown: "warn", stalled: "warn", unseen: "warn", stopped: "warn", suspended: "warn", unobserved: "warn",
+  held: "bad", failed: "bad",
 };
 /** @type {Record<string, string>} */
 const INCIDENT_TONES = { open: "bad", probation: "warn", recovered: "good", exhausted: "bad", unknown: "warn" };

@@ -15,7 +15,8 @@ export function localWords(atS) {
   return atS === null || atS === undefined ? "" : timeWords(new Date(atS * 1000));
 }
 
-/** The clock, the day where it is not today, and the year where it is not this one. @param {Date} date @param {Intl.DateTimeFormat} [format] */
+/** The clock, the day where it is not today, and the year where it is not this one.
+ * @param {Date} date @param {Intl.DateTimeFormat} [format] */
 export function timeWords(date, format = clockFormat) {
   const clock = format.format(date);
   const today = new Date();
