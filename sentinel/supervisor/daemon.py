@@ -140,7 +140,7 @@ class Daemon:
             self._followed = self.engine.watched
             self._telemetry.follow(self._followed)
         if is_whole:
-            self._looked(now_s)
+            self._begin_look(now_s)
         readings = self._telemetry.poll(now_s) if is_whole else self._telemetry.poll_steps(now_s)
         is_news = [self._handle(now_s, reading) for reading in readings]
         if is_whole or any(is_news):
@@ -229,7 +229,7 @@ class Daemon:
                 return
         self._handle(now_s, outcome)
 
-    def _looked(self, now_s: float) -> None:
+    def _begin_look(self, now_s: float) -> None:
         """A whole look begins. One that comes late was kept from looking."""
         since_s = 0.0 if self._looked_s is None else now_s - self._looked_s
         self._looked_s = now_s
@@ -237,14 +237,14 @@ class Daemon:
             self._away_s += since_s - TICK_S
         self._give_up_stuck(now_s, since_s)
 
-    def _give_up_stuck(self, now_s: float, away_s: float) -> None:
-        """An act of which nothing was heard for too long is left behind, and counts as failed."""
+    def _give_up_stuck(self, now_s: float, since_s: float) -> None:
+        """An act of which nothing was heard for too long is left behind, and counts as failed. `since_s`: since the look before."""
         for key, due in list(self._running.items()):
             progress = self._runner.progress(key)
             if progress is None:
                 continue  # it waits behind another
-            if away_s > AWAY_S:
-                due.moved_s += away_s  # this process stood still, and the act with it
+            if since_s > AWAY_S:
+                due.moved_s += since_s  # this process stood still, and the act with it
             stuck_after_s = stuck_after(due.action, self.engine.policy.spec.acts)
             if due.progress != progress:
                 due.progress, due.moved_s = progress, now_s
