@@ -238,7 +238,7 @@ class Daemon:
         self._give_up_stuck(now_s, since_s)
 
     def _give_up_stuck(self, now_s: float, since_s: float) -> None:
-        """An act of which nothing was heard for too long is left behind, and counts as failed. `since_s`: since the look before."""
+        """An act without news for too long is left behind, and counts as failed. `since_s`: since the look before."""
         for key, due in list(self._running.items()):
             progress = self._runner.progress(key)
             if progress is None:
