@@ -8,9 +8,10 @@ The rhythm is what the trainer says (`checkpoint_interval` in what is in effect)
 commits. Does not see: whether a checkpoint can be read (it is verified before it is used), a run that stands still (hang), a
 rhythm it has never heard.
 
-Commits are event lines and directories with a manifest, whichever comes first. Age is counted over the stream's own times, of
-which one interval counts for an hour at most, so that a clock that jumps makes nothing old; a restarted supervisor reads the
-same. A checkpoint older than where the attempt resumed is none of its own: the age begins at the resume.
+Commits are event lines and directories with a manifest, whichever comes first. A checkpoint of a trainer under a profile that is
+whole and waits for its seal is saved; that none was sealed for `UNSEALED_S` is a finding of its own. Age is counted over the
+stream's own times, of which one interval counts for an hour at most, so that a clock that jumps makes nothing old; a restarted
+supervisor reads the same. A checkpoint older than where the attempt resumed is none of its own: the age begins at the resume.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ INTERVAL_S_MAX = 3600.0
 LOST_SAVES = 3
 BEGUN_KEPT = 8
 SETTING = "checkpoint_interval"
+UNSEALED_S = 600.0  # a seal reads every byte, on a disk that training uses
 SEEN_LATE_S = 10.0  # of a trainer under a profile a commit may be seen so late: its checkpoint is found, and then sealed
 
 
@@ -72,6 +74,7 @@ class StaleCheckpoint(Detector):
         self._base = self._step = start.resume_step
         self._age_s = 0.0
         self._last_time_s: float | None = None
+        self._unsealed_step, self._unsealed_s = -1, 0.0  # newest that waits for its seal, and for how long one does
         self._began_s = 0.0  # supervisor time at which the newest commit was heard, or the first step of the attempt
         self._begun: list[int] = []
         self._saving: set[int] = set()
@@ -91,6 +94,9 @@ class StaleCheckpoint(Detector):
     def note(self, note: TrainerNote, now_s: float) -> None:
         if note.event == "checkpoint_committed":
             self._commit(note.step, now_s)
+        elif note.event == "checkpoint_found" and note.step > self._base:
+            self._saved(note.step, now_s)
+            self._unsealed_step = note.step
         elif note.event in ("override_applied", "override_lapsed"):
             effective = note.data.get("effective")
             before = self._declared
@@ -104,16 +110,22 @@ class StaleCheckpoint(Detector):
         self._commit(reading.step, now_s)
 
     def _commit(self, step: int, now_s: float) -> None:
-        """A checkpoint of this step counts from now on."""
-        if step <= self._base:
-            return
+        """A checkpoint of this step counts from now on. Where others wait for their seal behind it, sealing goes on."""
+        self._unsealed_s = 0.0
+        if step >= self._unsealed_step:
+            self._unsealed_step = -1
+        if step > self._base:
+            self._saved(step, now_s)
+
+    def _saved(self, step: int, now_s: float) -> None:
         gap = step - self._base
         if 2 * abs(self._step - step) <= gap:  # seen in time: else its seconds would say when somebody looked
             self._gaps.append((gap, self._age_s))
             self._learned = self._learn()
         self._base, self._age_s, self._began_s = step, 0.0, now_s
         self._begun = [begun for begun in self._begun if begun > step + 1]  # some trainers beat for the step to come
-        self._fired, self._why = False, ""
+        if self._unsealed_s <= UNSEALED_S:
+            self._fired, self._why = False, ""
 
     def heartbeat(self, beat: Heartbeat, now_s: float) -> None:
         """A rank that enters the checkpoint phase begins a save."""
@@ -131,7 +143,9 @@ class StaleCheckpoint(Detector):
         if last_s is None:
             self._began_s = max(self._began_s, now_s)
         elif time_s > last_s and step > self._base:
-            self._age_s += time_s - last_s if time_s - last_s < INTERVAL_S_MAX else INTERVAL_S_MAX
+            passed_s = min(time_s - last_s, INTERVAL_S_MAX)
+            self._age_s += passed_s
+            self._unsealed_s = self._unsealed_s + passed_s if self._unsealed_step >= 0 else 0.0
         if step > self._step:
             self._step = step
         return NOTHING
@@ -174,6 +188,9 @@ class StaleCheckpoint(Detector):
         if len(lost) >= LOST_SAVES and 2 * (self._step - lost[-1]) > lost[-1] - lost[-2]:
             steps = ", ".join(map(str, lost))
             return f"saves were begun at steps {steps} and never committed; the newest checkpoint is from step {self._base}"
+        if self._unsealed_s > UNSEALED_S:
+            waits = f"the checkpoint of step {self._unsealed_step} lies there whole"
+            return f"{waits}, and none was sealed for {time_words(self._unsealed_s)} of training; a rollback cannot use it"
         seconds = rhythm[1] if rhythm is not None and rhythm[1] is not None else 0.0
         late_s = self._age_s > max(limit * seconds, self._seen_late_s, self._settings.late_s)
         if rhythm is not None and since > limit * rhythm[0] and late_s:

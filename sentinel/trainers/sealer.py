@@ -30,6 +30,7 @@ class Sealer:
         self._next_s = 0.0
         self._sealed: set[str] | None = None  # keys
         self._done: deque[Sealed] = deque()
+        self._found: set[str] = set()  # keys of those that were reported while they waited for their seal
         self._worker = threading.Thread()
         self._elsewhere_s = 0.0
         self._has_reported_mismatch = False
@@ -66,12 +67,26 @@ class Sealer:
                 if found.trouble:
                     self._remarks.add(found.trouble)
             self._newest_step = max((one.step for one in there if one.key not in others), default=-1)
-            if not self._worker.is_alive() and (self._sealed is None or any(found.key not in self._sealed for found in there)):
+            if self._worker.is_alive():
+                self._report_waiting(stream, places, [one for one in there if one.key not in others])
+            elif (self._sealed is None or any(found.key not in self._sealed for found in there)):
                 self._worker = threading.Thread(target=self._seal, args=(places, there, others), daemon=True)
                 self._worker.start()
         except OSError as error:
             self._remarks.add(f"{root}: checkpoints cannot be found: {error}")
         self._next_s = time.monotonic() + SEAL_EVERY_S
+
+    def _report_waiting(self, stream: Stream, places: CheckpointFiles, there: list[FoundCheckpoint]) -> None:
+        """What is whole and not sealed yet is saved all the same: a digest may take minutes, and the disk is slow at times."""
+        if not stream.is_begun:
+            return
+        for found in there:
+            if found.key in self._found or found.key in (self._sealed or ()):
+                continue
+            with suppress(FileNotFoundError):  # the trainer is deleting it
+                if found.is_complete(places, time.time()):
+                    self._found.add(found.key)
+                    stream.event("checkpoint_found", step=found.step)
 
     def has_saved(self, step: int) -> bool:
         """Whether the trainer has begun to save at this step or behind it. Where no later step has come it may still be at it:

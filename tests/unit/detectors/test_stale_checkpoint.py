@@ -175,3 +175,38 @@ def test_a_stream_that_is_read_again_from_its_start_makes_no_saved_checkpoint_ol
         bank.step(row(step, time_s=1e6 + step, loss=2.0), 106.0)
     assert train(bank, 119, saves, first=106, by="directory") == []
     assert bank.verdicts()[Kind.STALE_CHECKPOINT] == (Verdict.HEALTHY, "newest checkpoint: step 100, 19 steps ago")
+
+
+def find(bank: DetectorBank, last: int, first: int, event: Callable[[int], list[tuple[str, int]]]) -> list[Finding]:
+    found: list[Finding] = []
+    for step in range(first, last + 1):
+        found += bank.step(row(step, time_s=1e6 + step, loss=2.0), float(step))
+        for name, saved in event(step):
+            bank.note(TrainerNote(1, name, saved, 1e6 + step), float(step))
+        found += bank.tick(float(step), sees_checkpoints=True)
+    return [finding for finding in found if finding.kind is Kind.STALE_CHECKPOINT]
+
+
+def test_a_checkpoint_that_waits_for_its_seal_is_saved() -> None:
+    """Measured with Lightning beside a busy disk: a save every 5 s, the seal 27 s behind it, and a page that nothing is saved."""
+    bank = begun()
+    assert train(bank, 100, lambda step: step % 5 == 0) == []
+    late = lambda step: (  # noqa: E731
+        [("checkpoint_found", step)] * (step % 5 == 0) + [("checkpoint_committed", step - 30)] * (step % 5 == 0 and step > 130)
+    )
+    assert find(bank, 400, 101, late) == []
+    assert bank.verdicts()[Kind.STALE_CHECKPOINT][0] is Verdict.HEALTHY
+    (stopped,) = find(bank, 600, 401, lambda step: [])
+    assert (stopped.onset_step, stopped.detected_step) == (400, 413), "a run that no longer saves is as stale as any"
+
+
+def test_where_none_is_sealed_for_long_that_is_told_once_until_one_is() -> None:
+    bank = begun()
+    train(bank, 100, lambda step: step % 5 == 0)
+    (found,) = find(bank, 1500, 101, lambda step: [("checkpoint_found", step)] * (step % 5 == 0))
+    assert (found.detected_step, found.severity) == (706, "warning")
+    waits = "the checkpoint of step 705 lies there whole, and none was sealed for 10 min 1 s of training"
+    assert found.reason == f"{waits}; a rollback cannot use it"
+    assert bank.verdicts()[Kind.STALE_CHECKPOINT][0] is Verdict.BREACHED
+    assert find(bank, 1504, 1501, lambda step: [("checkpoint_committed", 1500)] * (step == 1501)) == []
+    assert bank.verdicts()[Kind.STALE_CHECKPOINT][0] is Verdict.HEALTHY

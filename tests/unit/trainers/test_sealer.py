@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from sentinel.client.file_digest import SHA256, TREE
 from sentinel.client.run_layout import spec_path
 from sentinel.client.stream import Stream
 from sentinel.telemetry.follower_remarks import FollowerRemarks
+from sentinel.trainers import sealing
 from sentinel.trainers.found import find_checkpoints
 from sentinel.trainers.loading import load_profile
 from sentinel.trainers.profile import CheckpointFiles
@@ -48,6 +50,33 @@ def test_a_save_is_under_way_until_a_later_step_comes_and_those_of_before_the_ru
     assert sealer.has_saved(20)
     assert not sealer.has_saved(21), "a step has come since"
     assert not sealer.has_saved(900)
+
+
+def test_what_is_whole_and_waits_for_its_seal_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_dir, root, may_go_on = tmp_path / "run", tmp_path / "ck", threading.Event()
+    run_dir.mkdir()
+    for step, is_whole in ((20, True), (40, False)):
+        (root / f"iter_{step:07d}").mkdir(parents=True)
+        (root / f"iter_{step:07d}" / "state").write_text("weights")
+        if is_whole:
+            (root / "latest_checkpointed_iteration.txt").write_text(str(step))
+    spec = TrainerSpec(load_profile(f"megatron:root={root}"), ("train",), {}, "/", root, {}, None, True)
+    sealer, stream = Sealer(run_dir, 1, spec, FollowerNotes(run_dir, 1)), Stream(tmp_path / "metrics.jsonl", 1)
+    receipt = {"resume_step": 0, "resume_digest": None, "world_size": 1, "params": 0, "tokens_per_step": None}
+    stream.start(**receipt, effective={}, overrides={})
+    monkeypatch.setattr(sealing, "_digest", lambda *_: may_go_on.wait() and "0" * 64)
+
+    def told() -> list[tuple[str, int]]:
+        sealer.turn(stream, 0, 1e12)
+        lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+        return [(line["event"], line["step"]) for line in lines if "event" in line]
+
+    wait_for("the first to be sealed", lambda: bool(told()))
+    for _ in range(3):
+        assert told() == [("checkpoint_found", 20)], "and the one that its tracker does not name is not whole"
+    may_go_on.set()
+    wait_for("its seal", lambda: ("checkpoint_committed", 20) in told())
+    assert told().count(("checkpoint_found", 20)) == 1
 
 
 def test_one_that_cannot_be_looked_at_is_told_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
