@@ -107,6 +107,7 @@ class DetectorBank:
         self._cut_step = self._quiet_until = 0
         self._resumed_step = 0
         self._total_steps: int | None = None
+        self._may_end_early = False
         self._effective: Mapping[str, Any] | None = None
         self._now_s = self._line_s = self._beat_step_s = float("-inf")
         self._tails: dict[Owner, tuple[str, ...]] = {}
@@ -165,7 +166,7 @@ class DetectorBank:
         history = tuple(reading for reading in receipt.history if reading.step <= receipt.resume_step)
         self._learn(receipt, history)
         self._run.ranks_expected, self._resumed_step = receipt.world_size, receipt.resume_step
-        self._total_steps = receipt.total_steps
+        self._total_steps, self._may_end_early = receipt.total_steps, receipt.may_end_early
         self._effective = receipt.effective
         self._line_s = now_s
         for detector in self._detectors:
@@ -362,7 +363,7 @@ class DetectorBank:
         missing = 0 if left is None else max(0, left - self._series.interval_steps)
         ending = Ending(
             self._attempt, run.newest_step, now_s, finished, stop_requested, onset, has_trained, is_cut, end_reason, missing,
-            left is not None and left <= 0, self._errors_from,
+            left is not None and left <= 0, self._errors_from, self._may_end_early,
         )  # fmt: skip
         ended = judge_exit(report, ending, run.severity, self._tails)
         return Failed(self._explained(ended.finding, now_s)) if isinstance(ended, Failed) else ended

@@ -77,7 +77,8 @@ class Ending:
     its imports and its configuration once worked, and an error about them may pass (a stale file handle, a full disk).
     `is_cut`: the logs were searched in part only. `end_reason`: what the stream's end line says; empty without one.
     `missing_steps`: of the steps that the run was to have, by its receipt, so many were not made, for certain; 0: not known.
-    `has_every_step`: it has made them all, for certain. `errors_from`: by log, where standard error begins in it."""
+    `has_every_step`: it has made them all, for certain. `errors_from`: by log, where standard error begins in it.
+    `may_end_early`: it may leave with 0 before the last step by itself, and nobody can tell that from a stop."""
 
     attempt: int
     newest_step: int
@@ -91,6 +92,7 @@ class Ending:
     missing_steps: int = 0
     has_every_step: bool = False
     errors_from: Mapping[Owner, int] = field(default_factory=dict)
+    may_end_early: bool = False
 
     @property
     def search(self) -> str:
@@ -141,7 +143,8 @@ def _judge_zeros(report: ExitReport, ending: Ending, severity: Callable[[Kind], 
     if why:
         return Failed(_preempted(ending, severity, why))
     is_shown = ending.has_every_step or says_finished(report, tails)
-    return Finished(f"{ZEROS}{describe_left_behind(report)}", is_shown=is_shown)
+    how = _early_words(ending) if ending.missing_steps else ZEROS
+    return Finished(f"{how}{describe_left_behind(report)}", is_shown=is_shown)
 
 
 def describe_left_behind(report: ExitReport) -> str:
@@ -162,10 +165,12 @@ def _why_not_finished(report: ExitReport, ending: Ending) -> str:
         return "the stream's end line says stopped_on_request, and every rank exited 0"
     if report.keeper_signal is not None:
         return f"their keeper got {signal_name(report.keeper_signal)} and told them; every rank exited 0, without an end line"
-    if ending.missing_steps:
-        early = f"at least {ending.missing_steps} steps early"
-        return f"every rank exited 0 at step {ending.newest_step}, without an end line and {early}"
-    return ""
+    return _early_words(ending) if ending.missing_steps and not ending.may_end_early else ""
+
+
+def _early_words(ending: Ending) -> str:
+    early = f"at least {ending.missing_steps} {'step' if ending.missing_steps == 1 else 'steps'} early"
+    return f"every rank exited 0 at step {ending.newest_step}, without an end line and {early}"
 
 
 def _preempted(

@@ -42,6 +42,7 @@ class Receipt:
     None where it says nothing about it. `adopted`: nobody named the checkpoint it goes on from; its program says that the first
     launch takes what is there. `profile`: of a trainer that knows nothing of Sentinel; nobody reads its live optimizer.
     `total_steps`: of the whole run, and `gpus`: on how many all ranks train together (0 on a CPU); None where it does not say.
+    `may_end_early`: it may leave with 0 before the last of them, and has finished all the same (early stopping).
     """
 
     attempt: int
@@ -61,6 +62,7 @@ class Receipt:
     profile: str | None = None
     total_steps: int | None = None
     gpus: int | None = None
+    may_end_early: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,6 +148,7 @@ def _receipt(fields: dict[str, Any], attempt: int) -> Receipt:
         profile=_word(fields["trainer"]) if isinstance(fields.get("trainer"), str) else None,
         total_steps=whole_number(fields.get("steps"), 0) or None,
         gpus=_gpus(fields.get("gpus")),
+        may_end_early=fields.get("may_end_early") is True,
     )
 
 

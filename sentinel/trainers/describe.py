@@ -8,7 +8,7 @@ from typing import Any
 from sentinel.client.settings import SETTINGS
 from sentinel.policy.available import Abilities
 from sentinel.trainers.loading import OPTION, load_profile, shipped_profiles
-from sentinel.trainers.profile import Metrics, TrainerProfile, as_document
+from sentinel.trainers.profile import STEPS, Metrics, ProfileSpec, TrainerProfile, as_document
 
 
 def abilities(profile: TrainerProfile) -> Abilities:
@@ -29,6 +29,7 @@ def profile_document(profile: TrainerProfile) -> dict[str, Any]:
         "restarts": places is not None or "restart" in profile.capabilities,
         "rolls_back": places is not None,
         "skips": spec.skip is not None,
+        "last_step": {"flags": list(spec.flags.get(STEPS, ())), "early": spec.finish.early},
         "settings": list(profile.settings),
         "capabilities": list(profile.capabilities),
         "options": dict(profile.options),
@@ -66,8 +67,15 @@ def what_it_can(profile: TrainerProfile) -> list[str]:
         kept,
         f"skips data: {'by ' + spec.skip.arguments[0] if spec.skip is not None else 'no'}",
         f"changed at a launch: {words or 'nothing'}",
+        f"last step: {_last_step(spec)}",
         *(f"needs the option {name}, as in {profile.metadata.name}:{name}=…" for name in unfilled(profile)),
     ]
+
+
+def _last_step(spec: ProfileSpec) -> str:
+    flags = " or ".join(spec.flags.get(STEPS, ()))
+    early = "the run goes on" if spec.finish.early == "stopped" else "the run has finished"
+    return f"by {flags}, or steps=N; behind exit 0 before it {early}" if flags else "unknown; behind exit 0 the run has finished"
 
 
 def _setting(profile: TrainerProfile, key: str) -> str:

@@ -8,7 +8,7 @@ from sentinel.client.setting_types import Choice
 from sentinel.client.settings import SETTINGS
 from sentinel.errors import Problem
 from sentinel.policy.problems import Location, did_you_mean, path_text
-from sentinel.trainers.profile import BATCHES, PLACEHOLDER, ProfileSpec
+from sentinel.trainers.profile import BATCHES, PLACEHOLDER, STEPS, ProfileSpec
 
 
 def find_misfits(spec: ProfileSpec) -> Iterator[Problem]:
@@ -21,6 +21,11 @@ def find_misfits(spec: ProfileSpec) -> Iterator[Problem]:
         yield _problem(("spec", "resume"), "resume needs checkpoints", "say where they lie")
     for key in spec.settings:
         yield from _of_setting(spec, key)
+    if spec.finish.early == "stopped" and not spec.flags.get(STEPS):
+        remedy = "write flags: {steps: [--FLAG]}, or leave early: stopped out"
+        yield _problem(("spec", "finish", "early"), "what is early is not known: no flag names the last step", remedy)
+    if spec.finish.unless and spec.finish.early == "finished":
+        yield _problem(("spec", "finish", "unless"), "any early end is a finish, so unless says nothing", "write early: stopped")
     if spec.skip is None:
         return
     yield from _of_words(spec, ("spec", "skip", "arguments"), spec.skip.arguments, BATCHES)

@@ -19,6 +19,7 @@ from sentinel.telemetry.format_names import AskedFormat
 PLACEHOLDER = re.compile(r"\{([A-Za-z_]+)(?:\*([A-Za-z_]+))?(?::(0\d{1,2})d)?\}")
 PATTERN_STEP = re.compile(r"\{step(?::0\d{1,2}d)?\}")
 BATCHES = ("batches", "ranges")
+STEPS = "steps"  # the name that the flags of the last step have
 
 
 def _word(value: str) -> str:
@@ -142,6 +143,16 @@ class ProfileSkip(Model):
     """A batch that is left out takes its step number with it."""
 
 
+class Finish(Model):
+    """What an end with exit 0 means. That every step was made is known where `flags` name `steps`, the last step of the run."""
+
+    early: Literal["finished", "stopped"] = "finished"
+    """Before the last step. finished: the trainer may end earlier by itself (early stopping). stopped: it leaves early only
+    because it was told to, by a signal, and the run goes on from what it saved."""
+    unless: tuple[FlagName, ...] = ()
+    """Flags by which a trainer that is `stopped` does end earlier by itself, where one stands in the command."""
+
+
 class ProfileSpec(Model):
     metrics: Metrics = Metrics()
     checkpoints: CheckpointFiles | None = None
@@ -158,6 +169,7 @@ class ProfileSpec(Model):
     """For each setting of a policy that can be changed at a launch, its arguments; {value} is what is asked for. Where each value
     has arguments of its own, as those of precision: {bf16: [--bf16], fp32: []}."""
     stop: Stop | None = None
+    finish: Finish = Finish()
     skip: ProfileSkip | None = None
     data: Literal["by step", "unknown"] = "unknown"
     """by step: the batch of a step is given by its number, however often the run was started again."""

@@ -15,7 +15,7 @@ from sentinel.client.settings import SETTINGS
 from sentinel.errors import UsageError
 from sentinel.model.attempts import ResumePoint, SampleRange, SettingsInForce
 from sentinel.plan.skip import merge
-from sentinel.trainers.profile import PLACEHOLDER, ProfileSkip, ProfileSpec, Stop, TrainerProfile
+from sentinel.trainers.profile import PLACEHOLDER, STEPS, ProfileSkip, ProfileSpec, Stop, TrainerProfile
 
 ARGUMENTS_VARIABLE = "SENTINEL_ARGS"
 BATCHES_MAX = 20_000  # as arguments of one command
@@ -109,6 +109,22 @@ def saves_at(profile: TrainerProfile, command: Sequence[str]) -> Stop | None:
     if stop is None or (stop.needs and not any(_is_set(command, flag) for flag in stop.needs)):
         return None
     return stop
+
+
+def total_steps(spec: ProfileSpec, command: Sequence[str]) -> int | None:
+    """The last step of the run, by the command or as a person named it; None where neither says, and where the command says
+    what is no number of steps (-1: as many epochs as another flag tells)."""
+    text = flag_value(command, spec.flags.get(STEPS, ()))
+    try:
+        value = float(text) if text is not None else spec.named[STEPS]
+    except (KeyError, ValueError):
+        return None
+    return int(value) if value >= 1 and value.is_integer() else None
+
+
+def may_end_early(spec: ProfileSpec, command: Sequence[str]) -> bool:
+    """Whether this command may leave with 0 before its last step, and has finished all the same."""
+    return spec.finish.early == "finished" or any(stands(command, flag) for flag in spec.finish.unless)
 
 
 def stands(command: Sequence[str], flag: str) -> bool:

@@ -88,6 +88,17 @@ def test_zeros_that_nothing_speaks_against_are_finished(shown: dict[str, Any]) -
     assert isinstance(ended(left(0, 0), left(1, 0), status=0, **shown), Finished)
 
 
+def test_one_that_may_end_early_has_finished_and_how_early_is_told() -> None:
+    bank = make_bank()
+    bank.receipt(replace(receipt(), total_steps=50, may_end_early=True), 0.0)
+    for step in (9, 10):
+        bank.step(row(step, loss=2.0), float(step))
+    how = bank.exit(ExitReport(0, (left(0, 0),), None), finished=False, stop_requested=False, now_s=99.0)
+    assert isinstance(how, Finished)
+    assert how.reason == "every rank exited 0 at step 10, without an end line and at least 39 steps early"
+    assert not how.is_shown
+
+
 def test_what_a_command_had_left_running_is_told_where_only_zeros_say_that_the_run_has_finished() -> None:
     """It may have been a helper, or the training itself: a script that starts it in the background and ends."""
     bank = make_bank()

@@ -11,11 +11,11 @@ import pytest
 from sentinel.client.stream import Stream
 from sentinel.model.readings import StepReading
 from sentinel.telemetry.progress_lines import ProgressLines
-from sentinel.trainers.follow import Writer
 from sentinel.trainers.loading import load_profile
 from sentinel.trainers.renewed import Renewed
 from sentinel.trainers.sources import count_rows, open_sources, write_counts
 from sentinel.trainers.spec import TrainerSpec
+from sentinel.trainers.stream_writer import Writer
 
 
 def written(
@@ -134,6 +134,56 @@ def test_rows_without_a_clock_of_their_own_are_spread_over_the_time_between_two_
     times = [row["time_s"] for row in rows]
     assert times == sorted(times)
     assert times[0] > 1e9, "and a metric of that name does not take its place"
+
+
+def times(tmp_path: Path, batches: list[tuple[float, list[int]]]) -> list[float]:
+    """Of the rows, from batches with the second in which each was seen; the follower began at 0."""
+    path, now_s = tmp_path / "metrics.jsonl", 0.0
+    spec = TrainerSpec(load_profile("megatron:root=/x"), ("t",), {}, "/", None, {}, None, True)
+    writer = Writer(Stream(path, 1), spec, lambda: now_s)
+    for now_s, steps in batches:
+        writer.take([StepReading(1, step, 0.0, (), {"loss": 2.0}) for step in steps], now_s)
+    return [line["time_s"] for line in map(json.loads, path.read_text().splitlines()) if line["kind"] == "step"]
+
+
+@pytest.mark.parametrize(
+    ("batches", "expected"),
+    [
+        ([(60.0, [1]), (60.5, [2]), (61.0, [3])], [60.0, 60.5, 61.0]),  # the minute before the first is no step
+        ([(60.0, [1, 2]), (61.0, [3, 4])], [59.5, 60.0, 60.5, 61.0]),
+        ([(0.5, [1, 2]), (61.0, [3, 4])], [0.25, 0.5, 30.75, 61.0]),  # never before the follower began
+        ([(60.0, [1, 2]), (61.9, []), (62.0, [])], [30.0, 60.0]),  # nobody knows, and more does not come
+    ],
+)
+def test_what_came_before_the_first_rows_is_no_time_of_theirs(
+    tmp_path: Path, batches: list[tuple[float, list[int]]], expected: list[float]
+) -> None:
+    assert times(tmp_path, batches) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("profile", "command", "steps", "early"),
+    [
+        ("megatron:root=/x", "t --train-iters 500", 500, False),
+        ("megatron:root=/x", "t --train-iters=500 --exit-duration-in-mins 230", 500, True),
+        ("megatron:root=/x,steps=600", "bash t.sh", 600, False),
+        ("megatron:root=/x", "t --train-samples 5e6", None, False),
+        ("hf-trainer:root=/x", "t --max_steps 1e3", 1000, True),
+        ("hf-trainer:root=/x", "t --max_steps -1", None, True),
+        ("hf-trainer:root=/x", "t --max_steps", None, True),
+        ("lightning:root=/x,steps_flag=--steps", "t --steps 40", 40, True),
+        ("exit-only", "t --steps 40", None, True),
+    ],
+)
+def test_the_last_step_is_what_the_command_names(
+    tmp_path: Path, profile: str, command: str, steps: int | None, early: bool
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+    writer = Writer(Stream(path, 1), TrainerSpec(load_profile(profile), tuple(command.split()), {}, "/", None, {}, None, True))
+    writer.take([StepReading(1, step, 0.0, (), {"loss": 2.0}) for step in (1, 2)], 1.0)
+    writer.begin()
+    receipt = json.loads(path.read_text().splitlines()[0])
+    assert (receipt["steps"], receipt["may_end_early"]) == (steps, early)
 
 
 def test_files_that_come_later_are_read_and_those_before_are_passed_over(tmp_path: Path) -> None:
