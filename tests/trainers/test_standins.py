@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -40,6 +42,45 @@ def test_a_killed_megatron_goes_on_from_its_newest_checkpoint(tmp_path: Path) ->
     assert sorted(run.surviving()) == list(range(1, 121)), "every iteration stands in the stream once"
     reason = json.loads((run.run_dir / "attempts" / "0001" / "exit.json").read_text())["reason"]
     assert reason == "rank 0 was ended by signal 9 (SIGKILL)", "nobody killed the follower, which had rows still to write"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("trainer", "command"), [("megatron", megatron), ("nanogpt", nanogpt)])
+@pytest.mark.parametrize("kill", [61, 79])
+def test_a_kill_costs_no_more_steps_than_the_trainers_own_resume(
+    tmp_path: Path, trainer: str, command: Callable[..., list[str]], kill: int
+) -> None:
+    """The same program with the same fault, started a second time by hand, beside the run that a supervisor restarts."""
+    alone, out = tmp_path / "alone", tmp_path / "out"
+    first = subprocess.run(command(alone, 100, kill=kill), capture_output=True, text=True, timeout=60)
+    assert first.returncode == -signal.SIGKILL
+    words = ["--init_from=resume"] if trainer == "nanogpt" else []
+    again = subprocess.run([*command(alone, 100, kill=kill), *words], capture_output=True, text=True, timeout=60, check=True)
+    resumed = min(map(int, re.findall(r"\biter(?:ation)? +(\d+)", again.stdout)))
+    run = supervise(tmp_path / "run", trainer, command(out, 100, kill=kill))
+    (incident,) = run.incidents()
+    trained = min(line["step"] for line in run.lines(2) if line["kind"] == "step") - (1 if trainer == "nanogpt" else 0)  # it counts from 0
+    assert (incident["kind"], incident["state"]) == ("crash", "recovered")
+    assert trained >= resumed
+
+
+@pytest.mark.slow
+def test_a_megatron_that_saves_and_leaves_with_0_on_a_signal_has_not_finished(tmp_path: Path) -> None:
+    """Whoever sent it asked the ranks, and not Sentinel: the machine was taken away, and the run goes on."""
+    out = tmp_path / "out"
+    run = Supervised(
+        tmp_path / "run", [*megatron(out, 300), "--exit-signal-handler"], "demo", ["--trainer", "megatron"]
+    ).start()
+    wait_for("steps", lambda: run.last_step(1) > 50)
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if str(out) in process.cmdline() and process.cmdline()[0] == sys.executable:
+                process.terminate()
+    assert run.wait(120.0) == 0, run.log
+    (incident,) = run.incidents()
+    assert (incident["kind"], incident["state"], incident["steps_lost"]) == ("preempted", "recovered", 0)
+    assert sorted(run.surviving()) == list(range(1, 301))
+    assert run.status()["total_steps"] == 300
 
 
 def test_a_trainer_that_dies_before_its_follower_is_up_is_still_the_rank_that_died(tmp_path: Path) -> None:
