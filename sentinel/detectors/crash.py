@@ -144,10 +144,10 @@ def _judge_zeros(report: ExitReport, ending: Ending, severity: Callable[[Kind], 
         return Failed(_preempted(ending, severity, why))
     is_shown = ending.has_every_step or says_finished(report, tails)
     how = _early_words(ending) if ending.missing_steps else ZEROS
-    return Finished(f"{how}{describe_left_behind(report)}", is_shown=is_shown)
+    return Finished(f"{how}{_left_behind_words(report)}", is_shown=is_shown)
 
 
-def describe_left_behind(report: ExitReport) -> str:
+def _left_behind_words(report: ExitReport) -> str:
     """Empty where nothing was. It may have been a helper, or the training itself: nobody knows, and a person should."""
     if not report.left_behind:
         return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isfinite
 
-from sentinel.detectors.crash import Failed, Finished, Stopped, describe_left_behind
+from sentinel.detectors.crash import Failed, Finished, Stopped
 from sentinel.engine.broken_job import judge_job
 from sentinel.engine.condemning import condemn_refused
 from sentinel.engine.decision import Decision
@@ -184,10 +184,10 @@ def on_exit(decision: Decision, report: ExitReport) -> None:
             return end_unobserved(decision, f"{reason}; no row of it was seen")
         case Finished() if _is_untrained(decision, attempt):
             return consider_untrained(decision, reason)
-        case Finished(is_shown=False) if decision.state.status_lost:
+        case Finished(is_shown=False) if decision.state.status_lost or report.left_behind:
             return end_unproven(decision, reason)
         case Finished():
-            return finish(decision, report)
+            return finish(decision)
         case Stopped():
             by = decision.state.stop_by or attempt.stopped_by or attempt.stopping
             return end_stopped(decision, f"stopped by {by}: {reason}")
@@ -220,12 +220,9 @@ def consider_untrained(decision: Decision, reason: str) -> None:
     _nothing_follows(decision, why)
 
 
-def finish(decision: Decision, report: ExitReport) -> None:
+def finish(decision: Decision) -> None:
     if settle_at_finish(decision):
-        what = f"the trainer finished at step {decision.newest_step}"
-        if report.left_behind and not decision.live.finished:
-            what = f"the command ended with 0 at step {decision.newest_step}{describe_left_behind(report)}"
-        decision.record(f.RunEnded("finished", what))
+        decision.record(f.RunEnded("finished", f"the trainer finished at step {decision.newest_step}"))
     elif decision.state.paused and decision.state.plan is None and not decision.state.giving_up:
         decision.record(f.Held(f"paused by {decision.state.paused}, and the trainer finished with an incident open"))
 

@@ -4,7 +4,8 @@ It may be a trainer that does not speak the contract. Its exit 0 says that it ha
 without a checkpoint would start it from the beginning, in a directory where its own checkpoints may lie, which is not Sentinel's
 to decide.
 
-Or it trained, and its status is not the trainer's: a shell script told the status of something else. Then exit 0 shows no finish.
+Or it trained, and its status is not the trainer's: a shell script told the status of something else, or the command ended while what
+it had started went on. Then exit 0 shows no finish.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ def end_unobserved(decision: Decision, reason: str) -> None:
 
 def end_unproven(decision: Decision, reason: str) -> None:
     """It trained, and its status says nothing of how that ended: neither failed nor finished."""
-    shows = f"which shows no finish ({decision.state.status_lost})"
-    _end(decision, reason, f"{reason}, {shows}: whether it trained to its last step is not known")
+    lost = decision.state.status_lost
+    shows = f", which shows no finish ({lost})" if lost else ""
+    _end(decision, reason, f"{reason}{shows}: whether it trained to its last step is not known")
 
 
 def _end(decision: Decision, reason: str, why: str) -> None:

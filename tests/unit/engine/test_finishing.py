@@ -99,4 +99,7 @@ def test_a_command_that_left_its_training_running_is_not_said_to_have_finished()
     bench = Bench().launched()
     bench.steps(1, 70)
     bench.seen(Exited(bench.number, ExitReport(0, (RankExit(0, 0, None, "reaped"),), None, left_behind=1)))
-    assert bench.state.end_reason.startswith("the command ended with 0 at step 70; the command had left a process running")
+    assert bench.state.ended == "unobserved"
+    assert "; the command had left a process running" in bench.state.end_reason
+    assert bench.state.end_reason.endswith("whether it trained to its last step is not known")
+    assert not bench.of(f.PageRaised)
