@@ -4,8 +4,8 @@ It may be a trainer that does not speak the contract. Its exit 0 says that it ha
 without a checkpoint would start it from the beginning, in a directory where its own checkpoints may lie, which is not Sentinel's
 to decide.
 
-Or it trained, and its status is not the trainer's: a shell script told the status of something else, or the command ended while what
-it had started went on. Then exit 0 shows no finish.
+Or it trained, and its status is not the trainer's: a shell script told the status of something else, or the command ended while
+what it had started went on. Then exit 0 shows no finish.
 """
 
 from __future__ import annotations

@@ -59,7 +59,8 @@ def test_a_kill_costs_no_more_steps_than_the_trainers_own_resume(
     resumed = min(map(int, re.findall(r"\biter(?:ation)? +(\d+)", again.stdout)))
     run = supervise(tmp_path / "run", trainer, command(out, 100, kill=kill))
     (incident,) = run.incidents()
-    trained = min(line["step"] for line in run.lines(2) if line["kind"] == "step") - (1 if trainer == "nanogpt" else 0)  # it counts from 0
+    counted_from_0 = 1 if trainer == "nanogpt" else 0
+    trained = min(line["step"] for line in run.lines(2) if line["kind"] == "step") - counted_from_0
     assert (incident["kind"], incident["state"]) == ("crash", "recovered")
     assert trained >= resumed
 
