@@ -8,7 +8,7 @@ from sentinel.model.attempts import SampleRange
 from sentinel.model.findings import Finding
 from sentinel.model.readings import EndReading, Heartbeat, LogMatch, Phase, StepReading
 from sentinel.plan.holes import Hole, end_before
-from sentinel.plan.proving import Counted
+from sentinel.plan.proving import Counted, RatesBefore
 
 RANKS_KEPT = 65536
 SAVES_KEPT = 64
@@ -45,7 +45,7 @@ class LiveAttempt:
         self.first_steps: list[int] = []
         self.announced_skip: tuple[SampleRange, ...] = ()
         self.counted: Counted | None = None
-        self.rates: tuple[float, float, float] | None = None
+        self.rates: RatesBefore | None = None
         self.past: list[Finding] = []  # of steps from before the policy in force, until it is known whether they still hold
         self.saves_s: dict[int, tuple[float, float]] = {}  # by step: its cost and its time, told before it was seen
         self.log_matches: dict[str, list[LogMatch]] = {}  # by the policy's entry, in the order they were found

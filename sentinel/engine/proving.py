@@ -8,6 +8,7 @@ read back.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sentinel.engine.decision import Decision
 from sentinel.engine.live_attempt import LiveAttempt
@@ -22,6 +23,9 @@ from sentinel.plan.overrides import for_relaunch, ranges_of
 from sentinel.plan.proving import (
     LEARNING_RATE,
     SKIP,
+    UNMOVED_ROWS,
+    Rate,
+    RatesBefore,
     compare_counts,
     compare_rates,
     counts_of,
@@ -48,21 +52,24 @@ def begin_observing(decision: Decision, receipt: Receipt) -> None:
     decision.live.rates = _rates_before(decision, receipt.history)
 
 
-def _rates_before(decision: Decision, history: Sequence[StepReading]) -> tuple[float, float, float] | None:
+def _rates_before(decision: Decision, history: Sequence[StepReading]) -> RatesBefore | None:
     """The last two rates that the stream holds, and the factor under which they ran; None unless that was proven and held for
-    both."""
-    rows = [row for row in history[-HISTORY_ROWS:] if "lr" in row.metrics]
+    both. A trainer may show its rate in every tenth row only."""
+    rows = [row for row in history if "lr" in row.metrics][-HISTORY_ROWS:]
     factors = [_factor_at(decision, row) for row in rows]
     if len(rows) < HISTORY_ROWS or factors[0] is None or factors[0] != factors[1]:
         return None
-    return rows[0].metrics["lr"], rows[1].metrics["lr"], factors[0]
+    older, newer = (Rate(row.step, row.metrics["lr"]) for row in rows)
+    return RatesBefore(older, newer, factors[0])
 
 
 def _factor_at(decision: Decision, row: StepReading) -> float | None:
+    """Of a trainer under a profile, the argument that its attempt was launched with: nothing lapses while it runs."""
     attempt = next((a for a in decision.state.attempts if a.attempt == row.attempt), None)
     if attempt is None or attempt.written_s is not None:
         return None
-    factor = for_relaunch(attempt.overrides, row.step - 1, None).lr_scale
+    keeps = decision.state.settable is not None
+    factor = attempt.overrides.lr_scale if keeps else for_relaunch(attempt.overrides, row.step - 1, None).lr_scale
     if factor is None:
         return 1.0
     return factor if grade_of(attempt.proofs, LEARNING_RATE) in PROVEN else None
@@ -114,18 +121,22 @@ def _skip_in_force(attempt: Attempt) -> tuple[SampleRange, ...]:
 
 
 def _observe_rate(decision: Decision, attempt: Attempt, reading: StepReading) -> tuple[Finding, ...]:
-    rates, wanted = decision.live.rates, attempt.overrides.lr_scale
-    if rates is None or "lr" not in reading.metrics:
+    before, wanted = decision.live.rates, attempt.overrides.lr_scale
+    if before is None or "lr" not in reading.metrics:
+        return ()
+    after, newer = Rate(reading.step, reading.metrics["lr"]), before.newer
+    asked = wanted if attempt.written_s is None else None
+    grade = compare_rates(before.older, newer, after, asked / before.factor) if asked is not None else None
+    if grade == "contradicted" and before.unmoved + 1 < UNMOVED_ROWS:
+        decision.live.rates = replace(before, unmoved=before.unmoved + 1)
         return ()
     decision.live.rates = None  # the first row that tells it decides
-    after = reading.metrics["lr"]
-    grade = compare_rates(rates[:2], after, wanted / rates[2]) if wanted is not None and attempt.written_s is None else None
     if grade == "observed" and _is_doubtful(attempt, LEARNING_RATE):
-        reason = f"the learning rate went from {rates[1]:.4g} to {after:.4g}"
+        reason = f"the learning rate went from {newer.rate:.4g} to {after.rate:.4g}"
         decision.record(f.SettingObserved(attempt.attempt, Proof(LEARNING_RATE, grade), reading.step, reason))
     if grade != "contradicted":
         return ()
-    words = f"the learning rate is {after:.4g} at step {reading.step} and was {rates[1]:.4g} before, asked for {wanted:g}x"
+    words = f"the learning rate is {after.rate:.4g} at step {reading.step} and was {newer.rate:.4g} before, asked for {wanted:g}x"
     return _contradicted(decision, attempt, LEARNING_RATE, reading.step, words)
 
 

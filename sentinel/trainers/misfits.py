@@ -21,6 +21,10 @@ def find_misfits(spec: ProfileSpec) -> Iterator[Problem]:
         yield _problem(("spec", "resume"), "resume needs checkpoints", "say where they lie")
     for key in spec.settings:
         yield from _of_setting(spec, key)
+    for name, word in spec.environment.items():
+        if PLACEHOLDER.search(word) is not None:
+            remedy = "name a setting's words under arguments; a shell script finds them in SENTINEL_ARGS"
+            yield _problem(("spec", "environment", name), f"'{word}': nothing is filled in here", remedy)
     if spec.skip is None:
         return
     yield from _of_words(spec, ("spec", "skip", "arguments"), spec.skip.arguments, BATCHES)

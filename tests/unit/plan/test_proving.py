@@ -8,7 +8,7 @@ import pytest
 
 from sentinel.model.attempts import SampleRange, SettingsInForce
 from sentinel.model.proof import Proof, merge_proofs
-from sentinel.plan.proving import Counted, compare_counts, compare_rates, first_met, grade_settings, passed_over
+from sentinel.plan.proving import Counted, Rate, compare_counts, compare_rates, first_met, grade_settings, passed_over
 
 ASKED = SettingsInForce(lr_scale=0.5, clip_norm=0.3, skip=(SampleRange(464, 644),))
 SKIP = [[464, 644]]
@@ -101,21 +101,30 @@ def test_what_a_trainer_counts_shows_what_rows_of_every_tenth_step_do_not(
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "factor", "grade"),
+    ("older", "newer", "after", "factor", "grade"),
     [
-        ((1e-3, 1e-3), 5e-4, 0.5, "observed"),
-        ((1e-3, 0.99e-3), 4.9e-4, 0.5, "observed"),
-        ((1e-3, 1e-3), 1e-3, 0.5, "contradicted"),
-        ((5e-4, 5e-4), 1e-3, 2.0, "observed"),
-        ((1e-3, 1e-3), 7.5e-4, 0.5, None),  # something else
-        ((1e-3, 1e-3), 1e-3, 0.9, None),  # too little to tell from the schedule
-        ((1e-4, 2e-4), 2e-4, 0.5, None),  # a warm-up
-        ((1e-3,), 5e-4, 0.5, None),
-        ((0.0, 0.0), 5e-4, 0.5, None),
-        ((1e-3, 1e-3), float("nan"), 0.5, None),
+        ((49, 1e-3), (50, 1e-3), (51, 5e-4), 0.5, "observed"),
+        ((49, 1e-3), (50, 0.99e-3), (51, 4.9e-4), 0.5, "observed"),
+        ((49, 1e-3), (50, 1e-3), (51, 1e-3), 0.5, "contradicted"),
+        ((49, 5e-4), (50, 5e-4), (51, 1e-3), 2.0, "observed"),
+        ((49, 1e-3), (50, 1e-3), (51, 7.5e-4), 0.5, None),  # something else
+        ((49, 1e-3), (50, 1e-3), (51, 1e-3), 0.9, None),  # too little to tell from the schedule
+        ((1, 1e-4), (2, 2e-4), (3, 2e-4), 0.5, None),  # a steep warm-up
+        ((49, 0.0), (50, 0.0), (51, 5e-4), 0.5, None),
+        ((49, 1e-3), (50, 1e-3), (51, float("nan")), 0.5, None),
+        ((50, 1e-3), (50, 1e-3), (51, 1e-3), 0.5, None),
+        # A warm-up of 1e-5 a step goes on: 30 batches left out take it to where the half of it is what was before.
+        ((29, 2.9e-4), (30, 3.0e-4), (61, 3.05e-4), 0.5, None),
+        ((29, 2.9e-4), (30, 3.0e-4), (33, 1.65e-4), 0.5, "observed"),
+        ((29, 2.9e-4), (30, 3.0e-4), (33, 3.3e-4), 0.5, "contradicted"),  # it goes by the schedule alone
+        # Rows of every tenth step, in a decay of 4 % from row to row.
+        ((40, 1.00e-3), (50, 0.96e-3), (60, 0.46e-3), 0.5, "observed"),
+        ((40, 1.00e-3), (50, 0.96e-3), (60, 0.92e-3), 0.5, "contradicted"),
+        # Three digits.
+        ((49, 2.86e-4), (50, 2.86e-4), (51, 1.43e-4), 0.5, "observed"),
     ],
 )
 def test_a_learning_rate_shows_a_factor_by_what_it_changed(
-    before: tuple[float, ...], after: float, factor: float, grade: str | None
+    older: tuple[int, float], newer: tuple[int, float], after: tuple[int, float], factor: float, grade: str | None
 ) -> None:
-    assert compare_rates(before, after, factor) == grade
+    assert compare_rates(Rate(*older), Rate(*newer), Rate(*after), factor) == grade
