@@ -22,6 +22,8 @@ class LiveAttempt:
     finished: the stream's end line says finished. end_reason: whatever it says; empty before it.
     samples_end: behind the newest sample that was trained; None before the first step of an attempt whose receipt has no cursor.
     samples_show: whether the samples of a row show what was trained on, and were not computed from what was asked.
+    spare_samples: so many more than a row's own number says may lie between it and its samples: of a trainer that may count its
+        steps from 0. No sample is trained wrongly unless it is so by either number.
     claimed: the step from which the receipt says that the trainer went on, until its first rows have shown it.
     first_steps: of those rows.
     announced_skip: samples that the receipt says are left out. counted: what the newest row said that the trainer counts.
@@ -41,6 +43,7 @@ class LiveAttempt:
         self._newest_step = 0
         self.samples_end: int | None = None
         self.samples_show = True
+        self.spare_samples = 0
         self.claimed: int | None = None
         self.first_steps: list[int] = []
         self.announced_skip: tuple[SampleRange, ...] = ()

@@ -22,8 +22,8 @@ from sentinel.model.state import Attempt
 from sentinel.plan.overrides import for_relaunch, ranges_of
 from sentinel.plan.proving import (
     LEARNING_RATE,
+    ROWS_TO_TELL,
     SKIP,
-    UNMOVED_ROWS,
     Rate,
     RatesBefore,
     compare_counts,
@@ -44,12 +44,21 @@ def begin_observing(decision: Decision, receipt: Receipt) -> None:
     decision.live.samples_end = receipt.cursor
     decision.live.samples_show = not receipt.samples_from_steps
     is_computed = receipt.profile is not None  # from the first rows
+    decision.live.spare_samples = 1 if may_count_from_zero(decision, receipt) else 0
     decision.live.claimed = None if is_computed else receipt.resume_step
     decision.live.first_steps.clear()
     decision.live.announced_skip = ranges_of(receipt.overrides.get(SKIP))
     last = receipt.history[-1] if receipt.history else None
     decision.live.counted = counts_of(last) if last is not None and last.step == receipt.resume_step else None
     decision.live.rates = _rates_before(decision, receipt.history)
+
+
+def may_count_from_zero(decision: Decision, receipt: Receipt) -> bool:
+    """Whether the first row behind a resume has the number of the checkpoint itself: of a trainer that calls its first step 0,
+    which its profile does not say; or of one that saves before it trains the step. Its samples are reckoned from that number."""
+    attempt = decision.attempt
+    asked = attempt.resume.step if attempt is not None and attempt.resume is not None else 0
+    return receipt.profile is not None and 0 < receipt.resume_step == asked - 1
 
 
 def _rates_before(decision: Decision, history: Sequence[StepReading]) -> RatesBefore | None:
@@ -126,9 +135,10 @@ def _observe_rate(decision: Decision, attempt: Attempt, reading: StepReading) ->
         return ()
     after, newer = Rate(reading.step, reading.metrics["lr"]), before.newer
     asked = wanted if attempt.written_s is None else None
-    grade = compare_rates(before.older, newer, after, asked / before.factor) if asked is not None else None
-    if grade == "contradicted" and before.unmoved + 1 < UNMOVED_ROWS:
-        decision.live.rates = replace(before, unmoved=before.unmoved + 1)
+    grade = compare_rates(before, after, asked) if asked is not None else None
+    doubts = grade == "contradicted" or (grade == "observed" and asked == before.factor)
+    if doubts and before.looked_at + 1 < ROWS_TO_TELL:
+        decision.live.rates = replace(before, looked_at=before.looked_at + 1)
         return ()
     decision.live.rates = None  # the first row that tells it decides
     if grade == "observed" and _is_doubtful(attempt, LEARNING_RATE):
@@ -143,7 +153,8 @@ def _observe_rate(decision: Decision, attempt: Attempt, reading: StepReading) ->
 def _observe_skip(
     decision: Decision, attempt: Attempt, reading: StepReading, skip: tuple[SampleRange, ...]
 ) -> tuple[Finding, ...]:
-    met = first_met(skip, reading.samples)
+    spare = decision.live.spare_samples
+    met = first_met([SampleRange(one.start, one.end - spare) for one in skip], reading.samples)
     behind, decision.live.samples_end = decision.live.samples_end, reading.samples[-1].end
     if met is not None:
         words = f"step {reading.step} trained on the samples {met.start}..{met.end}, which were to be left out"

@@ -22,7 +22,7 @@ SKIP, LEARNING_RATE = "skip", "lr_scale"
 STEADY = 0.2  # the schedule itself moves a learning rate by less up to the row that tells, or nothing is concluded from it
 AGREES = 0.1
 UNMOVED = 0.02
-UNMOVED_ROWS = 2  # the first may show the rate that the checkpoint held, of a trainer that sets it anew behind a step
+ROWS_TO_TELL = 2  # where a rate goes on as before: the first may show what the checkpoint held, and be set anew behind its step
 AHEAD = 10  # times as far as two rows are apart; a few lines may be missing at a beginning
 
 
@@ -128,27 +128,30 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class RatesBefore:
-    """The last two rates before a relaunch, and the factor under which they ran. `unmoved`: how many rows behind the relaunch
-    have gone on as if nothing had been asked."""
+    """The last two rates before a relaunch, and the factor under which they ran. `looked_at`: how many rows behind the relaunch
+    have not decided yet."""
 
     older: Rate
     newer: Rate
     factor: float
-    unmoved: int = 0
+    looked_at: int = 0
 
 
-def compare_rates(older: Rate, newer: Rate, after: Rate, factor: float) -> Grade | None:
-    """What the learning rate shows of a factor asked for: the last two rates of the stream before, one behind the relaunch, and
-    by how much it is to differ from what the schedule would have made of the newer one. That is the line through both, since a
-    warm-up or a decay goes on, and rows may be seldom or left out. None: nothing, because the factor is too near to 1, or the
-    line leads too far to tell."""
+def compare_rates(before: RatesBefore, after: Rate, asked: float) -> Grade | None:
+    """What the learning rate shows of a factor asked for: `after` is the rate of a row behind the relaunch. It is held against
+    what the schedule would have made of the newer rate before, which is the line through both: a warm-up or a decay goes on, and
+    rows may be seldom or left out. A trainer that heeds nothing goes on as before, or by its schedule alone. None: nothing,
+    because the factor is too near to either, or the line leads too far to tell."""
+    older, newer = before.older, before.newer
     rates = (older.rate, newer.rate, after.rate)
     if not all(0.0 < rate < float("inf") for rate in rates) or not older.step < newer.step < after.step:
         return None
     moves = (newer.rate / older.rate - 1.0) / (newer.step - older.step) * (after.step - newer.step)
-    if abs(factor - 1.0) < 2 * AGREES or abs(moves) > STEADY:
+    wanted = asked / before.factor
+    heedless = [change for change in (1.0, 1.0 / before.factor) if abs(wanted / change - 1.0) >= 2 * AGREES]
+    if not heedless or abs(moves) > STEADY:
         return None
     change = after.rate / (newer.rate * (1.0 + moves))
-    if abs(change / factor - 1.0) <= AGREES:
-        return "observed"
-    return "contradicted" if abs(change - 1.0) <= UNMOVED else None
+    if abs(change / wanted - 1.0) <= AGREES:
+        return "observed" if abs(asked - 1.0) >= 2 * AGREES else None
+    return "contradicted" if any(abs(change / other - 1.0) <= UNMOVED for other in heedless) else None

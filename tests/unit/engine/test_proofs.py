@@ -9,7 +9,7 @@ import pytest
 from sentinel.model import facts as f
 from sentinel.model.attempts import SampleRange
 from sentinel.model.incidents import IncidentState
-from sentinel.model.readings import StepReading
+from sentinel.model.readings import Receipt, StepReading
 from sentinel.paging.case_words import tried
 from sentinel.report.documents import incident_document
 from tests.builders import BATCH, Bench, build_policy, read_step
@@ -126,6 +126,32 @@ def test_rows_of_every_tenth_step_show_by_counts_what_was_left_out(before: float
     assert ("override_mismatch" in found) is (grade == "contradicted")
 
 
+def from_zero(bench: Bench, first: int, last: int, skip: range) -> None:
+    """Steps of a loop under a profile that calls its first step 0, and leaves out what it is asked to: step n trains batch n, and
+    its row is reckoned to be of batch n - 1."""
+    for step in range(first, last + 1):
+        if step not in skip:
+            bench.now_s += 1.0
+            bench.says(StepReading(bench.number, step, 0.0, (SampleRange(step - 1, step),), {"loss": 2.0}))
+
+
+@pytest.mark.parametrize(("obeys", "grade"), [(True, "asserted"), (False, "contradicted")])
+def test_a_loop_that_counts_from_zero_unsaid_is_no_liar_and_one_that_lies_is_found_out(obeys: bool, grade: str) -> None:
+    bench = relaunched()
+    attempt = bench.state.attempt
+    assert attempt is not None
+    assert attempt.resume is not None
+    (skip,) = attempt.overrides.skip
+    said = {"skip": [[skip.start, skip.end]]}
+    bench.says(Receipt(bench.number, bench.now_s, attempt.resume.step - 1, None, 1, said, {}, cursor=49, profile="mine"))
+    noted = [fact.reason for fact in bench.of(f.Noted) if fact.about == "resume"]
+    assert "if it calls its first step 0, the profile has to say so (metrics: {first_step: 0})" in noted[0]
+    from_zero(bench, skip.start - 5, skip.end + 5, range(skip.start, skip.end) if obeys else range(0))
+    assert grades(bench)["skip"] == grade
+    found = [fact.finding.kind for fact in bench.of(f.FindingRecorded)]
+    assert ("override_mismatch" in found) is (not obeys)
+
+
 def test_rows_without_samples_show_nothing() -> None:
     bench = relaunched().receipt(reads_back=False)
     for step in range(51, 91):
@@ -177,7 +203,7 @@ def test_a_learning_rate_is_compared_with_what_it_was_before(rates: tuple[float,
         assert "asked for 0.5x" in found[0]
 
 
-@pytest.mark.parametrize(("settable", "grade"), [(("lr_scale",), "asserted"), (None, "contradicted")])
+@pytest.mark.parametrize(("settable", "grade"), [(("lr_scale",), "observed"), (None, "contradicted")])
 def test_what_was_passed_as_an_argument_is_in_force_behind_its_until_too(settable: tuple[str, ...] | None, grade: str) -> None:
     """At half the rate until step 99 or so, an argument that stays; and at half the rate again, for what comes at 301. Without a
     profile the trainer has lapsed it, so that its rate was the whole one."""

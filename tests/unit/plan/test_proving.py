@@ -8,7 +8,16 @@ import pytest
 
 from sentinel.model.attempts import SampleRange, SettingsInForce
 from sentinel.model.proof import Proof, merge_proofs
-from sentinel.plan.proving import Counted, Rate, compare_counts, compare_rates, first_met, grade_settings, passed_over
+from sentinel.plan.proving import (
+    Counted,
+    Rate,
+    RatesBefore,
+    compare_counts,
+    compare_rates,
+    first_met,
+    grade_settings,
+    passed_over,
+)
 
 ASKED = SettingsInForce(lr_scale=0.5, clip_norm=0.3, skip=(SampleRange(464, 644),))
 SKIP = [[464, 644]]
@@ -127,4 +136,22 @@ def test_what_a_trainer_counts_shows_what_rows_of_every_tenth_step_do_not(
 def test_a_learning_rate_shows_a_factor_by_what_it_changed(
     older: tuple[int, float], newer: tuple[int, float], after: tuple[int, float], factor: float, grade: str | None
 ) -> None:
-    assert compare_rates(Rate(*older), Rate(*newer), Rate(*after), factor) == grade
+    assert compare_rates(RatesBefore(Rate(*older), Rate(*newer), 1.0), Rate(*after), factor) == grade
+
+
+@pytest.mark.parametrize(
+    ("asked", "after", "grade"),
+    [
+        (0.25, 2.5e-4, "observed"),
+        (0.25, 5e-4, "contradicted"),  # as before
+        (0.25, 1e-3, "contradicted"),  # by its schedule alone
+        (0.5, 5e-4, "observed"),  # the same factor, once more
+        (0.5, 1e-3, "contradicted"),
+        (0.9, 9e-4, None),  # too near to the schedule, to which it may have gone back
+        (0.9, 5e-4, "contradicted"),
+    ],
+)
+def test_a_rate_that_ran_under_a_factor_before_tells_whether_the_next_is_in_force(
+    asked: float, after: float, grade: str | None
+) -> None:
+    assert compare_rates(RatesBefore(Rate(49, 5e-4), Rate(50, 5e-4), 0.5), Rate(51, after), asked) == grade
