@@ -24,8 +24,8 @@ from sentinel.plan.proving import (
     LEARNING_RATE,
     ROWS_TO_TELL,
     SKIP,
-    Rate,
     RatesBefore,
+    ShownRate,
     compare_counts,
     compare_rates,
     counts_of,
@@ -68,7 +68,7 @@ def _rates_before(decision: Decision, history: Sequence[StepReading]) -> RatesBe
     factors = [_factor_at(decision, row) for row in rows]
     if len(rows) < HISTORY_ROWS or factors[0] is None or factors[0] != factors[1]:
         return None
-    older, newer = (Rate(row.step, row.metrics["lr"]) for row in rows)
+    older, newer = (ShownRate(row.step, row.metrics["lr"]) for row in rows)
     return RatesBefore(older, newer, factors[0])
 
 
@@ -133,7 +133,7 @@ def _observe_rate(decision: Decision, attempt: Attempt, reading: StepReading) ->
     before, wanted = decision.live.rates, attempt.overrides.lr_scale
     if before is None or "lr" not in reading.metrics:
         return ()
-    after, newer = Rate(reading.step, reading.metrics["lr"]), before.newer
+    after, newer = ShownRate(reading.step, reading.metrics["lr"]), before.newer
     asked = wanted if attempt.written_s is None else None
     grade = compare_rates(before, after, asked) if asked is not None else None
     doubts = grade == "contradicted" or (grade == "observed" and asked == before.factor)
@@ -143,6 +143,8 @@ def _observe_rate(decision: Decision, attempt: Attempt, reading: StepReading) ->
     decision.live.rates = None  # the first row that tells it decides
     if grade == "observed" and _is_doubtful(attempt, LEARNING_RATE):
         reason = f"the learning rate went from {newer.rate:.4g} to {after.rate:.4g}"
+        if asked == before.factor:
+            reason = f"the learning rate goes on at {after.rate:.4g}, as under the same factor before"
         decision.record(f.SettingObserved(attempt.attempt, Proof(LEARNING_RATE, grade), reading.step, reason))
     if grade != "contradicted":
         return ()

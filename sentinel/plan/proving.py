@@ -119,7 +119,7 @@ def size_within(ranges: Iterable[SampleRange], start: int, end: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class ShownRate:
     """A learning rate, as the row of `step` shows it."""
 
     step: int
@@ -131,13 +131,13 @@ class RatesBefore:
     """The last two rates before a relaunch, and the factor under which they ran. `looked_at`: how many rows behind the relaunch
     have not decided yet."""
 
-    older: Rate
-    newer: Rate
+    older: ShownRate
+    newer: ShownRate
     factor: float
     looked_at: int = 0
 
 
-def compare_rates(before: RatesBefore, after: Rate, asked: float) -> Grade | None:
+def compare_rates(before: RatesBefore, after: ShownRate, asked: float) -> Grade | None:
     """What the learning rate shows of a factor asked for: `after` is the rate of a row behind the relaunch. It is held against
     what the schedule would have made of the newer rate before, which is the line through both: a warm-up or a decay goes on, and
     rows may be seldom or left out. A trainer that heeds nothing goes on as before, or by its schedule alone. None: nothing,

@@ -10,8 +10,8 @@ from sentinel.model.attempts import SampleRange, SettingsInForce
 from sentinel.model.proof import Proof, merge_proofs
 from sentinel.plan.proving import (
     Counted,
-    Rate,
     RatesBefore,
+    ShownRate,
     compare_counts,
     compare_rates,
     first_met,
@@ -136,7 +136,7 @@ def test_what_a_trainer_counts_shows_what_rows_of_every_tenth_step_do_not(
 def test_a_learning_rate_shows_a_factor_by_what_it_changed(
     older: tuple[int, float], newer: tuple[int, float], after: tuple[int, float], factor: float, grade: str | None
 ) -> None:
-    assert compare_rates(RatesBefore(Rate(*older), Rate(*newer), 1.0), Rate(*after), factor) == grade
+    assert compare_rates(RatesBefore(ShownRate(*older), ShownRate(*newer), 1.0), ShownRate(*after), factor) == grade
 
 
 @pytest.mark.parametrize(
@@ -154,4 +154,4 @@ def test_a_learning_rate_shows_a_factor_by_what_it_changed(
 def test_a_rate_that_ran_under_a_factor_before_tells_whether_the_next_is_in_force(
     asked: float, after: float, grade: str | None
 ) -> None:
-    assert compare_rates(RatesBefore(Rate(49, 5e-4), Rate(50, 5e-4), 0.5), Rate(51, after), asked) == grade
+    assert compare_rates(RatesBefore(ShownRate(49, 5e-4), ShownRate(50, 5e-4), 0.5), ShownRate(51, after), asked) == grade
