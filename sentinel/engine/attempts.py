@@ -121,14 +121,21 @@ def on_checkpoint(decision: Decision, reading: CheckpointReading) -> None:
             maker, reading.step, reading.path, reading.samples_end, reading.digest, save_s, took_s, reading.bytes
         )
         decision.record(seen)
-        given_up = [i for i in decision.state.incidents if i.is_numeric and i.state is IncidentState.EXHAUSTED]
-        onset = max(given_up, key=lambda i: i.closed_s or 0.0).onset_step if given_up else None  # the one it is ended for
-        if own and decision.state.giving_up and onset is not None and reading.step >= onset:
+        onset = _unrepaired_onset(decision, attempt) if own and decision.state.giving_up else None
+        if onset is not None and reading.step >= onset:
             decision.record(
                 f.CheckpointCondemned(reading.step, f"at or after step {onset}, the onset of what was never repaired")
             )
         if own:
             prune_next(decision)
+
+
+def _unrepaired_onset(decision: Decision, attempt: Attempt) -> int | None:
+    """Of what the attempt is being ended for, the first step whose checkpoint is not to be resumed from; None where it has none.
+    What a playbook let go on before counts for nothing here: training went on with it."""
+    since_s = attempt.stopping_s if attempt.stopping_s is not None else decision.now_s
+    closed = (i for i in decision.state.incidents if i.state is IncidentState.EXHAUSTED and (i.closed_s or 0.0) >= since_s)
+    return min((i.limit_step for i in closed if i.limit_step is not None), default=None)
 
 
 def on_view(decision: Decision, view: AttemptView) -> None:

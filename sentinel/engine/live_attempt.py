@@ -8,7 +8,7 @@ from sentinel.model.attempts import SampleRange
 from sentinel.model.findings import Finding
 from sentinel.model.readings import EndReading, Heartbeat, LogMatch, Phase, StepReading
 from sentinel.plan.holes import Hole, end_before
-from sentinel.plan.proving import Counted
+from sentinel.plan.proving import Counted, RatesBefore
 
 RANKS_KEPT = 65536
 SAVES_KEPT = 64
@@ -22,6 +22,8 @@ class LiveAttempt:
     finished: the stream's end line says finished. end_reason: whatever it says; empty before it.
     samples_end: behind the newest sample that was trained; None before the first step of an attempt whose receipt has no cursor.
     samples_show: whether the samples of a row show what was trained on, and were not computed from what was asked.
+    spare_samples: so many more than a row's own number says may lie between it and its samples: of a trainer that may count its
+        steps from 0. No sample is trained wrongly unless it is so by either number.
     claimed: the step from which the receipt says that the trainer went on, until its first rows have shown it.
     first_steps: of those rows.
     announced_skip: samples that the receipt says are left out. counted: what the newest row said that the trainer counts.
@@ -41,11 +43,12 @@ class LiveAttempt:
         self._newest_step = 0
         self.samples_end: int | None = None
         self.samples_show = True
+        self.spare_samples = 0
         self.claimed: int | None = None
         self.first_steps: list[int] = []
         self.announced_skip: tuple[SampleRange, ...] = ()
         self.counted: Counted | None = None
-        self.rates: tuple[float, float, float] | None = None
+        self.rates: RatesBefore | None = None
         self.past: list[Finding] = []  # of steps from before the policy in force, until it is known whether they still hold
         self.saves_s: dict[int, tuple[float, float]] = {}  # by step: its cost and its time, told before it was seen
         self.log_matches: dict[str, list[LogMatch]] = {}  # by the policy's entry, in the order they were found

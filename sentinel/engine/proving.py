@@ -8,6 +8,7 @@ read back.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sentinel.engine.decision import Decision
 from sentinel.engine.live_attempt import LiveAttempt
@@ -21,7 +22,10 @@ from sentinel.model.state import Attempt
 from sentinel.plan.overrides import for_relaunch, ranges_of
 from sentinel.plan.proving import (
     LEARNING_RATE,
+    ROWS_TO_TELL,
     SKIP,
+    RatesBefore,
+    ShownRate,
     compare_counts,
     compare_rates,
     counts_of,
@@ -40,6 +44,7 @@ def begin_observing(decision: Decision, receipt: Receipt) -> None:
     decision.live.samples_end = receipt.cursor
     decision.live.samples_show = not receipt.samples_from_steps
     is_computed = receipt.profile is not None  # from the first rows
+    decision.live.spare_samples = 1 if may_count_from_zero(decision, receipt) else 0
     decision.live.claimed = None if is_computed else receipt.resume_step
     decision.live.first_steps.clear()
     decision.live.announced_skip = ranges_of(receipt.overrides.get(SKIP))
@@ -48,21 +53,32 @@ def begin_observing(decision: Decision, receipt: Receipt) -> None:
     decision.live.rates = _rates_before(decision, receipt.history)
 
 
-def _rates_before(decision: Decision, history: Sequence[StepReading]) -> tuple[float, float, float] | None:
+def may_count_from_zero(decision: Decision, receipt: Receipt) -> bool:
+    """Whether the first row behind a resume has the number of the checkpoint itself: of a trainer that calls its first step 0,
+    which its profile does not say; or of one that saves before it trains the step. Its samples are reckoned from that number."""
+    attempt = decision.attempt
+    asked = attempt.resume.step if attempt is not None and attempt.resume is not None else 0
+    return receipt.profile is not None and 0 < receipt.resume_step == asked - 1
+
+
+def _rates_before(decision: Decision, history: Sequence[StepReading]) -> RatesBefore | None:
     """The last two rates that the stream holds, and the factor under which they ran; None unless that was proven and held for
-    both."""
-    rows = [row for row in history[-HISTORY_ROWS:] if "lr" in row.metrics]
+    both. A trainer may show its rate in every tenth row only."""
+    rows = [row for row in history if "lr" in row.metrics][-HISTORY_ROWS:]
     factors = [_factor_at(decision, row) for row in rows]
     if len(rows) < HISTORY_ROWS or factors[0] is None or factors[0] != factors[1]:
         return None
-    return rows[0].metrics["lr"], rows[1].metrics["lr"], factors[0]
+    older, newer = (ShownRate(row.step, row.metrics["lr"]) for row in rows)
+    return RatesBefore(older, newer, factors[0])
 
 
 def _factor_at(decision: Decision, row: StepReading) -> float | None:
+    """Of a trainer under a profile, the argument that its attempt was launched with: nothing lapses while it runs."""
     attempt = next((a for a in decision.state.attempts if a.attempt == row.attempt), None)
     if attempt is None or attempt.written_s is not None:
         return None
-    factor = for_relaunch(attempt.overrides, row.step - 1, None).lr_scale
+    keeps = decision.state.settable is not None
+    factor = attempt.overrides.lr_scale if keeps else for_relaunch(attempt.overrides, row.step - 1, None).lr_scale
     if factor is None:
         return 1.0
     return factor if grade_of(attempt.proofs, LEARNING_RATE) in PROVEN else None
@@ -114,25 +130,33 @@ def _skip_in_force(attempt: Attempt) -> tuple[SampleRange, ...]:
 
 
 def _observe_rate(decision: Decision, attempt: Attempt, reading: StepReading) -> tuple[Finding, ...]:
-    rates, wanted = decision.live.rates, attempt.overrides.lr_scale
-    if rates is None or "lr" not in reading.metrics:
+    before, wanted = decision.live.rates, attempt.overrides.lr_scale
+    if before is None or "lr" not in reading.metrics:
+        return ()
+    after, newer = ShownRate(reading.step, reading.metrics["lr"]), before.newer
+    asked = wanted if attempt.written_s is None else None
+    grade = compare_rates(before, after, asked) if asked is not None else None
+    doubts = grade == "contradicted" or (grade == "observed" and asked == before.factor)
+    if doubts and before.looked_at + 1 < ROWS_TO_TELL:
+        decision.live.rates = replace(before, looked_at=before.looked_at + 1)
         return ()
     decision.live.rates = None  # the first row that tells it decides
-    after = reading.metrics["lr"]
-    grade = compare_rates(rates[:2], after, wanted / rates[2]) if wanted is not None and attempt.written_s is None else None
     if grade == "observed" and _is_doubtful(attempt, LEARNING_RATE):
-        reason = f"the learning rate went from {rates[1]:.4g} to {after:.4g}"
+        reason = f"the learning rate went from {newer.rate:.4g} to {after.rate:.4g}"
+        if asked == before.factor:
+            reason = f"the learning rate goes on at {after.rate:.4g}, as under the same factor before"
         decision.record(f.SettingObserved(attempt.attempt, Proof(LEARNING_RATE, grade), reading.step, reason))
     if grade != "contradicted":
         return ()
-    words = f"the learning rate is {after:.4g} at step {reading.step} and was {rates[1]:.4g} before, asked for {wanted:g}x"
+    words = f"the learning rate is {after.rate:.4g} at step {reading.step} and was {newer.rate:.4g} before, asked for {wanted:g}x"
     return _contradicted(decision, attempt, LEARNING_RATE, reading.step, words)
 
 
 def _observe_skip(
     decision: Decision, attempt: Attempt, reading: StepReading, skip: tuple[SampleRange, ...]
 ) -> tuple[Finding, ...]:
-    met = first_met(skip, reading.samples)
+    spare = decision.live.spare_samples
+    met = first_met([SampleRange(one.start, one.end - spare) for one in skip], reading.samples)
     behind, decision.live.samples_end = decision.live.samples_end, reading.samples[-1].end
     if met is not None:
         words = f"step {reading.step} trained on the samples {met.start}..{met.end}, which were to be left out"

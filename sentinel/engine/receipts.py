@@ -5,7 +5,7 @@ from __future__ import annotations
 from sentinel.engine.decision import Decision
 from sentinel.engine.ladder import consider
 from sentinel.engine.live_settings import mismatch
-from sentinel.engine.proving import begin_observing
+from sentinel.engine.proving import begin_observing, may_count_from_zero
 from sentinel.model import facts as f
 from sentinel.model.readings import Receipt
 from sentinel.model.state import Attempt
@@ -42,6 +42,8 @@ def _note_older(decision: Decision, receipt: Receipt, asked: int) -> None:
     step = receipt.resume_step
     if receipt.profile is not None:  # nobody says where it resumed; its first row shows a number
         why = "it went on from an older checkpoint, or its numbers do not count the steps of the run"
+        if may_count_from_zero(decision, receipt):
+            why = f"{why}; if it calls its first step 0, the profile has to say so (metrics: {{first_step: 0}})"
         decision.note("resume", f"its first row follows step {step}, and it was to go on from step {asked}: {why}")
         return
     used = next((c for c in decision.state.checkpoints if c.step == step), None)

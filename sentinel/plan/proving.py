@@ -19,9 +19,10 @@ from sentinel.model.readings import StepReading
 from sentinel.plan.skip import covers, merge
 
 SKIP, LEARNING_RATE = "skip", "lr_scale"
-STEADY = 0.05  # the schedule itself moves a learning rate by less from row to row, or nothing is concluded from it
+STEADY = 0.2  # the schedule itself moves a learning rate by less up to the row that tells, or nothing is concluded from it
 AGREES = 0.1
 UNMOVED = 0.02
+ROWS_TO_TELL = 2  # where a rate goes on as before: the first may show what the checkpoint held, and be set anew behind its step
 AHEAD = 10  # times as far as two rows are apart; a few lines may be missing at a beginning
 
 
@@ -117,15 +118,40 @@ def size_within(ranges: Iterable[SampleRange], start: int, end: int) -> int:
     return sum(max(0, min(one.end, end) - max(one.start, start)) for one in ranges)
 
 
-def compare_rates(before: Sequence[float], after: float, factor: float) -> Grade | None:
-    """What the learning rate shows of a factor asked for: the last rates of the stream before, oldest first, the first behind the
-    relaunch, and by how much the one is to differ from the other. None: nothing, because the factor is too near to 1 or the rate
-    was moving anyway."""
-    if len(before) < 2 or not all(0.0 < rate < float("inf") for rate in (*before, after)):
+@dataclass(frozen=True, slots=True)
+class ShownRate:
+    """A learning rate, as the row of `step` shows it."""
+
+    step: int
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class RatesBefore:
+    """The last two rates before a relaunch, and the factor under which they ran. `looked_at`: how many rows behind the relaunch
+    have not decided yet."""
+
+    older: ShownRate
+    newer: ShownRate
+    factor: float
+    looked_at: int = 0
+
+
+def compare_rates(before: RatesBefore, after: ShownRate, asked: float) -> Grade | None:
+    """What the learning rate shows of a factor asked for: `after` is the rate of a row behind the relaunch. It is held against
+    what the schedule would have made of the newer rate before, which is the line through both: a warm-up or a decay goes on, and
+    rows may be seldom or left out. A trainer that heeds nothing goes on as before, or by its schedule alone. None: nothing,
+    because the factor is too near to either, or the line leads too far to tell."""
+    older, newer = before.older, before.newer
+    rates = (older.rate, newer.rate, after.rate)
+    if not all(0.0 < rate < float("inf") for rate in rates) or not older.step < newer.step < after.step:
         return None
-    if abs(factor - 1.0) < 2 * AGREES or abs(before[-1] / before[-2] - 1.0) > STEADY:
+    moves = (newer.rate / older.rate - 1.0) / (newer.step - older.step) * (after.step - newer.step)
+    wanted = asked / before.factor
+    heedless = [change for change in (1.0, 1.0 / before.factor) if abs(wanted / change - 1.0) >= 2 * AGREES]
+    if not heedless or abs(moves) > STEADY:
         return None
-    change = after / before[-1]
-    if abs(change / factor - 1.0) <= AGREES:
-        return "observed"
-    return "contradicted" if abs(change - 1.0) <= UNMOVED else None
+    change = after.rate / (newer.rate * (1.0 + moves))
+    if abs(change / wanted - 1.0) <= AGREES:
+        return "observed" if abs(asked - 1.0) >= 2 * AGREES else None
+    return "contradicted" if any(abs(change / other - 1.0) <= UNMOVED for other in heedless) else None

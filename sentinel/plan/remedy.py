@@ -92,18 +92,26 @@ def choose_checkpoint(
     checkpoints: Iterable[Checkpoint],
     open_incidents: Iterable[Incident],
 ) -> RollbackTarget:
-    """Where rung `index` starts from: never past the onset of any open numeric incident, this one's or another's. A checkpoint
-    far ahead of every step seen is taken, and said to be so."""
+    """Where rung `index` starts from: never past the onset of any open numeric incident, this one's or another's. How far it goes
+    back is counted from its own onset alone: what another one asked for is not asked for here. A checkpoint far ahead of every
+    step seen is taken, and said to be so."""
     numeric = [i for i in open_incidents if i.limit_step is not None]
     if not 0 <= index < len(rungs) or rungs[index].rollback is None:
         newest = choose_newest(checkpoints, numeric)
         far = newest.step - incident.break_step
         ahead = f"; {far} steps ahead of step {incident.break_step}, the newest that was seen" if far > AHEAD_STEPS else ""
         return RollbackTarget(newest.checkpoint, newest.reason + ahead)
+    known = tuple(checkpoints)
+    others = [i for i in numeric if i.id != incident.id]
+    left = [c for c in known if not any(other.rules_out(c.step) for other in others)]
     onset = incident.onset_step if incident.onset_step is not None else incident.break_step + 1
-    onset = min([onset, *(i.onset_step for i in numeric if i.onset_step is not None)])
-    limit = min((i.limit_step for i in numeric if i.limit_step is not None), default=None)
-    return choose_before(checkpoints, onset, margin_steps(rungs, index), limit)
+    alone, found = (choose_before(these, onset, margin_steps(rungs, index), incident.limit_step) for these in (known, left))
+    if found.checkpoint == alone.checkpoint:
+        return found
+    first = min(others, key=lambda other: other.limit_step or 0)
+    whom = f"incident {first.id} ({first.kind}, {first.state.words})"
+    held = f"held back by {whom}, which rules out step {first.limit_step} and later"
+    return RollbackTarget(found.checkpoint, f"{found.reason}; {held}")
 
 
 def build_treatment(

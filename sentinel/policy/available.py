@@ -71,7 +71,8 @@ def _unsettable(key: str, value: object = None, settable: Collection[str] = ()) 
     if any(word.startswith(f"{key}=") for word in settable):
         key, label = f"{key}.{value}", f"{label} {value}"
     remedy = f"give its profile arguments under settings.{key}, or take the word out of the rung"
-    return Capability(f"setting {key}", f"the trainer cannot be given the {label}: its profile has no argument for it", remedy)
+    why = "its profile has no argument for it, or none that can be filled in for this command"
+    return Capability(f"setting {key}", f"the trainer cannot be given the {label}: {why}", remedy)
 
 
 def passed_over(policy: Policy, capabilities: Collection[str], settable: Collection[str] | None = None) -> Iterator[str]:

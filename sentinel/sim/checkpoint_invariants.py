@@ -66,7 +66,7 @@ def find_spared(plan: PlanAdopted, state: RunState, policy: Policy, store: SimSt
         rungs = policy.spec.playbooks.get(incident.playbook, ())
         onset = incident.onset_step if incident.onset_step is not None else incident.break_step + 1
         if rungs and rungs[incident.rung].rollback is not None:
-            if margin_steps(rungs, incident.rung) >= min(onset, limit or onset):
+            if margin_steps(rungs, incident.rung) >= onset:
                 return None
             limit = min(onset, limit or onset)
     usable = {c.step: c for c in state.checkpoints if c.damaged or c.evidence == "failures" or not c.condemned}

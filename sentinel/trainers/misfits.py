@@ -26,6 +26,10 @@ def find_misfits(spec: ProfileSpec) -> Iterator[Problem]:
         yield _problem(("spec", "finish", "early"), "what is early is not known: no flag names the last step", remedy)
     if spec.finish.unless and spec.finish.early == "finished":
         yield _problem(("spec", "finish", "unless"), "any early end is a finish, so unless says nothing", "write early: stopped")
+    for name, word in spec.environment.items():
+        if PLACEHOLDER.search(word) is not None:
+            remedy = "name a setting's words under arguments; a shell script finds them in SENTINEL_ARGS"
+            yield _problem(("spec", "environment", name), f"'{word}': nothing is filled in here", remedy)
     if spec.skip is None:
         return
     yield from _of_words(spec, ("spec", "skip", "arguments"), spec.skip.arguments, BATCHES)

@@ -194,11 +194,21 @@ def _skipping(skip: ProfileSkip, spans: Sequence[SampleRange]) -> tuple[str, ...
     """A sample index is here the number of a batch, from 0."""
     first = 0 if skip.counts_from == "either" else skip.counts_from
     last = 1 if skip.counts_from == "either" else skip.counts_from
-    if sum(span.end - span.start for span in spans) > BATCHES_MAX and "{batches}" in skip.arguments:
+    lists_each = any("{batches}" in word for word in skip.arguments)
+    if lists_each and sum(span.end - span.start for span in spans) > BATCHES_MAX:
         raise UsageError(f"--trainer: more than {BATCHES_MAX} batches are to be left out, which no command line holds")
-    batches = {batch for span in spans for batch in range(span.start + first, span.end + last)}
+    batches = {batch for span in spans for batch in range(span.start + first, span.end + last)} if lists_each else ()
     lists = {
-        "{batches}": [str(batch) for batch in sorted(batches)] if "{batches}" in skip.arguments else [],
+        "{batches}": [str(batch) for batch in sorted(batches)],
         "{ranges}": [f"{span.start + first}-{span.end - 1 + last}" for span in spans],
     }
-    return tuple(filled for word in skip.arguments for filled in lists.get(word, [word]))
+    return tuple(filled for word in skip.arguments for filled in _listed(word, lists))
+
+
+def _listed(word: str, lists: Mapping[str, Sequence[str]]) -> Sequence[str]:
+    """A list that is a word by itself is a word for each; within a word, as in --skip={ranges}, it is written with commas."""
+    if word in lists:
+        return lists[word]
+    for name, items in lists.items():
+        word = word.replace(name, ",".join(items))
+    return [word]

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from sentinel.client.regular_file import read_regular, regular
 from sentinel.trainers.handing_on import HandsOn, hands_on
+from sentinel.trainers.loading import shipped_profiles
 from sentinel.trainers.lost_status import STATUS_REMEDY, lost_status
 from sentinel.trainers.profile import PLACEHOLDER, TrainerProfile
 from sentinel.trainers.rendering import ARGUMENTS_VARIABLE, flag_value
@@ -66,7 +67,8 @@ def fit_to_command(profile: TrainerProfile, command: Sequence[str], cwd: str) ->
             flags = " and ".join(" or ".join(profile.spec.flags[name]) for name in lacking)
             why = "which is not in the command" if hidden is None else f"and {hidden} may hold that where it cannot be seen"
             remedy = ("add it to the command, or " if hidden is None else "") + "name it"
-            where = f"--trainer {profile.metadata.name}:{options}"
+            named = profile.metadata.name if profile.metadata.name in shipped_profiles() else "FILE"
+            where = f"--trainer {named}:{options}"
             remarks.append(f"--trainer: {key} is not offered: it needs {flags}, {why}; {remedy}: {where}")
     skip = profile.spec.skip
     if script is not None:

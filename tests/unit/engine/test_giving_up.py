@@ -111,6 +111,33 @@ def test_a_checkpoint_that_lands_while_the_kill_is_under_way_is_condemned_too() 
     assert next(c for c in bench.state.checkpoints if c.step == 62).condemned
 
 
+def test_of_what_turned_to_nan_the_checkpoint_just_before_its_onset_is_condemned_however_late_it_lands() -> None:
+    call: list[dict[str, Any]] = [{"page": {"severity": "critical"}, "then": "stop_now"}]
+    bench = Bench(build_policy(playbooks={"non_finite": call})).launched()
+    bench.steps(1, 50).checkpoint(50)
+    bench.steps(51, 60).step(61, nan)
+    assert bench.incident.onset_step == 61
+    bench.checkpoint(59).checkpoint(60)
+    condemned = {c.step: bool(c.condemned) for c in bench.state.checkpoints}
+    assert condemned == {50: False, 59: False, 60: True}
+
+
+def test_what_a_playbook_let_go_on_condemns_nothing_when_the_run_is_ended_for_another_incident() -> None:
+    tell: list[dict[str, Any]] = [{"page": {"severity": "warning"}, "then": "keep_training"}]
+    call: list[dict[str, Any]] = [{"page": {"severity": "critical"}, "then": "stop_now"}]
+    bench = Bench(build_policy(playbooks={"numeric": tell, "restart": call})).launched()
+    bench.steps(1, 50).checkpoint(50)
+    bench.steps(51, 70).steps(71, 72, loss=8.0).steps(73, 140)
+    assert bench.incident.state is IncidentState.EXHAUSTED
+    bench.beat("forward", 140).tick(1)
+    bench.tick(400)
+    assert (bench.incident.kind, bench.state.giving_up) == (Kind.HANG, "stop_now")
+    bench.checkpoint(140)
+    assert not next(c for c in bench.state.checkpoints if c.step == 140).condemned
+    bench.done("page/1").done("kill/1").done("page/2").exits(signal=9).die()
+    assert bench.resumed_from == 140
+
+
 def test_a_stop_wanted_meanwhile_asks_for_no_checkpoint() -> None:
     bench = given_up("stop_now")
     bench.wants_stop()

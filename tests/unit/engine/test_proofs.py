@@ -9,7 +9,7 @@ import pytest
 from sentinel.model import facts as f
 from sentinel.model.attempts import SampleRange
 from sentinel.model.incidents import IncidentState
-from sentinel.model.readings import StepReading
+from sentinel.model.readings import Receipt, StepReading
 from sentinel.paging.case_words import tried
 from sentinel.report.documents import incident_document
 from tests.builders import BATCH, Bench, build_policy, read_step
@@ -126,6 +126,32 @@ def test_rows_of_every_tenth_step_show_by_counts_what_was_left_out(before: float
     assert ("override_mismatch" in found) is (grade == "contradicted")
 
 
+def from_zero(bench: Bench, first: int, last: int, skip: range) -> None:
+    """Steps of a loop under a profile that calls its first step 0, and leaves out what it is asked to: step n trains batch n, and
+    its row is reckoned to be of batch n - 1."""
+    for step in range(first, last + 1):
+        if step not in skip:
+            bench.now_s += 1.0
+            bench.says(StepReading(bench.number, step, 0.0, (SampleRange(step - 1, step),), {"loss": 2.0}))
+
+
+@pytest.mark.parametrize(("obeys", "grade"), [(True, "asserted"), (False, "contradicted")])
+def test_a_loop_that_counts_from_zero_unsaid_is_no_liar_and_one_that_lies_is_found_out(obeys: bool, grade: str) -> None:
+    bench = relaunched()
+    attempt = bench.state.attempt
+    assert attempt is not None
+    assert attempt.resume is not None
+    (skip,) = attempt.overrides.skip
+    said = {"skip": [[skip.start, skip.end]]}
+    bench.says(Receipt(bench.number, bench.now_s, attempt.resume.step - 1, None, 1, said, {}, cursor=49, profile="mine"))
+    noted = [fact.reason for fact in bench.of(f.Noted) if fact.about == "resume"]
+    assert "if it calls its first step 0, the profile has to say so (metrics: {first_step: 0})" in noted[0]
+    from_zero(bench, skip.start - 5, skip.end + 5, range(skip.start, skip.end) if obeys else range(0))
+    assert grades(bench)["skip"] == grade
+    found = [fact.finding.kind for fact in bench.of(f.FindingRecorded)]
+    assert ("override_mismatch" in found) is (not obeys)
+
+
 def test_rows_without_samples_show_nothing() -> None:
     bench = relaunched().receipt(reads_back=False)
     for step in range(51, 91):
@@ -135,22 +161,71 @@ def test_rows_without_samples_show_nothing() -> None:
     assert grades(bench) == {"skip": "asserted"}
 
 
-@pytest.mark.parametrize(("rate", "grade"), [(5e-4, "observed"), (1e-3, "contradicted"), (8e-4, "asserted")])
-def test_a_learning_rate_is_compared_with_what_it_was_before(rate: float, grade: str) -> None:
-    bench = slower()
+def shown_before(bench: Bench, *, every: int = 1, rate: float = 1e-3) -> int:
+    """The receipt, behind rows that show this rate in every so many; the step from which it goes on."""
     attempt = bench.state.attempt
     assert attempt is not None
     assert attempt.overrides.lr_scale == 0.5
     resumed = attempt.resume.step if attempt.resume else 0
-    history = tuple(read_step(1, step, lr=1e-3) for step in range(max(1, resumed - 20), resumed + 1))
-    bench.receipt(reads_back=False, history=history)
-    bench.step(resumed + 1, lr=rate)
+    steps = range(max(1, resumed - 20), resumed + 1)
+    rows = [read_step(1, step, **({"lr": rate} if step % every == 0 else {})) for step in steps]
+    bench.receipt(reads_back=False, history=tuple(rows))
+    return resumed
+
+
+def mismatches(bench: Bench) -> list[str]:
+    return [i.reason for i in bench.state.incidents if i.kind == "override_mismatch"]
+
+
+@pytest.mark.parametrize(
+    ("rates", "grade"),
+    [
+        ((5e-4,), "observed"),
+        ((1e-3,), "asserted"),  # it may be what the checkpoint held
+        ((1e-3, 5e-4), "observed"),
+        ((1e-3, 1e-3), "contradicted"),
+        ((8e-4, 8e-4), "asserted"),
+    ],
+)
+@pytest.mark.parametrize("every", [1, 10])
+def test_a_learning_rate_is_compared_with_what_it_was_before(rates: tuple[float, ...], grade: str, every: int) -> None:
+    bench = slower()
+    resumed = shown_before(bench, every=every)
+    for number, rate in enumerate(rates, start=1):
+        for step in range(resumed + (number - 1) * every + 1, resumed + number * every):
+            bench.step(step)
+        bench.step(resumed + number * every, lr=rate)
     assert grades(bench)["lr_scale"] == grade
-    found = [i for i in bench.state.incidents if i.kind == "override_mismatch"]
+    found = mismatches(bench)
     assert len(found) == (grade == "contradicted")
     if found:
-        assert "the learning rate is 0.001" in found[0].reason
-        assert "asked for 0.5x" in found[0].reason
+        assert "the learning rate is 0.001" in found[0]
+        assert "asked for 0.5x" in found[0]
+
+
+@pytest.mark.parametrize(("settable", "grade"), [(("lr_scale",), "observed"), (None, "contradicted")])
+def test_what_was_passed_as_an_argument_is_in_force_behind_its_until_too(settable: tuple[str, ...] | None, grade: str) -> None:
+    """At half the rate until step 99 or so, an argument that stays; and at half the rate again, for what comes at 301. Without a
+    profile the trainer has lapsed it, so that its rate was the whole one."""
+    rung = {"rollback": {"before_onset": "20 steps"}, "lr": "0.5x", "until": "20 steps"}
+    policy = build_policy({"numeric": [rung, {"page": {}, "then": "stop_now"}]})
+    bench = Bench(policy, settable=settable, without=("live_overrides",)).launched()
+    bench.steps(1, 50).checkpoint(50)
+    bench.steps(51, 70).steps(71, 78, loss=8.0)
+    resumed = shown_before(bench.launched(receipt=False))
+    for step in range(resumed + 1, 301):
+        bench.step(step, lr=5e-4)
+    assert grades(bench)["lr_scale"] == "observed"
+    bench.checkpoint(270)
+    for step in range(301, 309):
+        bench.step(step, 8.0, lr=5e-4)
+    bench.launched(receipt=False)
+    assert (bench.resumed_from, bench.number) == (270, 3)
+    bench.receipt(reads_back=False, history=tuple(read_step(2, step, lr=5e-4) for step in range(260, 271)))
+    for step in range(271, 276):
+        bench.step(step, lr=5e-4)
+    assert grades(bench)["lr_scale"] == grade
+    assert bool(mismatches(bench)) == (grade == "contradicted")
 
 
 def test_a_rate_whose_own_factor_is_not_known_shows_nothing() -> None:
@@ -161,6 +236,7 @@ def test_a_rate_whose_own_factor_is_not_known_shows_nothing() -> None:
     history = tuple(read_step(7, step, lr=1e-3) for step in range(max(1, resumed - 20), resumed + 1))
     bench.receipt(reads_back=False, history=history)
     bench.step(resumed + 1, lr=1e-3)
+    bench.step(resumed + 2, lr=1e-3)
     assert grades(bench)["lr_scale"] == "asserted"
 
 

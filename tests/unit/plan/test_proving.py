@@ -8,7 +8,16 @@ import pytest
 
 from sentinel.model.attempts import SampleRange, SettingsInForce
 from sentinel.model.proof import Proof, merge_proofs
-from sentinel.plan.proving import Counted, compare_counts, compare_rates, first_met, grade_settings, passed_over
+from sentinel.plan.proving import (
+    Counted,
+    RatesBefore,
+    ShownRate,
+    compare_counts,
+    compare_rates,
+    first_met,
+    grade_settings,
+    passed_over,
+)
 
 ASKED = SettingsInForce(lr_scale=0.5, clip_norm=0.3, skip=(SampleRange(464, 644),))
 SKIP = [[464, 644]]
@@ -101,21 +110,48 @@ def test_what_a_trainer_counts_shows_what_rows_of_every_tenth_step_do_not(
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "factor", "grade"),
+    ("older", "newer", "after", "factor", "grade"),
     [
-        ((1e-3, 1e-3), 5e-4, 0.5, "observed"),
-        ((1e-3, 0.99e-3), 4.9e-4, 0.5, "observed"),
-        ((1e-3, 1e-3), 1e-3, 0.5, "contradicted"),
-        ((5e-4, 5e-4), 1e-3, 2.0, "observed"),
-        ((1e-3, 1e-3), 7.5e-4, 0.5, None),  # something else
-        ((1e-3, 1e-3), 1e-3, 0.9, None),  # too little to tell from the schedule
-        ((1e-4, 2e-4), 2e-4, 0.5, None),  # a warm-up
-        ((1e-3,), 5e-4, 0.5, None),
-        ((0.0, 0.0), 5e-4, 0.5, None),
-        ((1e-3, 1e-3), float("nan"), 0.5, None),
+        ((49, 1e-3), (50, 1e-3), (51, 5e-4), 0.5, "observed"),
+        ((49, 1e-3), (50, 0.99e-3), (51, 4.9e-4), 0.5, "observed"),
+        ((49, 1e-3), (50, 1e-3), (51, 1e-3), 0.5, "contradicted"),
+        ((49, 5e-4), (50, 5e-4), (51, 1e-3), 2.0, "observed"),
+        ((49, 1e-3), (50, 1e-3), (51, 7.5e-4), 0.5, None),  # something else
+        ((49, 1e-3), (50, 1e-3), (51, 1e-3), 0.9, None),  # too little to tell from the schedule
+        ((1, 1e-4), (2, 2e-4), (3, 2e-4), 0.5, None),  # a steep warm-up
+        ((49, 0.0), (50, 0.0), (51, 5e-4), 0.5, None),
+        ((49, 1e-3), (50, 1e-3), (51, float("nan")), 0.5, None),
+        ((50, 1e-3), (50, 1e-3), (51, 1e-3), 0.5, None),
+        # A warm-up of 1e-5 a step goes on: 30 batches left out take it to where the half of it is what was before.
+        ((29, 2.9e-4), (30, 3.0e-4), (61, 3.05e-4), 0.5, None),
+        ((29, 2.9e-4), (30, 3.0e-4), (33, 1.65e-4), 0.5, "observed"),
+        ((29, 2.9e-4), (30, 3.0e-4), (33, 3.3e-4), 0.5, "contradicted"),  # it goes by the schedule alone
+        # Rows of every tenth step, in a decay of 4 % from row to row.
+        ((40, 1.00e-3), (50, 0.96e-3), (60, 0.46e-3), 0.5, "observed"),
+        ((40, 1.00e-3), (50, 0.96e-3), (60, 0.92e-3), 0.5, "contradicted"),
+        # Three digits.
+        ((49, 2.86e-4), (50, 2.86e-4), (51, 1.43e-4), 0.5, "observed"),
     ],
 )
 def test_a_learning_rate_shows_a_factor_by_what_it_changed(
-    before: tuple[float, ...], after: float, factor: float, grade: str | None
+    older: tuple[int, float], newer: tuple[int, float], after: tuple[int, float], factor: float, grade: str | None
 ) -> None:
-    assert compare_rates(before, after, factor) == grade
+    assert compare_rates(RatesBefore(ShownRate(*older), ShownRate(*newer), 1.0), ShownRate(*after), factor) == grade
+
+
+@pytest.mark.parametrize(
+    ("asked", "after", "grade"),
+    [
+        (0.25, 2.5e-4, "observed"),
+        (0.25, 5e-4, "contradicted"),  # as before
+        (0.25, 1e-3, "contradicted"),  # by its schedule alone
+        (0.5, 5e-4, "observed"),  # the same factor, once more
+        (0.5, 1e-3, "contradicted"),
+        (0.9, 9e-4, None),  # too near to the schedule, to which it may have gone back
+        (0.9, 5e-4, "contradicted"),
+    ],
+)
+def test_a_rate_that_ran_under_a_factor_before_tells_whether_the_next_is_in_force(
+    asked: float, after: float, grade: str | None
+) -> None:
+    assert compare_rates(RatesBefore(ShownRate(49, 5e-4), ShownRate(50, 5e-4), 0.5), ShownRate(51, after), asked) == grade

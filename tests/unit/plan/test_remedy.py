@@ -11,7 +11,7 @@ import pytest
 from sentinel.client.settings import SETTINGS
 from sentinel.model.attempts import SampleRange, SettingsInForce
 from sentinel.model.findings import Kind
-from sentinel.model.incidents import Incident, SampleAnchor
+from sentinel.model.incidents import Incident, IncidentState, SampleAnchor
 from sentinel.model.state import Checkpoint
 from sentinel.plan.remedy import Treatment, build_treatment, choose_checkpoint, margin_steps, skip_window
 from sentinel.policy.schema import Rung
@@ -97,17 +97,54 @@ def test_skips_grow_and_other_settings_of_this_incident_start_again() -> None:
     assert treatment.overrides.skip == (SampleRange(0, 5), SampleRange(760, 910))
 
 
-def test_another_open_incident_holds_the_rollback_back_too() -> None:
-    earlier = spike(onset=45, number=2)
-    treatment = build(LADDER, 1, spike(), [earlier, spike()], SettingsInForce(), True)
-    assert treatment.remedy.rollback_to_step == 30
-    assert choose_checkpoint(LADDER, 1, spike(), KEPT, [earlier, spike()]).step == 30
-    assert choose_checkpoint((), 7, spike(), KEPT, [earlier]).step == 40, "a rung the policy has no more: the newest before it"
+@pytest.mark.parametrize(
+    ("index", "onset", "step", "is_held"),
+    [
+        (1, 45, 40, True),  # ten steps before its own onset, and before the other's; not ten steps before the other's
+        (3, 45, 40, False),  # 40 steps before its own onset lies before the other's
+        (4, 45, 10, False),  # rung 5 goes back 80 steps: its own distance is the longer one
+        (1, 95, 70, False),  # an onset behind its own changes nothing
+        (2, 15, 10, True),  # as far as it goes back is more than lies before the other's onset: no start from scratch
+    ],
+)
+def test_another_open_incident_holds_the_rollback_back_and_its_depth_is_the_own_one(
+    index: int, onset: int, step: int, is_held: bool
+) -> None:
+    other = replace(spike(onset=onset, number=2), state=IncidentState.PROBATION)
+    treatment = build(LADDER, index, spike(), [other, spike()], SettingsInForce(), True)
+    assert treatment.remedy.rollback_to_step == step
+    says = f"held back by incident 2 (spike, repair on probation), which rules out step {onset} and later"
+    assert (says in treatment.remedy.reason) == is_held
+
+
+def test_a_rung_that_the_policy_has_no_more_goes_on_from_the_newest_before_another_onset() -> None:
+    assert choose_checkpoint((), 7, spike(), KEPT, [spike(onset=45, number=2)]).step == 40
+
+
+def test_what_was_kept_in_the_probation_of_another_incident_may_be_rolled_back_to() -> None:
+    other = replace(spike(onset=45, number=2), state=IncidentState.PROBATION, kept_step=60)
+    assert choose_checkpoint(LADDER, 1, spike(), KEPT, [other, spike()]).step == 60
+    assert choose_checkpoint(LADDER, 3, spike(), KEPT, [other, spike()]).step == 40
+
+
+def test_another_onset_before_every_checkpoint_is_named_where_the_run_starts_from_scratch() -> None:
+    choice = choose_checkpoint(LADDER, 1, spike(), KEPT, [spike(onset=10, number=2), spike()])
+    assert choice.checkpoint is None
+    assert "held back by incident 2 (spike, open), which rules out step 10 and later" in choice.reason
+
+
+@pytest.mark.parametrize("kind", [Kind.CRASH, Kind.HANG, Kind.STRAGGLER, Kind.SLOWDOWN, Kind.GPU_FAULT])
+def test_an_open_incident_that_is_not_about_numbers_moves_no_rollback(kind: Kind) -> None:
+    for onset in (45, None):
+        other = spike(onset=onset, number=2, kind=kind)
+        assert choose_checkpoint(LADDER, 1, spike(), KEPT, [other, spike()]).step == 70
 
 
 def test_a_crash_counts_its_rollback_from_where_it_broke() -> None:
     crash = spike(onset=None, kind=Kind.CRASH)
     assert build(LADDER, 1, crash, [crash], SettingsInForce(), False).remedy.rollback_to_step == 70
+    healing = spike(onset=45, number=2)
+    assert build(LADDER, 1, crash, [healing, crash], SettingsInForce(), False).remedy.rollback_to_step == 40
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,7 @@ HEAD = "apiVersion: sentinel/v1\nkind: TrainerProfile\nmetadata: {name: mine}\n"
         ("spec:\n  checkpoints: {root: [--out], pattern: last.pt}\n", 5, "does not say which step"),
         ("spec:\n  settings: {lr_scael: [--lr, '{value}']}\n", 5, "'lr_scael' is no setting"),
         ("spec:\n  settings:\n    lr_scale: [--lr, '{lr*value}']\n", 6, "{lr} is not known here"),
+        ("spec:\n  environment: {RATE: '{lr*value}'}\n", 5, "'{lr*value}': nothing is filled in here"),
         ("spec:\n  skip: {arguments: [--skip, '{batches}']}\n", 5, "skip needs data that is given by the step"),
         ("spec:\n  finish: {early: stopped}\n", 5, "what is early is not known: no flag names the last step"),
         ("spec:\n  finish: {unless: [--exit-after]}\n", 5, "any early end is a finish, so unless says nothing"),

@@ -74,6 +74,25 @@ def test_ranges_name_both_their_ends_counted_from_one() -> None:
     assert rendered.added[-2:] == ("--skip-train-iteration-range", "11-12")
 
 
+@pytest.mark.parametrize(
+    ("words", "added"),
+    [
+        (("--skip", "{ranges}"), ("--skip", "11-12", "21-21")),
+        (("skip={ranges}",), ("skip=11-12,21-21",)),
+        (("data.skip=[{batches}]",), ("data.skip=[11,12,21]",)),
+    ],
+)
+def test_what_is_left_out_is_a_word_each_or_one_list_with_commas(words: tuple[str, ...], added: tuple[str, ...]) -> None:
+    profile = load_profile("megatron-deepspeed")
+    skip = profile.spec.skip
+    assert skip is not None
+    spec = profile.spec.model_copy(update={"skip": skip.model_copy(update={"arguments": words})})
+    overrides = replace(SettingsInForce(), skip=(SampleRange(10, 12), SampleRange(20, 21)))
+    changed = profile.model_copy(update={"spec": spec})
+    rendered = render(changed, ("train", "--save", "ck"), "/", overrides, AT_60, "/x", is_first=False)
+    assert rendered.added[-len(added) :] == added
+
+
 def test_a_script_of_the_shell_gets_its_arguments_in_a_variable() -> None:
     profile = load_profile("megatron:arguments=environment,root=/ck")
     rendered = render(profile, ("bash", "train.sh"), "/", SettingsInForce(), AT_60, "/ck/iter_0000060", is_first=False)

@@ -125,6 +125,9 @@ def test_a_command_without_a_value_is_taken_and_only_what_needs_the_value_is_not
     )
     assert found.profile.settings == ("clip_norm", "checkpoint_interval", "data_seed")
     check_command(found.profile, command, str(tmp_path))
+    own = found.profile.metadata.model_copy(update={"name": "mine"})
+    (remark,) = fit_to_command(load_profile("megatron").model_copy(update={"metadata": own}), command, str(tmp_path)).remarks
+    assert remark.endswith("name it: --trainer FILE:lr=NUMBER"), "a name that is not shipped would find nothing"
     named = fit_to_command(load_profile("megatron:lr=0.001"), command, str(tmp_path))
     assert named.remarks == ()
     assert "lr_scale" in named.profile.settings
