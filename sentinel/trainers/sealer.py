@@ -66,21 +66,22 @@ class Sealer:
             for found in there:
                 if found.trouble:
                     self._remarks.add(found.trouble)
-            self._newest_step = max((one.step for one in there if one.key not in others), default=-1)
+            own = [found for found in there if found.key not in others]
+            self._newest_step = max((found.step for found in own), default=-1)
             if self._worker.is_alive():
-                self._report_waiting(stream, places, [one for one in there if one.key not in others])
-            elif (self._sealed is None or any(found.key not in self._sealed for found in there)):
+                self._report_waiting(stream, places, own)
+            elif self._sealed is None or any(found.key not in self._sealed for found in there):
                 self._worker = threading.Thread(target=self._seal, args=(places, there, others), daemon=True)
                 self._worker.start()
         except OSError as error:
             self._remarks.add(f"{root}: checkpoints cannot be found: {error}")
         self._next_s = time.monotonic() + SEAL_EVERY_S
 
-    def _report_waiting(self, stream: Stream, places: CheckpointFiles, there: list[FoundCheckpoint]) -> None:
+    def _report_waiting(self, stream: Stream, places: CheckpointFiles, own: list[FoundCheckpoint]) -> None:
         """What is whole and not sealed yet is saved all the same: a digest may take minutes, and the disk is slow at times."""
         if not stream.is_begun:
             return
-        for found in there:
+        for found in own:
             if found.key in self._found or found.key in (self._sealed or ()):
                 continue
             with suppress(FileNotFoundError):  # the trainer is deleting it
