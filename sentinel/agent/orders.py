@@ -21,7 +21,8 @@ from sentinel.launcher.agent_reach import why_another_check
 from sentinel.launcher.asking import AskLimits, Beside, ask, in_a_thread, without
 from sentinel.launcher.marked import MarkedProcess, find_marked
 from sentinel.launcher.node_reach import OUTPUT_BYTES_MAX, as_node_reply
-from sentinel.launcher.process_tree import Process, describe_stuck, find_descendants, kill_until_none, read_processes, send_signal
+from sentinel.launcher.process_tree import Process, find_descendants, kill_until_none, read_processes, send_signal
+from sentinel.launcher.process_waits import describe_stuck
 from sentinel.model.agents import AgentAnswer, AgentOrder, BeatOnNode, Outcome, RankOnNode
 from sentinel.model.readings import Doing
 from sentinel.plan.node_check import judge_replies, one_line

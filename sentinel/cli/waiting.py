@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sentinel.launcher.process_tree import read_kernel_place
+from sentinel.launcher.process_waits import read_kernel_place
 
 FIRST_LOOK_S, LOOK_EVERY_S = 5.0, 5.0  # so a line comes after ten seconds
 # Functions of Linux in which a read, an open or a look-up waits: of FUSE, NFS, Lustre, Ceph, 9p, CIFS, autofs, a disk.

@@ -16,7 +16,8 @@ from sentinel.client.run_layout import LEASE_NAME
 from sentinel.clock import SystemClock, boot_s
 from sentinel.journal.identity import is_alive, is_of_this_boot
 from sentinel.journal.lease import LeaseRecord
-from sentinel.launcher.process_tree import read_kernel_place, read_process
+from sentinel.launcher.process_tree import read_process
+from sentinel.launcher.process_waits import read_kernel_place
 from sentinel.model.amounts import time_words
 
 STUCK_AFTER = 2.5  # renewals: two were left out, and half of the third one's time

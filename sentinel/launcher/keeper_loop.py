@@ -21,7 +21,8 @@ from sentinel.launcher.attempt_view import pick_ranks
 from sentinel.launcher.exit_report import ORDERLY_EXITS, Evidence, build_report, describe_exit, read_table
 from sentinel.launcher.keeper_start import Started, complain
 from sentinel.launcher.log_cap import LogCap
-from sentinel.launcher.process_tree import Process, describe_stuck, find_living, is_marked, read_process, send_signal
+from sentinel.launcher.process_tree import Process, find_living, is_marked, read_process, send_signal
+from sentinel.launcher.process_waits import describe_stuck, read_starved_s
 from sentinel.launcher.rank_watch import RankWatch
 from sentinel.launcher.torchrun_table import FailureTable
 from sentinel.launcher.waiting_clients import SoftEnd
@@ -31,6 +32,7 @@ from sentinel.run_files.attempt_files import FOLLOWER_VARIABLE, AttemptFiles
 
 GRACE_S = 2.0  # survivors of the bundled trainer notice a lost peer and leave within about 1 s; twice that for their records
 LAUNCHER_GRACE_S = 0.5  # for torchrun to print its failure table behind that: 0.15 to 0.4 s after its last worker (two cores)
+STARVED_MAX_S = 10.0  # how much of the time in which torchrun had no processor is no part of that: it may starve for ever
 LOOK_EVERY_S = 0.2  # for new heartbeat and exit files; deaths wake the loop at once
 ENDING_LOOK_EVERY_S = 0.05
 TERM_GRACE_S = 600.0  # as long as a checkpoint may take (hang.phases); who cannot wait sends SIGKILL next, or a second SIGTERM
@@ -65,6 +67,7 @@ class Keeper:
         self._is_lost = False  # the cause is a rank's loss
         self._kill_at = float("inf")
         self._killing_since: float | None = None
+        self._starved_before_s = 0.0  # the command, before that
         self._failed: tuple[int, ...] = ()  # frozen when the killing begins: what dies of it has not failed
         self._killed: set[tuple[int, float]] = set()
         self._say_at = float("inf")
@@ -187,9 +190,10 @@ class Keeper:
         """What lived of the attempt a moment ago."""
         if self._killing_since is None:
             self._killing_since, self._say_at = now, now + STUBBORN_AFTER_S
+            self._starved_before_s = self._starved_s()
             self._failed = self._failures()
             self._ended_before = dict(self._ended)
-        is_table_due = self.ranks.needs_table() and not self._must_kill() and now < self._killing_since + LAUNCHER_GRACE_S
+        is_table_due = self.ranks.needs_table() and not self._must_kill() and now < self._killing_since + self._table_grace_s()
         living = find_living(roots=(os.getpid(),), marks=self._files.environment)
         self._name_stubborn(living, now)
         grace_s = FOLLOWER_STOP_S if self._must_kill() else FOLLOWER_GRACE_S
@@ -204,6 +208,14 @@ class Keeper:
             if send_signal(process, signal.SIGKILL):
                 self._killed.add((process.pid, process.create_time))
         return living
+
+    def _table_grace_s(self) -> float:
+        """A torchrun that waits for a processor tells how its ranks ended as much later."""
+        starved_s = max(0.0, self._starved_s() - self._starved_before_s)
+        return LAUNCHER_GRACE_S + min(starved_s, STARVED_MAX_S)
+
+    def _starved_s(self) -> float:
+        return 0.0 if self._command.pid is None else read_starved_s(self._command.pid)
 
     def _name_stubborn(self, living: tuple[Process, ...], now: float) -> None:
         """Who survives SIGKILL is told, once and then rarely. A follower that is waited for was sent none."""

@@ -44,16 +44,15 @@ from sentinel.launcher.keeper_loop import KILL_NOW
 from sentinel.launcher.keeper_start import claim
 from sentinel.launcher.process_tree import (
     Process,
-    describe_stuck,
     find_living,
     is_same_process,
     kill_until_none,
-    read_name,
     read_process,
     send_signal,
     wait_child,
     wait_gone,
 )
+from sentinel.launcher.process_waits import describe_stuck, read_name
 from sentinel.launcher.rank_names import is_rank_by_another_name
 from sentinel.launcher.ready_keeper import ReadyKeeper
 from sentinel.launcher.reserve import Reserve

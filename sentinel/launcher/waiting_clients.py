@@ -14,7 +14,8 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
-from sentinel.launcher.process_tree import Process, read_name, send_signal, wait_gone
+from sentinel.launcher.process_tree import Process, send_signal, wait_gone
+from sentinel.launcher.process_waits import read_name
 
 OF_SCHEDULERS = ("srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun")
 OF_CONTAINERS = ("docker", "podman", "nerdctl")  # their ranks name another host than this one, and live on it

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Self
 
 from sentinel.channels.opening import open_channel
-from sentinel.launcher.process_tree import is_thread_runnable, read_kernel_place
+from sentinel.launcher.process_waits import is_thread_runnable, read_kernel_place
 from sentinel.model.amounts import time_words
 from sentinel.policy.schema_paging import Paging
 from sentinel.supervisor.own_pages import OwnPage, Say, Stage, send_own_page

@@ -16,7 +16,7 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 
-from sentinel.launcher.process_tree import read_kernel_place
+from sentinel.launcher.process_waits import read_kernel_place
 from sentinel.model.amounts import time_words
 from sentinel.model.readings import Reading
 from sentinel.telemetry.source import SourceHealth

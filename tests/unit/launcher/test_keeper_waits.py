@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sentinel.launcher import keeper_loop
-from sentinel.launcher.keeper_loop import GRACE_S, LAUNCHER_GRACE_S, Keeper
+from sentinel.launcher.keeper_loop import GRACE_S, LAUNCHER_GRACE_S, STARVED_MAX_S, Keeper
 from sentinel.launcher.keeper_start import Started
 from sentinel.launcher.process_tree import Process
 from sentinel.run_files.attempt_files import AttemptFiles
@@ -86,6 +86,32 @@ def test_a_living_torchrun_that_may_print_its_table_is_waited_for_as_long_as_the
         assert not killed, at_s
     look(keeper, 100.0 + GRACE_S + LAUNCHER_GRACE_S)
     assert killed == [TORCHRUN.pid], "the table never came"
+
+
+def test_a_torchrun_without_a_processor_is_waited_for_as_much_longer(
+    keeper: Keeper, killed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper.ranks = Ranks()  # type: ignore[assignment]
+    look(keeper, 100.0)
+    starved_s = 7.0  # before the killing: that counts for nothing
+    monkeypatch.setattr(keeper_loop, "read_starved_s", lambda pid: starved_s)
+    look(keeper, 100.0 + GRACE_S)
+    starved_s += 3.0
+    look(keeper, 100.0 + GRACE_S + LAUNCHER_GRACE_S + 2.9)
+    assert not killed
+    look(keeper, 100.0 + GRACE_S + LAUNCHER_GRACE_S + 3.0)
+    assert killed == [TORCHRUN.pid]
+
+
+def test_a_torchrun_that_starves_for_ever_is_not_waited_for_as_long(
+    keeper: Keeper, killed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper.ranks = Ranks()  # type: ignore[assignment]
+    look(keeper, 100.0)
+    look(keeper, 100.0 + GRACE_S)
+    monkeypatch.setattr(keeper_loop, "read_starved_s", lambda pid: 1e6)
+    look(keeper, 100.0 + GRACE_S + LAUNCHER_GRACE_S + STARVED_MAX_S)
+    assert killed == [TORCHRUN.pid]
 
 
 def test_a_torchrun_that_has_nothing_to_tell_is_not_waited_for(keeper: Keeper, killed: list[int]) -> None:

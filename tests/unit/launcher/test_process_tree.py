@@ -13,7 +13,6 @@ import pytest
 from sentinel.launcher import process_tree
 from sentinel.launcher.process_tree import (
     Process,
-    describe_stuck,
     find_descendants,
     find_living,
     is_same_process,
@@ -23,6 +22,7 @@ from sentinel.launcher.process_tree import (
     wait_child,
     wait_gone,
 )
+from sentinel.launcher.process_waits import describe_stuck
 
 MARKS = {"SENTINEL_RUN_DIR": f"/nowhere/{os.getpid()}", "SENTINEL_ATTEMPT": "1"}
 # A marked parent with a child in a session of its own that carries no mark; the pipe says when both are there.
