@@ -7,7 +7,7 @@ BENCH := $(BIN)/python -m pytest -m bench -s -o timeout=1800 # a busy machine ta
 # The tests start sentinel and the trainer hundreds of times. Without bytecode each start compiles every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install install-locked lock sbom demo test lint types contracts kernels unit accept drills drills-real cluster-test kubernetes-test chaos soak trainers-test bench bench-client bench-detect bench-logs bench-policy bench-replay bench-recovery bench-long-life bench-telemetry bench-sealing bench-verify bench-watching bench-agents bench-throughput bench-launch bench-relaunch bench-saving bench-scrape compare bench-web bench-page bench-kernels gpu leave-one-out pictures clean
+.PHONY: help install install-locked lock sbom demo test lint types contracts kernels unit accept drills drills-real slurm cluster-demo cluster-test kubernetes-test chaos soak trainers-test bench bench-client bench-detect bench-logs bench-policy bench-replay bench-recovery bench-long-life bench-telemetry bench-sealing bench-verify bench-watching bench-agents bench-throughput bench-launch bench-relaunch bench-saving bench-scrape compare bench-web bench-page bench-kernels gpu leave-one-out pictures clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 14
 
@@ -72,8 +72,13 @@ drills-real: $(STAMP) ## every shipped drill and three more done to the real tra
 	$(BIN)/python -m pytest -m 'slow and drill' -s tests/integration
 
 # Slurm is installed where it is missing; elsewhere than on Debian as root that is for a person to do, and the tests say what they lack.
-cluster-test: $(STAMP) ## the launcher slurm on a real Slurm of three isolated nodes, and a filesystem with two clients (root; Debian's slurm-wlm, munge, glusterfs-server; 15 minutes)
+slurm:
 	@command -v slurmctld >/dev/null || [ -x /usr/sbin/slurmctld ] || apt-get install -y --no-install-recommends slurm-wlm munge || true
+
+cluster-demo: $(STAMP) slurm ## train the bundled GPT on a Slurm of three isolated nodes, hurt it three times and cut a node's power (root; Debian's slurm-wlm, munge; ten minutes)
+	$(BIN)/python -m tests.cluster.demo
+
+cluster-test: $(STAMP) slurm ## the launcher slurm on a real Slurm of three isolated nodes, and a filesystem with two clients (root; Debian's slurm-wlm, munge, glusterfs-server; 15 minutes)
 	@command -v glusterfsd >/dev/null || [ -x /usr/sbin/glusterfsd ] || apt-get install -y --no-install-recommends glusterfs-server || true
 	$(BIN)/python -m pytest -m slow -s tests/cluster
 

@@ -191,7 +191,8 @@ class Agents:
     def _judge_missed(self, now_s: float, lives: Mapping[int, RankLife]) -> list[Reading]:
         """Agents that have fallen silent on nodes where ranks of the attempt are known to be. One of a node that the run does not
         use any more is not missed."""
-        silent = {name for name, node in self._seen.items() if self._is_stale(node, now_s, BLIND_S)}
+        stale = {name for name, node in self._seen.items() if self._is_stale(node, now_s, BLIND_S)}
+        silent = set(stale)
         if silent:
             hosts = {row[0] for row in self._rows.values()} | {life.host for life in lives.values()}
             is_young = now_s - self._followed_s < YOUNG_S  # an attempt whose ranks are not all heard yet
@@ -199,9 +200,11 @@ class Agents:
         missed = tuple(sorted(silent))
         if missed == self._missed:
             return []
-        self._missed = missed
+        left, self._missed = [name for name in self._missed if name in stale], missed
         if not missed:
-            return [*self._health.regained("every agent writes again")]
+            named = ", ".join(left[:NAMED_MAX]) + (f" and {len(left) - NAMED_MAX} more" if len(left) > NAMED_MAX else "")
+            again = f"the run has left {named}, whose silence hides nothing of it" if left else "every agent writes again"
+            return [*self._health.regained(again)]
         reason = self._describe(missed, now_s)
         lost = self._health.lost(reason)
         return [*(lost or [SourceReading("agents", ok=False, reason=reason, remark=True)])]

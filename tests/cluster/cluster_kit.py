@@ -117,13 +117,16 @@ class Cluster:
 class Run:
     """One run under the launcher slurm, supervised in the batch step of a job."""
 
-    def __init__(self, run_dir: Path, steps: int, step_s: float = 0.05, *options: str, policy: str = "demo") -> None:
+    def __init__(
+        self, run_dir: Path, steps: int, step_s: float = 0.05, *options: str, policy: str = "demo", train: list[str] | None = None
+    ) -> None:
+        """`train`: the command of a rank, in place of a loop of so many steps."""
         self.run_dir, self.job = run_dir, ""
         base = run_dir.parent / re.sub(r"[^a-z0-9]", "-", run_dir.name)  # a run directory may be called anything
         self.log, self.left = base.with_suffix(".log"), base.with_suffix(".left")
         words = [sys.executable, "-m", "sentinel", "run", "--run-dir", str(run_dir), "--policy", policy]
         words += ["--listen", "off", "--launcher", "slurm", "--launcher-option", "every=1s", *options]
-        self.command = shlex.join([*words, "--", *LOOP, str(steps), str(step_s)])
+        self.command = shlex.join([*words, "--", *(train or [*LOOP, str(steps), str(step_s)])])
         self.script = self.command  # of the batch job; a test may do more before
 
     @property

@@ -121,7 +121,9 @@ def test_an_agent_that_is_gone_is_blindness_and_nothing_else(watched: Watched) -
     assert watched.poll() == []
     watched.write("n2", (0, 4))
     watched.write("n3", (1, 4))
-    assert seeing(watched.poll()) == [True]
+    found = watched.poll()
+    assert seeing(found) == [True]
+    assert found[0].reason == "every agent writes again"  # type: ignore[union-attr]
 
 
 def test_one_that_was_stopped_is_missed_at_once_and_a_second_one_is_told_too(watched: Watched) -> None:
@@ -143,7 +145,9 @@ def test_one_that_is_missed_stays_so_while_another_attempt_begins(watched: Watch
     assert seeing(watched.poll()) == [False]
     watched.now_s += 1.0
     assert watched.agents.poll(watched.now_s, 2, {}) == []  # nothing of it is heard yet
-    assert seeing(watched.agents.poll(watched.now_s + YOUNG_S, 2, {})) == [True]  # it does without that node
+    found = watched.agents.poll(watched.now_s + YOUNG_S, 2, {})
+    assert seeing(found) == [True]  # it does without that node
+    assert found[0].reason == "the run has left n2, whose silence hides nothing of it"  # type: ignore[union-attr]
 
 
 def test_an_agent_of_a_node_where_nothing_of_the_attempt_runs_is_not_missed(watched: Watched) -> None:
