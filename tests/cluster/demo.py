@@ -12,10 +12,12 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,6 +115,7 @@ def main(words: list[str] | None = None) -> int:
         parser.error(reason)
     if asked.keep is not None and (asked.keep / "demo").exists():
         parser.error(f"--keep {asked.keep}: holds a demonstration already; choose another folder")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # no daemon is to be left behind
     with tempfile.TemporaryDirectory(prefix="sentinel-cluster-demo-") as scratch:
         folder = Path(asked.keep or scratch).resolve()
         folder.mkdir(parents=True, exist_ok=True)
@@ -122,7 +125,8 @@ def main(words: list[str] | None = None) -> int:
         try:
             return demonstrate(cluster, folder, asked.steps)
         finally:
-            cluster.ask("scancel", "--user", "root")
+            with suppress(AssertionError):  # Slurm has gone away, and said why
+                cluster.ask("scancel", "--user", "root")
             cluster.down()
 
 

@@ -289,6 +289,67 @@ def test_a_standby_knows_the_time_limit(tmp_path: Path, variables: dict[str, str
     assert printed.splitlines()[1] == told
 
 
+def run_login(folder: Path, sentinel: str, **more: str) -> tuple[int, list[str], list[str]]:
+    """login.sh beside stand-ins: its status, what it printed, and what it asked of Slurm. Jobs are numbered from 17 on."""
+    noted = folder / "noted"
+    noted.touch()
+    state = 'case $* in *endtime*) echo "17 2026-11-27T10:00:00";; *numnodes*) echo "17 3";; *) echo "17 RUNNING";; esac\n'
+    stands_in = {
+        "salloc": f'echo "salloc $*" >>{noted}; echo "salloc: Granted job allocation $((16 + $(grep -c salloc {noted})))" >&2\n',
+        "squeue": state, "srun": "exec sleep 60\n", "scancel": f'echo "scancel $*" >>{noted}\n', "sentinel": sentinel,
+    }  # fmt: skip
+    for name, body in (stands_in | more).items():
+        (folder / name).write_text(f"#!/bin/bash\n{body}", encoding="utf-8")
+        (folder / name).chmod(0o755)
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}
+    variables |= {"PATH": f"{folder}:{os.environ['PATH']}", "TZ": "UTC", "HOLD_EVERY": "0.05"}
+    words = ["bash", str(DEPLOY / "slurm/login.sh"), "--nodes=3", "--", "sentinel", "run"]
+    done = subprocess.run(words, env=variables, check=False, timeout=60, capture_output=True, text=True)
+    return done.returncode, [*done.stdout.splitlines(), *done.stderr.splitlines()], noted.read_text(encoding="utf-8").splitlines()
+
+
+ALLOCATED = "salloc --no-shell --no-kill --nodes=3"
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 3])
+def test_on_a_login_node_the_job_is_given_back_when_sentinel_has_left(tmp_path: Path, code: int) -> None:
+    told = f'echo "$* in $SLURM_JOB_ID of $SLURM_JOB_NUM_NODES until $SLURM_JOB_END_TIME"; exit {code}\n'
+    status, printed, noted = run_login(tmp_path, told)
+    assert (status, noted) == (code, [ALLOCATED, "scancel 17"])
+    held = "job 17 is held, until 2026-11-27 10:00:00"
+    assert printed == [held, "run in 17 of 3 until 1795773600", f"sentinel left with {code}"]
+
+
+@pytest.mark.parametrize("leaves", [75, 138])
+def test_on_a_login_node_the_next_job_is_asked_for_when_sentinel_wants_to_be_started_again(tmp_path: Path, leaves: int) -> None:
+    status, _, noted = run_login(tmp_path, f"[ $SLURM_JOB_ID = 17 ] && exit {leaves}; exit 0\n")
+    assert (status, noted) == (0, [ALLOCATED, "scancel 17", ALLOCATED, "scancel 18"])
+
+
+def test_on_a_login_node_sentinel_hears_of_it_when_its_job_is_over(tmp_path: Path) -> None:
+    """And not while the controller answers nothing."""
+    over = f"""case $* in *state*) echo x >>{tmp_path}/asked;; esac
+[ $(cat {tmp_path}/asked | wc -l) -lt 3 ] && exit 1; echo "17 TIMEOUT"\n"""
+    (tmp_path / "asked").touch()
+    waits = "[ $SLURM_JOB_ID = 18 ] && exit 0; trap 'kill $!; exit 75' USR1; tail -f /dev/null & wait $!\n"
+    status, printed, noted = run_login(tmp_path, waits, squeue=over, srun="exit 1\n")
+    assert (status, noted) == (0, [ALLOCATED, "scancel 17", ALLOCATED, "scancel 18"])
+    assert "job 17 is over" in printed
+
+
+def test_on_a_login_node_what_slurm_refuses_is_told_and_nothing_is_started(tmp_path: Path) -> None:
+    refused = "echo 'salloc: error: Requested node configuration is not available' >&2; exit 1\n"
+    status, printed, noted = run_login(tmp_path, f"touch {tmp_path}/begun\n", salloc=refused)
+    assert (status, printed, noted) == (1, ["salloc: error: Requested node configuration is not available"], [])
+    assert not (tmp_path / "begun").exists()
+
+
+def test_on_a_login_node_a_command_is_needed() -> None:
+    words = ["bash", str(DEPLOY / "slurm/login.sh"), "--nodes=3"]
+    done = subprocess.run(words, check=False, timeout=60, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (2, "usage: login.sh SALLOC_OPTIONS... -- sentinel run --launcher slurm ...\n")
+
+
 def started() -> dict[str, list[str]]:
     """What the units and the containers start sentinel with."""
     words: dict[str, list[str]] = {name: COMPOSE["services"][name]["command"] for name in ("demo", "web")}

@@ -98,7 +98,7 @@ def check_allocation(command: tuple[str, ...], cwd: str, settings: SlurmSettings
     if not os.environ.get("SLURM_JOB_ID", "").isdecimal():
         raise UsageError(
             "--launcher slurm: this is no Slurm allocation (SLURM_JOB_ID is not set); start it in a batch script (sbatch "
-            "deploy/slurm/steps.sbatch), or from a login node with --launcher command (docs/launchers.md)"
+            "deploy/slurm/steps.sbatch), or on a login node by deploy/slurm/login.sh, which holds a job (docs/launchers.md)"
         )
     held = os.environ.get("SLURM_JOB_NUM_NODES", "")
     asked = int(settings.least or settings.nodes or 1)
