@@ -357,6 +357,8 @@ def _connect_reader(path: Path, busy_s: float, migrations: tuple[Migration, ...]
     with explained_errors(path, "open the journal", read_only=True):
         kind = sqlite3.Connection if is_local(path.parent) else ReaderElsewhere
         connection = sqlite3.connect(_uri(path, "ro"), uri=True, timeout=busy_s, isolation_level=None, factory=kind)
+        if isinstance(connection, ReaderElsewhere):
+            connection.path = path
         try:
             try:
                 version = check_version(connection, file, migrations)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ import pytest
 from sentinel.client.folder_trial import Stillness
 from sentinel.client.run_layout import JOURNAL_NAME
 from sentinel.errors import JournalError
+from sentinel.journal.reader_elsewhere import forget_pages
 from sentinel.journal.store import Journal
 from sentinel.launcher.folder_trial import FolderTrial
 from sentinel.model.node_checks import NodeReply
@@ -63,6 +65,20 @@ def test_killed_poisoned_and_hung_elsewhere_it_ends_unhurt_and_can_be_read_meanw
     assert sorted(run.surviving()) == list(range(1, STEPS + 1))
     assert "wakes nobody" in run.log, "inotify hears nothing of another client, and the supervisor says so"
     print(f"\nread {readings['whole']} times while it was written; {incidents[2]['time_to_detect_s']:.1f} s to the hang")
+
+
+def test_a_page_that_a_client_has_kept_is_new_once_the_kernel_forgets_it(shared: SharedFilesystem) -> None:
+    """As SQLite reads: through one handle, by pages."""
+    with (shared.folder / "pages").open("wb") as written:
+        os.pwrite(written.fileno(), b"old".ljust(4096), 0)
+        os.fsync(written.fileno())
+        with (shared.other / "pages").open("rb") as read:
+            assert os.pread(read.fileno(), 3, 0) == b"old"
+            os.pwrite(written.fileno(), b"new".ljust(4096), 0)
+            os.fsync(written.fileno())
+            print(f"\nkept: {os.pread(read.fileno(), 3, 0) == b'old'}")
+            forget_pages(shared.other / "pages")
+            wait_for("the new page", lambda: os.pread(read.fileno(), 3, 0) == b"new" or forget_pages(shared.other / "pages"), 5)
 
 
 def test_a_status_from_another_machine_and_a_second_supervisor_there(shared: SharedFilesystem) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,7 +14,7 @@ import pytest
 from sentinel.client.run_layout import LEASE_NAME
 from sentinel.errors import JournalError
 from sentinel.journal import session, store
-from sentinel.journal.reader_elsewhere import TIMES, ReaderElsewhere
+from sentinel.journal.reader_elsewhere import TIMES, ReaderElsewhere, forget_pages
 from sentinel.journal.session import CACHES_S, wait_for_caches
 from sentinel.journal.store import Journal
 from sentinel.model.facts import Noted
@@ -55,6 +58,28 @@ def read(path: Path) -> list[int]:
 def test_an_error_of_a_moment_is_none(journal: Path, code: int) -> None:
     Old.errors[:] = [code] * (TIMES - 1)
     assert read(journal) == [1, 2, 3, 4, 5]
+
+
+def test_the_kernel_is_told_to_forget_the_file_and_no_handle_is_closed(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda handle, *_: told.append(handle))
+    Old.errors[:] = [sqlite3.SQLITE_CORRUPT] * 2
+    assert read(journal) == [1, 2, 3, 4, 5]
+    assert len(told) == 2
+    assert len(set(told)) == 1
+    assert os.path.samestat(os.fstat(told[0]), journal.stat())
+
+
+def test_a_lock_of_the_same_process_outlives_it(journal: Path) -> None:
+    """A process loses all its locks on a file with the first handle of it that it closes."""
+    writer = sqlite3.connect(journal, isolation_level=None)
+    writer.execute("BEGIN EXCLUSIVE")
+    forget_pages(journal)
+    forget_pages(journal)
+    code = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None).execute('BEGIN EXCLUSIVE')"
+    other = subprocess.run([sys.executable, "-c", code, str(journal)], capture_output=True, text=True, check=False)
+    writer.close()
+    assert "database is locked" in other.stderr
 
 
 def test_what_stays_is_told(journal: Path) -> None:
