@@ -10,7 +10,7 @@ from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
 from sentinel.model.amounts import lost_words, time_words
-from sentinel.model.incidents import CLOSED, FOR_A_PERSON, Incident, IncidentState, Outcome
+from sentinel.model.incidents import CLOSED, FOR_A_PERSON, Incident, IncidentState, Outcome, blamed_words
 from sentinel.model.node_checks import NodeVerdicts
 from sentinel.model.paging import PageHold
 from sentinel.model.recorded import recorded_name
@@ -64,6 +64,8 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return _of_setting(fact)
         case f.EnvironmentRead():
             return _of_environment(fact)
+        case f.BlameFound(incident=number, reason=reason):
+            return Line(f"incident {number} is blamed on {blamed_words(fact.rank, fact.node)}: {reason}", "warn")
         case f.Diagnosed():
             found = fact.diagnosis
             return Line(f"incident {fact.incident} diagnosis: {found.cause}: {found.reason}", "warn")
