@@ -64,11 +64,8 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return _of_setting(fact)
         case f.EnvironmentRead():
             return _of_environment(fact)
-        case f.BlameFound(incident=number, reason=reason):
-            return Line(f"incident {number} is blamed on {blamed_words(fact.rank, fact.node)}: {reason}", "warn")
-        case f.Diagnosed():
-            found = fact.diagnosis
-            return Line(f"incident {fact.incident} diagnosis: {found.cause}: {found.reason}", "warn")
+        case f.BlameFound() | f.Diagnosed():
+            return _of_cause(fact)
         case f.Attributed():
             return Line(f"incident {fact.incident} attribution: {fact.attribution.reason}", "warn")
         case f.Restored() | f.StepsLost() | f.GaveUp():
@@ -107,6 +104,13 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return None
         case _:
             assert_never(fact)
+
+
+def _of_cause(fact: f.BlameFound | f.Diagnosed) -> Line:
+    if isinstance(fact, f.BlameFound):
+        return Line(f"incident {fact.incident} is blamed on {blamed_words(fact.rank, fact.node)}: {fact.reason}", "warn")
+    found = fact.diagnosis
+    return Line(f"incident {fact.incident} diagnosis: {found.cause}: {found.reason}", "warn")
 
 
 def _of_setting(fact: f.SettingLapsed | f.LapseJudged | f.ArgumentsRefused) -> Line:
