@@ -5,6 +5,7 @@
 #
 # --no-kill: when a node dies the agents of the others go on. When all have ended, they are started again on the nodes that the job still
 # has; one that finds another agent on its node leaves, and the others stay. AGENT_OPTIONS: --check "/usr/sbin/health", for example.
+# AGENT_LOGS: the folder of what they print; by default where the job was submitted.
 run_dir=$1
 shift
 keep_agents() {
@@ -14,7 +15,7 @@ keep_agents() {
         if [ "$count" -gt 0 ]; then
             # shellcheck disable=SC2086
             srun --overlap --no-kill --nodes="$count" --ntasks="$count" --ntasks-per-node=1 --nodelist="$nodes" --kill-on-bad-exit=0 \
-                --job-name=agent --output="agent-%j.%t.out" --open-mode=append sentinel agent $AGENT_OPTIONS "$run_dir" &
+                --job-name=agent --output="${AGENT_LOGS:-.}/agent-%j.%t.out" --open-mode=append sentinel agent $AGENT_OPTIONS "$run_dir" &
             client=$!
             while kill -0 $$ 2>/dev/null && kill -0 "$client" 2>/dev/null; do sleep 5; done
             kill "$client" 2>/dev/null

@@ -299,6 +299,8 @@ def describe(first: RankExit | None, report: ExitReport) -> str:
         how = f"rank {first.rank} was killed by {signal_name(first.signal)}"
     elif first.code is not None:
         how = f"rank {first.rank} exited {first.code}"
+    elif report.lost_nodes and first.rank == report.first_failed_rank:
+        how = f"rank {first.rank} went with its node: the scheduler has given up {', '.join(report.lost_nodes)}"
     else:
         how = f"rank {first.rank} ended, how is unknown"
     return f"{how} ({first.error.strip()[:ERROR_CHARS]})" if first.error and first.source == "record" else how

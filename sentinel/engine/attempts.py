@@ -12,6 +12,7 @@ from sentinel.engine.engine_trouble import launch_again, word_of_engine
 from sentinel.engine.giving_up import fail_run, finish_giving_up
 from sentinel.engine.ladder import consider, take_up_again
 from sentinel.engine.lapsing import on_lapsed_by_trainer
+from sentinel.engine.late_blame import find_blame
 from sentinel.engine.leaving import end_stopped
 from sentinel.engine.live_settings import on_answer
 from sentinel.engine.log_matches import died_of_logs
@@ -172,6 +173,7 @@ def on_exit(decision: Decision, report: ExitReport) -> None:
     began_s = attempt.receipt_s if attempt.receipt_s is not None else decision.now_s
     last_s = decision.live.last_step_s if decision.live.last_step_s is not None else began_s
     decision.record(f.AttemptEnded(attempt.attempt, outcome, reason, decision.newest_step, last_s, report.ranks))
+    find_blame(decision, attempt.attempt, report)
     if outcome in ("stopped", "preempted") and decision.state.plan is None and not decision.state.giving_up:
         keep_at_stop(decision)
     decision.detectors.end_attempt()

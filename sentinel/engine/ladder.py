@@ -13,7 +13,7 @@ from sentinel.engine.causes import join, link_of, record_meanwhile
 from sentinel.engine.condemning import pass_over_failing
 from sentinel.engine.decision import Decision
 from sentinel.engine.diagnosis import ask_for_comparison, is_diagnosing
-from sentinel.engine.exclusion import cures, exclude, is_left_out
+from sentinel.engine.exclusion import blamed_node, cures, exclude, is_left_out
 from sentinel.engine.giving_up import give_up, is_last_resort
 from sentinel.engine.lapsing import fail_lapse, spare_steps
 from sentinel.engine.live_settings import write_live
@@ -65,14 +65,14 @@ def consider(decision: Decision, finding: Finding) -> None:
         return decision.dismiss(finding, f"the samples of incident {healed.id} once more, which healed by itself")
     if owner is not None:
         decision.record(f.FindingRecorded(finding, owner.id, f"belongs to incident {owner.id}"))
-        note_blame(decision, owner.id, finding)
+        note_blame(decision, owner.id, finding.attempt, blamed_node(decision, finding))
         exclude_by_log(decision, owner.id, finding)
         return on_recurrence(decision, owner, finding)
     if link and link.joins:
         worse = join(decision, finding, link)
         return fail_rung(decision, link.incident.id, worse) if worse else None
     incident = open_incident(decision, finding, match.rule.alert, match.rule.playbook, link.reason if link else "")
-    note_blame(decision, incident.id, finding)
+    note_blame(decision, incident.id, finding.attempt, incident.blamed_node)
     fail_lapse(decision, incident)
     exclude_by_log(decision, incident.id, finding)
     if not incident.playbook:

@@ -9,7 +9,6 @@ nobody back. `plan/node_check.py` judges; an action carries the question out.
 from __future__ import annotations
 
 from sentinel.engine.decision import Decision
-from sentinel.engine.exclusion import blamed_node
 from sentinel.engine.opening import open_incident
 from sentinel.engine.paging import page, resolve
 from sentinel.model import facts as f
@@ -30,16 +29,15 @@ HOLDS = (
 )
 
 
-def note_blame(decision: Decision, incident_id: int, finding: Finding) -> None:
-    """Once for each attempt that an incident strikes."""
-    node = blamed_node(decision, finding)
+def note_blame(decision: Decision, incident_id: int, attempt: int, node: str) -> None:
+    """Once for each attempt that an incident strikes; `node` empty: nobody is blamed."""
     if decision.policy.spec.node_check is None or not node:
         return
     known = next((one for one in decision.state.blames if short(one.node) == short(node)), None)
     if known is None:
-        decision.record(f.NodeBlamed(node, incident_id, finding.attempt, 1))
-    elif (known.incident, known.attempt) != (incident_id, finding.attempt):
-        decision.record(f.NodeBlamed(node, incident_id, finding.attempt, known.times + 1))
+        decision.record(f.NodeBlamed(node, incident_id, attempt, 1))
+    elif (known.incident, known.attempt) != (incident_id, attempt):
+        decision.record(f.NodeBlamed(node, incident_id, attempt, known.times + 1))
 
 
 def check_before_launch(decision: Decision, attempt: int) -> CheckNodes | None:

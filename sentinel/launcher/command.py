@@ -157,7 +157,7 @@ class CommandLauncher:
                     if read_start_failure(files) == "certain":
                         raise GiveUp(settled.report.reason)
                     return settled
-                answer = self._ask(files)
+                answer = self._ask(files, spec.cwd)
                 if isinstance(answer, str):
                     raise EngineDown(f"attempt {spec.attempt} is not started while its job may exist: {answer}", RETRY_IN_S)
                 if answer.word == "none" and isinstance(settled, NotStarted):
@@ -244,9 +244,9 @@ class CommandLauncher:
             raise RetryLater(f"attempt {files.attempt}: the start command failed: {done}", RETRY_IN_S)
         _mark_started(files)
 
-    def _ask(self, files: AttemptFiles) -> Answer | str:
-        """The status now; waits for it. Text: why it is unknown."""
-        return _read_answer(self._run(files, self._settings.status))
+    def _ask(self, files: AttemptFiles, cwd: str = "") -> Answer | str:
+        """The status now; waits for it. Text: why it is unknown. `cwd`: of an attempt that has no spec.json yet."""
+        return _read_answer(self._run(files, self._settings.status, cwd=cwd))
 
     def _poll_status(self, files: AttemptFiles) -> Answer | str:
         """The newest answer; starts the next question when it is due, and never waits."""
@@ -265,19 +265,25 @@ class CommandLauncher:
             self._query = self._begin(files, self._settings.status)
         return self._answer
 
-    def _run(self, files: AttemptFiles, line: str, spec: AttemptSpec | None = None, lock: int | None = None) -> Done:
-        running = self._begin(files, line, spec, lock)
+    def _run(
+        self, files: AttemptFiles, line: str, spec: AttemptSpec | None = None, lock: int | None = None, cwd: str = ""
+    ) -> Done:
+        running = self._begin(files, line, spec, lock, cwd)
         while (done := running.result()) is None:
             time.sleep(POLL_S / 10)
         return done
 
-    def _begin(self, files: AttemptFiles, line: str, spec: AttemptSpec | None = None, lock: int | None = None) -> _Running:
-        """`spec`: what is started. `lock`: a descriptor that stays open until the command has ended."""
+    def _begin(
+        self, files: AttemptFiles, line: str, spec: AttemptSpec | None = None, lock: int | None = None, cwd: str = ""
+    ) -> _Running:
+        """In the directory of the run's command. `spec`: what is started. `lock`: a descriptor that stays open until the command
+        has ended."""
         environment = {name: value for name, value in os.environ.items() if name not in {*self._withheld, LAUNCH_VARIABLE}}
         environment |= files.environment | {"SENTINEL_JOB": _job(files)}
         if spec is not None:
             environment |= launch_variables(spec)
-        cwd = spec.cwd if spec is not None else str((read_object(files.spec) or {}).get("cwd") or files.run_dir)
+        if not cwd:
+            cwd = spec.cwd if spec is not None else str((read_object(files.spec) or {}).get("cwd") or files.run_dir)
         words = ["sh", "-c", line, "sentinel", *(spec.argv if spec is not None else ())]
         return _Running(words, cwd, environment, self._settings.timeout_s, lock)
 

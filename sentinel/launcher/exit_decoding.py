@@ -24,6 +24,7 @@ def decode_report(data: bytes, path: Path) -> ExitReport:
             reason=printable(str(value.get("reason", ""))),
             keeper_signal=_number(value.get("keeper_signal")),
             left_behind=max(0, _number(value.get("left_behind")) or 0),
+            lost_nodes=tuple(printable(str(node)) for node in value.get("lost_nodes", ())),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: is not an exit report ({error})") from error

@@ -193,6 +193,8 @@ def encode_report(files: AttemptFiles, report: ExitReport, start_failure: StartF
         value["keeper_signal"] = report.keeper_signal
     if report.left_behind:
         value["left_behind"] = report.left_behind
+    if report.lost_nodes:
+        value["lost_nodes"] = list(report.lost_nodes)
     if start_failure is not None:
         value["start_failure"] = start_failure
     return dumps(value).encode() + b"\n"

@@ -145,7 +145,8 @@ class RankExit:
 class ExitReport:
     """`attempts/N/exit.json`. `command_status` is the launcher command's own status (negative: signal), None if unknown.
     `keeper_signal`: what told the keeper to end everything, where nothing had failed before. `left_behind`: processes that a
-    command which ended with 0 had left, and that the keeper killed."""
+    command which ended with 0 had left, and that the keeper killed. `lost_nodes`: which the scheduler has given up, where
+    `first_failed_rank` is blamed for nothing but that it ran on one of them."""
 
     command_status: int | None
     ranks: tuple[RankExit, ...]
@@ -153,6 +154,7 @@ class ExitReport:
     reason: str = ""
     keeper_signal: int | None = None
     left_behind: int = 0
+    lost_nodes: tuple[str, ...] = ()
 
 
 @recorded_as("NotStarted")

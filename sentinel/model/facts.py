@@ -500,6 +500,17 @@ class IncidentMoved:
     back_step: int | None = None
 
 
+@recorded_as("BlameFound")
+@dataclass(frozen=True, slots=True)
+class BlameFound:
+    """Whom an incident is blamed on that was opened without anybody to blame: known only when its attempt had ended."""
+
+    incident: int
+    rank: int | None
+    node: str
+    reason: str
+
+
 @recorded_as("ProbationKept")
 @dataclass(frozen=True, slots=True)
 class ProbationKept:
@@ -819,6 +830,7 @@ Fact = (
     | CommandChanged
     | PolicyApplied
     | PlaybookChanged
+    | BlameFound
     | ProbationKept
     | JournalAdopted
     | JournalSalvaged

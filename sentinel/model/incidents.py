@@ -148,6 +148,12 @@ class AwaitedApproval:
     mark: str = ""  # of what the rung says
 
 
+def blamed_words(rank: int | None, node: str) -> str:
+    """`rank 3 on node n2`; empty where nobody is blamed."""
+    words = [f"rank {rank}"] if rank is not None else []
+    return " on ".join([*words, f"node {node}"] if node else words)
+
+
 @dataclass(frozen=True, slots=True)
 class Incident:
     """Attributes:

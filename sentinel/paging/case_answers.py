@@ -39,6 +39,9 @@ def answers(run_dir: Path, state: RunState, incident: Incident | None, stage: St
     if incident is not None and stage != "acknowledge" and not incident.acknowledged_by:
         found.append(AnswerCommand(f"sentinel ack {number} {run}", "you have seen it: it is not repeated"))
     found += _of_run(run_dir, run, state, incident)
+    for node in [out.node for out in state.excluded if out.incident == number]:
+        what = "when the node is mended: it is used again from the next launch on, after its check where the policy has one"
+        found.append(AnswerCommand(f"sentinel uncordon {shlex.quote(node)} {run}", what))
     if incident is not None and incident.state in (IncidentState.EXHAUSTED, IncidentState.UNKNOWN):
         found.append(AnswerCommand(f"sentinel resolve {number} {run}", "you have taken it up: the page is closed"))
     if number is not None:

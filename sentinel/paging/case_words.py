@@ -7,7 +7,7 @@ Everything here reads the run's state only; the state may be of now and not of w
 from __future__ import annotations
 
 from sentinel.model.amounts import time_words
-from sentinel.model.incidents import Incident, IncidentState, Outcome, Try
+from sentinel.model.incidents import Incident, IncidentState, Outcome, Try, blamed_words
 from sentinel.model.state import RIGHTLY_ENDED, Attempt, RunState
 from sentinel.policy.rung_words import CONDITIONS
 
@@ -37,10 +37,8 @@ def values(incident: Incident) -> list[str]:
         lines.append(f"before it: {band.metric} {band.median:.4g} ± {band.mad:.2g} (median and MAD of {band.count} readings)")
     onset = f"onset step {incident.onset_step}, " if incident.onset_step is not None else ""
     lines.append(f"{onset}seen at step {incident.detected_step} of attempt {incident.attempt}")
-    if incident.blamed_rank is not None or incident.blamed_node:
-        rank = f"rank {incident.blamed_rank}" if incident.blamed_rank is not None else ""
-        node = f"node {incident.blamed_node}" if incident.blamed_node else ""
-        lines.append(f"blamed: {' on '.join(word for word in (rank, node) if word)}")
+    if blamed := blamed_words(incident.blamed_rank, incident.blamed_node):
+        lines.append(f"blamed: {blamed}")
     return lines
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from sentinel.detectors.disk_memory import bytes_words
 from sentinel.journal.standbys import StandbySeen
 from sentinel.model.amounts import number_between, time_words
+from sentinel.model.incidents import blamed_words
 from sentinel.model.state import ENDINGS
 from sentinel.policy.rung_words import CONDITIONS
 from sentinel.report.cost import cost_rows, incident_words
@@ -162,6 +163,8 @@ def incident_story(incident: Mapping[str, Any]) -> list[str]:
         f"  {incident['reason']}",
         f"  seen {time_words(incident['time_to_detect_s'])} after it was first visible",
     ]
+    if blamed := blamed_words(incident["blamed_rank"], incident["blamed_node"]):
+        lines.append(f"  blamed: {blamed}")
     if incident.get("begins_anew"):
         lines.append(f"  begins playbook {incident['playbook'] or '(none)'} at its first rung: another policy was applied")
     if (cost := incident.get("cost")) and cost["gpu_hours"]:

@@ -10,7 +10,7 @@ from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
 from sentinel.model.amounts import lost_words, time_words
-from sentinel.model.incidents import CLOSED, FOR_A_PERSON, Incident, IncidentState, Outcome
+from sentinel.model.incidents import CLOSED, FOR_A_PERSON, Incident, IncidentState, Outcome, blamed_words
 from sentinel.model.node_checks import NodeVerdicts
 from sentinel.model.paging import PageHold
 from sentinel.model.recorded import recorded_name
@@ -64,9 +64,8 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return _of_setting(fact)
         case f.EnvironmentRead():
             return _of_environment(fact)
-        case f.Diagnosed():
-            found = fact.diagnosis
-            return Line(f"incident {fact.incident} diagnosis: {found.cause}: {found.reason}", "warn")
+        case f.BlameFound() | f.Diagnosed():
+            return _of_cause(fact)
         case f.Attributed():
             return Line(f"incident {fact.incident} attribution: {fact.attribution.reason}", "warn")
         case f.Restored() | f.StepsLost() | f.GaveUp():
@@ -105,6 +104,13 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return None
         case _:
             assert_never(fact)
+
+
+def _of_cause(fact: f.BlameFound | f.Diagnosed) -> Line:
+    if isinstance(fact, f.BlameFound):
+        return Line(f"incident {fact.incident} is blamed on {blamed_words(fact.rank, fact.node)}: {fact.reason}", "warn")
+    found = fact.diagnosis
+    return Line(f"incident {fact.incident} diagnosis: {found.cause}: {found.reason}", "warn")
 
 
 def _of_setting(fact: f.SettingLapsed | f.LapseJudged | f.ArgumentsRefused) -> Line:

@@ -137,7 +137,8 @@ def demonstrate(cluster: Cluster, folder: Path, steps: int) -> int:
     program.write_text(AGENT)
     program.chmod(0o755)
     agents = shlex.join(["bash", str(ROOT / "deploy" / "slurm" / "agents.sh"), str(run.run_dir)])
-    run.script = f"cd {shlex.quote(str(folder))}; PATH={shlex.quote(str(program.parent))}:$PATH {agents} {run.command}"
+    place, logs = shlex.quote(str(program.parent)), shlex.quote(str(folder))
+    run.script = f"cd {shlex.quote(str(ROOT))}; AGENT_LOGS={logs} PATH={place}:$PATH {agents} {run.command}"
     began_s = time.monotonic()
     cluster.submit(run)
     print(f"Three isolated nodes of Slurm on this machine. Job {run.job}: n1 and n2 train, n3 is the spare.", flush=True)

@@ -183,6 +183,7 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.RungJudged: of_incidents.judged,
     f.IncidentMoved: of_incidents.moved,
     f.Restored: of_incidents.restored,
+    f.BlameFound: of_incidents.blamed,
     f.ProbationKept: of_incidents.kept,
     f.Diagnosed: of_incidents.diagnosed,
     f.InspectionLaunched: of_attempts.inspection,

@@ -125,6 +125,15 @@ def kept(state: RunState, at_s: float, fact: f.ProbationKept) -> RunState:
     return change_incident(state, fact.incident, lambda i: replace(i, kept_step=fact.step))
 
 
+def blamed(state: RunState, at_s: float, fact: f.BlameFound) -> RunState:
+    del at_s
+
+    def with_blame(i: Incident) -> Incident:
+        return replace(i, blamed_rank=fact.rank, blamed_node=fact.node, reason=f"{i.reason}; {fact.reason}")
+
+    return change_incident(state, fact.incident, with_blame)
+
+
 def diagnosed(state: RunState, at_s: float, fact: f.Diagnosed) -> RunState:
     del at_s
     ranks = fact.diagnosis.ranks

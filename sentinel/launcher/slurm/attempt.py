@@ -176,7 +176,7 @@ def build_end(
     report = build_report(evidence, reason)
     if lost and not _has_own_failure(report):
         first = next((rank for rank in sorted(beats) if _is_on(beats[rank].path, lost)), None)
-        report = report if first is None else replace(report, first_failed_rank=first)
+        report = report if first is None else replace(report, first_failed_rank=first, lost_nodes=lost)
     return report
 
 

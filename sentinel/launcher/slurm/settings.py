@@ -95,9 +95,11 @@ def _is_own(word: str) -> bool:
 
 def check_allocation(command: tuple[str, ...], cwd: str, settings: SlurmSettings) -> None:
     """Raises UsageError."""
-    if not os.environ.get("SLURM_JOB_ID", "").isdecimal():
+    job = os.environ.get("SLURM_JOB_ID", "")
+    if not job.isdecimal():
+        why = f"SLURM_JOB_ID={job} is no number of a job" if job else "SLURM_JOB_ID is not set"
         raise UsageError(
-            "--launcher slurm: this is no Slurm allocation (SLURM_JOB_ID is not set); start it in a batch script (sbatch "
+            f"--launcher slurm: this is no Slurm allocation ({why}); start it in a batch script (sbatch "
             "deploy/slurm/steps.sbatch), or on a login node by deploy/slurm/login.sh, which holds a job (docs/launchers.md)"
         )
     held = os.environ.get("SLURM_JOB_NUM_NODES", "")
@@ -106,5 +108,10 @@ def check_allocation(command: tuple[str, ...], cwd: str, settings: SlurmSettings
         raise UsageError(
             f"--launcher-option {'least' if settings.least else 'nodes'}={asked}: this job has {held} nodes; ask for more with "
             f"#SBATCH --nodes, or for fewer here"
+        )
+    if held.isdecimal() and not settings.nodes and int(settings.spares) >= int(held):
+        raise UsageError(
+            f"--launcher-option spares={settings.spares}: this job has {held} nodes, and none would be left to train; ask for "
+            f"more with #SBATCH --nodes, or keep fewer in reserve"
         )
     check_command(command, cwd)

@@ -78,6 +78,7 @@ WALK_AFTER_S = 4.0  # from scancel until nodes are asked: squeue loses a healthy
 # Between two walks to the nodes of a step whose client has ended, where nobody has asked for an end: first, doubled up to the
 # last. Each walk is a step, and a job has 40,000 of them.
 WALK_FIRST_S, WALK_LAST_S = 15.0, 600.0
+TOO_FEW_CPUS = "More processors requested than permitted"
 LOSS_GRACE_S = 2.0  # for those that lost a rank to leave their records, as the keeper has it
 
 
@@ -150,7 +151,7 @@ class SlurmLauncher(NamedJobLauncher[LaunchedStep]):
         look, launched = judge_steps(steps, name), read_launched(files)
         if isinstance(look, Unclear) or isinstance(steps, Unclear):
             reason = look.reason if isinstance(look, Unclear) else ""
-            raise EngineDown(f"attempt {spec.attempt} is not started while its step may exist: {reason}", RETRY_IN_S)
+            raise EngineDown(f"attempt {spec.attempt} is not started while its step may exist in job {job}: {reason}", RETRY_IN_S)
         if isinstance(look, Listed):
             return self._adopt(files, launched or LaunchedStep(job, name, start=read_job(self._environ)))
         if launched is not None and is_locked(files.start_lock):
@@ -343,9 +344,18 @@ class SlurmLauncher(NamedJobLauncher[LaunchedStep]):
             if report is None:
                 lost = find_lost(self._calls, launched.job, launched.nodes) if self._is_own(launched) else ()
                 words = f"{reason}; the scheduler has given up {', '.join(lost)}" if lost else reason
+                words += self._clients_words(files, launched)
                 report = build_end(files, launched, words, lost=lost, was_killed=was_killed)
                 write_report(files, report)
             return Exited(files.attempt, report)
+
+    def _clients_words(self, files: AttemptFiles, launched: LaunchedStep) -> str:
+        """Why its client got no step, in its own words; nothing of one whose step was there, or of which a rank was heard."""
+        said = "" if launched.is_listed or has_traces(files) else _last_line(files, launched)
+        if TOO_FEW_CPUS in said:
+            option = f"ranks_per_node={self._settings.ranks_per_node}"
+            said += f" ({option}: the job holds fewer CPUs on a node; give it --exclusive, or --ntasks-per-node as many)"
+        return f"; its client said: {said}" if said else ""
 
     def _watch_of(self, attempt: int) -> NewestView:
         if attempt not in self._watches:

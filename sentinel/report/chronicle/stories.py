@@ -13,7 +13,7 @@ from sentinel.model import facts as f
 from sentinel.model.actions import SendPage
 from sentinel.model.amounts import lost_words, time_words
 from sentinel.model.facts import Fact
-from sentinel.model.incidents import CLOSED, Incident, IncidentState, Outcome
+from sentinel.model.incidents import CLOSED, Incident, IncidentState, Outcome, blamed_words
 from sentinel.policy.rung_words import CONDITIONS
 from sentinel.report.chronicle.plain import plain
 
@@ -82,6 +82,8 @@ class Story:
             case f.StepsLost(steps=steps, unseen=unseen):
                 self.steps_lost += steps
                 self.steps_unseen = None if self.steps_unseen is None or unseen is None else self.steps_unseen + unseen
+            case f.BlameFound(rank=rank, node=node, reason=reason):
+                self.remarks.append(f"Blamed: {plain(blamed_words(rank, node))}: {plain(reason)}")
             case f.Diagnosed(diagnosis=found):
                 self.remarks.append(f"Diagnosis: {found.cause}: {plain(found.reason)}")
             case f.Attributed(attribution=found):

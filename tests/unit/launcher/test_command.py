@@ -103,6 +103,17 @@ def test_a_job_is_submitted_once_with_the_command_and_the_environment(scheduler:
     assert "SECRET" not in variables
 
 
+def test_each_command_runs_where_the_run_was_started(scheduler: Scheduler, tmp_path: Path) -> None:
+    """Also the first question, which comes before anything of the attempt is on disk: `sh status.sh` is a usual one."""
+    told = tmp_path / "told"
+    launcher = scheduler.launcher(
+        start=f'pwd >>"{told}"; {START}', status=f'pwd >>"{told}"; {STATUS}', stop=f'pwd >>"{told}"; {STOP}'
+    )
+    launcher.ensure_started(spec())
+    launcher.ensure_stopped(1)
+    assert set(told.read_text().splitlines()) == {"/"}
+
+
 def test_two_runs_of_one_name_and_two_attempts_have_different_jobs(tmp_path: Path) -> None:
     files = [launching.AttemptFiles(tmp_path / place / "run", number) for place in ("a", "b") for number in (1, 2)]
     assert len({launching._job(each) for each in files}) == 4

@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
+from sentinel.detectors.crash import choose_first, describe
 from sentinel.errors import EngineDown, NotYet, UsageError
+from sentinel.launcher.exit_report import read_report, write_report
 from sentinel.launcher.newest_view import NewestView
 from sentinel.launcher.registry import LaunchPlace, find_row, open_launcher, settings_of
 from sentinel.launcher.slurm.answers import Reply
@@ -151,7 +153,7 @@ def test_a_controller_that_does_not_answer_proves_nothing(bench: Bench) -> None:
     assert isinstance(launcher.observe(1), Unseen)
     with pytest.raises(NotYet, match="Socket timed out"):
         bench.launcher().ensure_stopped(1)
-    with pytest.raises(EngineDown, match="its step may exist"):
+    with pytest.raises(EngineDown, match=f"its step may exist in job {JOB}"):
         bench.launcher().ensure_started(bench.spec(2))
     assert bench.slurm.created == [bench.name()]
     assert not (bench.folder() / "exit.json").exists()
@@ -163,7 +165,7 @@ def test_a_controller_that_does_not_answer_proves_nothing(bench: Bench) -> None:
 
 def test_an_empty_list_starts_nothing(bench: Bench) -> None:
     bench.slurm.listed.clear()
-    with pytest.raises(EngineDown, match="not even that of its batch script"):
+    with pytest.raises(EngineDown, match=f"in job {JOB} may exist: .*not even that of its batch script"):
         bench.launcher().ensure_started(bench.spec())
     assert not bench.slurm.started_words
 
@@ -188,8 +190,19 @@ def test_a_client_that_ends_without_such_words_has_used_its_number(bench: Bench)
 
     bench.slurm.on_start = fails
     bench.launcher().ensure_started(bench.spec())
-    assert isinstance(until_seen(bench, Exited), Exited)
+    report = until_seen(bench, Exited).report
     assert len(bench.slurm.started_words) == 1
+    assert "its client said: srun: error: Unable to create step for job 71: More processors requested" in report.reason
+    assert "ranks_per_node=1: the job holds fewer CPUs" in report.reason
+    assert "--exclusive" in report.reason
+
+
+def test_an_end_of_ranks_that_were_heard_is_not_told_by_the_client(bench: Bench) -> None:
+    bench.launcher().ensure_started(bench.spec())
+    (AttemptFiles.of(bench.run_dir, 1).logs / "launcher.err").write_text("srun: error: n2: task 1: Killed\n")
+    bench.beat(0, 5, "n1")
+    bench.slurm.end(bench.name())
+    assert "its client said" not in until_seen(bench, Exited).report.reason
 
 
 def test_a_client_that_waits_for_a_step_is_waited_for(bench: Bench) -> None:
@@ -469,9 +482,14 @@ def test_the_node_that_was_given_up_is_blamed_unless_a_rank_speaks_for_itself(be
     for rank in (0, 2):
         (files.exits / f"rank-0000{rank}.json").write_text(json.dumps({"rank": rank, "code": 1, "peer_lost": True}))
     assert build_end(files, launched, "", lost=()).first_failed_rank == 1, "the one silent rank"
-    assert build_end(files, launched, "", lost=("n2",)).first_failed_rank == 1
+    report = build_end(files, launched, "", lost=("n2",))
+    assert (report.first_failed_rank, report.lost_nodes) == (1, ("n2",))
+    write_report(files, report)
+    assert read_report(files) == report
+    assert describe(choose_first(report), report) == "rank 1 went with its node: the scheduler has given up n2"
     (files.exits / "rank-00002.json").write_text(json.dumps({"rank": 2, "code": 5, "error": "the loss is no number"}))
-    assert build_end(files, launched, "", lost=("n2",)).first_failed_rank == 2
+    report = build_end(files, launched, "", lost=("n2",))
+    assert (report.first_failed_rank, report.lost_nodes) == (2, ())
 
 
 def test_outside_of_an_allocation_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -484,6 +502,12 @@ def test_outside_of_an_allocation_the_remedy_is_told(monkeypatch: pytest.MonkeyP
     row.check(("sh",), str(tmp_path), settings_of(row, {}))
     with pytest.raises(UsageError, match="nodes=3: this job has 2 nodes"):
         row.check(("sh",), str(tmp_path), settings_of(row, {"nodes": "3"}))
+    row.check(("sh",), str(tmp_path), settings_of(row, {"nodes": "1", "spares": "2"}))
+    with pytest.raises(UsageError, match="spares=2: this job has 2 nodes, and none would be left to train"):
+        row.check(("sh",), str(tmp_path), settings_of(row, {"spares": "2"}))
+    monkeypatch.setenv("SLURM_JOB_ID", "abc")
+    with pytest.raises(UsageError, match="SLURM_JOB_ID=abc is no number"):
+        row.check(("sh",), str(tmp_path), settings_of(row, {}))
 
 
 @pytest.mark.parametrize(

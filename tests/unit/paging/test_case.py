@@ -23,7 +23,7 @@ from sentinel.model.findings import Kind
 from sentinel.model.incidents import AwaitedApproval, Band, Incident, IncidentState, Outcome, Remedy, Try
 from sentinel.model.paging import IncidentPage
 from sentinel.model.price import Price
-from sentinel.model.state import RunState
+from sentinel.model.state import Excluded, RunState
 from sentinel.paging import case
 from sentinel.paging.case import build_notice
 from sentinel.policy.schema_paging import Paging
@@ -179,6 +179,10 @@ def test_what_follows_and_what_answers_it_depend_on_how_the_run_stands(tmp_path:
         assert {answer.split()[1] for answer in notice.answers} <= known
         assert all(str(run_dir) in answer for answer in notice.answers)
     assert f"sentinel rollback --to 378 {run_dir}" in built(run_dir, going_on).answers
+    out = replace(going_on, excluded=(Excluded("n2", going_on.incidents[-1].id, 0.0), Excluded("n3", 99, 0.0)))
+    answers = built(run_dir, out).answers
+    assert f"sentinel uncordon n2 {run_dir}" in answers
+    assert not [answer for answer in answers if "n3" in answer], "another incident's"
     assert built(run_dir, going_on, page("resolve")).answers == ()
 
 

@@ -12,7 +12,7 @@ from sentinel.engine.goodput import ACCOUNTS
 from sentinel.report.reading import read_incidents, read_run, read_status
 from sentinel.report.summary import attempt_rows, ledger_rows, report_text, write_report
 from sentinel.report.tables import markdown_table, rounded_parts, text_table
-from sentinel.report.text import incidents_text, status_text
+from sentinel.report.text import incident_story, incidents_text, status_text
 from tests.unit.told_run import at, state_of, told, write_run, write_stream
 
 
@@ -59,6 +59,15 @@ def test_incidents_as_a_table_and_as_stories(tmp_path: Path) -> None:
     assert spike.split() == ["2", "spike", "379", "380", "wait,", "rollback+skip", "recovered", "34", "14.0"]
     assert "  rung 2 (rollback+skip, attempt 3): roll back to step 350; skip samples" in rest
     assert incidents_text([]) == "no incidents"
+
+
+@pytest.mark.parametrize(
+    ("rank", "node", "line"),
+    [(3, "n2", "  blamed: rank 3 on node n2"), (0, "", "  blamed: rank 0"), (None, "n2", "  blamed: node n2"), (None, "", None)],
+)
+def test_a_story_names_whom_the_evidence_blames(tmp_path: Path, rank: int | None, node: str, line: str | None) -> None:
+    incident = read_incidents(write_run(tmp_path / "run"))[0] | {"blamed_rank": rank, "blamed_node": node}
+    assert [words for words in incident_story(incident) if "blamed" in words] == ([] if line is None else [line])
 
 
 def test_the_ledger_table_sums_to_its_last_row() -> None:
