@@ -289,8 +289,9 @@ def test_a_standby_knows_the_time_limit(tmp_path: Path, variables: dict[str, str
     assert printed.splitlines()[1] == told
 
 
-def run_login(folder: Path, sentinel: str, **more: str) -> tuple[int, list[str], list[str]]:
-    """login.sh beside stand-ins: its status, what it printed, and what it asked of Slurm. Jobs are numbered from 17 on."""
+def login_call(folder: Path, sentinel: str, **more: str) -> tuple[list[str], dict[str, str]]:
+    """The words and the environment of login.sh beside stand-ins, which note in `noted` what is asked of Slurm. Jobs are numbered
+    from 17 on."""
     noted = folder / "noted"
     noted.touch()
     state = 'case $* in *endtime*) echo "17 2026-11-27T10:00:00";; *numnodes*) echo "17 3";; *) echo "17 RUNNING";; esac\n'
@@ -302,10 +303,16 @@ def run_login(folder: Path, sentinel: str, **more: str) -> tuple[int, list[str],
         (folder / name).write_text(f"#!/bin/bash\n{body}", encoding="utf-8")
         (folder / name).chmod(0o755)
     variables = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}
-    variables |= {"PATH": f"{folder}:{os.environ['PATH']}", "TZ": "UTC", "HOLD_EVERY": "0.05"}
-    words = ["bash", str(DEPLOY / "slurm/login.sh"), "--nodes=3", "--", "sentinel", "run"]
+    variables |= {"PATH": f"{folder}:{os.environ['PATH']}", "TZ": "UTC", "HOLD_EVERY": "0.05", "LOOK_EVERY": "0.02"}
+    return ["bash", str(DEPLOY / "slurm/login.sh"), "--nodes=3", "--", "sentinel", "run"], variables
+
+
+def run_login(folder: Path, sentinel: str, **more: str) -> tuple[int, list[str], list[str]]:
+    """login.sh beside stand-ins: its status, what it printed, and what it asked of Slurm."""
+    words, variables = login_call(folder, sentinel, **more)
     done = subprocess.run(words, env=variables, check=False, timeout=60, capture_output=True, text=True)
-    return done.returncode, [*done.stdout.splitlines(), *done.stderr.splitlines()], noted.read_text(encoding="utf-8").splitlines()
+    noted = (folder / "noted").read_text(encoding="utf-8").splitlines()
+    return done.returncode, [*done.stdout.splitlines(), *done.stderr.splitlines()], noted
 
 
 ALLOCATED = "salloc --no-shell --no-kill --nodes=3"
