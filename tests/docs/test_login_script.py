@@ -1,5 +1,5 @@
-"""deploy/slurm/login.sh beside commands that lie and die, and under signals: the job is given back, no chain goes on that was asked
-to end, and nothing that trains is ended for the supervisor's sake."""
+"""deploy/slurm/login.sh beside commands that lie and die, and under signals: the job is given back, no chain goes on that was
+asked to end, and nothing that trains is ended for the supervisor's sake."""
 
 from __future__ import annotations
 
