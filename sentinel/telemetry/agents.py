@@ -40,8 +40,9 @@ RANKS_NAMED_MAX = 64  # in an order; of more all are asked
 
 @dataclass(slots=True)
 class _NodeSeen:
-    """What the loop knows of a node. `is_first`: nothing was heard since its first report, which may be of any age. `number`: how far its hardware was heard in this `life` of its agent. `ranks`: of the
-    attempt, and of these `beating`, whose heartbeats it tells."""
+    """What the loop knows of a node. `is_first`: nothing was heard since its first report, which may be of any age. `number`: how
+    far its hardware was heard in this `life` of its agent. `ranks`: of the attempt, and of these `beating`, whose heartbeats it
+    tells."""
 
     changed_s: float
     is_first: bool = True
@@ -159,7 +160,7 @@ class Agents:
             node.is_first = False
         node.changed_s, node.has_left = now_s, report.has_left
         self._place(node, report)
-        # Of its own machine the supervisor hears itself. What a node told last before it died is no news, however young it was then.
+        # Of its own machine the supervisor hears itself. What a node told right before it died is no news.
         if not report.hardware or node.is_first or is_this_host(report.node):
             return []
         if node.life != report.life:
