@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import select
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from sentinel.actions.node_check import check_nodes
 from sentinel.client.machine import read_host
+from sentinel.launcher import asking
 from sentinel.launcher.asking import Reply
 from sentinel.launcher.node_reach import LocalReach
 from sentinel.launcher.registry import LAUNCHERS, LaunchPlace, open_reach
@@ -19,6 +23,7 @@ from sentinel.launcher.slurm.settings import SlurmSettings
 from sentinel.launcher.store_port import PORTS
 from sentinel.model.actions import CheckNodes
 from sentinel.model.node_checks import NodeReply
+from sentinel.plan.node_check import judge_replies
 from tests.unit.launcher.slurm_double import JOB, SlurmDouble
 
 HERE = read_host()
@@ -56,6 +61,26 @@ def test_the_command_learns_its_node_and_no_secret(monkeypatch: pytest.MonkeyPat
     command = sh('test "$SENTINEL_NODE" = "$1" && test -z "$PAGER_KEY"')
     reach = LocalReach(frozenset({"PAGER_KEY"}))
     assert reach.run([HERE], [*command, "sh", HERE], 20.0)[HERE].code == 0
+
+
+@pytest.mark.parametrize("where", ["", " >&2"])
+def test_a_check_that_prints_without_an_end_is_ended_and_unknown(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """It would fill the disk for as long as it may take."""
+    monkeypatch.setattr(asking, "FLOOD_BYTES", 1 << 16)
+    reply = LocalReach(frozenset()).run([HERE], sh(f"exec yes{where}"), 60.0)[HERE]
+    assert reply.code == -signal.SIGTERM
+    assert judge_replies([HERE], {HERE: reply}).unknown
+
+
+@pytest.mark.parametrize("end", ["exit 0", "exec sleep 300"])
+def test_a_check_leaves_no_process_behind(tmp_path: Path, end: str) -> None:
+    """Whether it ends by itself or is ended. A pipe that nobody holds open any more has an end."""
+    os.mkfifo(tmp_path / "held")
+    held = os.open(tmp_path / "held", os.O_RDONLY | os.O_NONBLOCK)
+    LocalReach(frozenset()).run([HERE], sh(f"exec 3>{tmp_path}/held; (trap '' TERM; exec sleep 300) & {end}"), 0.3)
+    assert select.select([held], [], [], 10.0)[0]
+    assert os.read(held, 1) == b""
+    os.close(held)
 
 
 def test_another_machine_is_out_of_reach_here() -> None:
