@@ -108,8 +108,9 @@ class Standby:
         """Whoever looks sees that it waits; a change is said as well."""
         self._show_file()
         record = self._watch.record
-        unread = self._unread()
-        stands = f"stands by for {_who(record)}" if record is not None else f"stands by: {unread or 'nobody has begun this run yet'}"
+        stands = f"stands by: {self._unread() or 'nobody has begun this run yet'}"
+        if record is not None:
+            stands = f"stands by for {_who(record)}"
         self._systemd.waiting(f"{stands}; its lease has not changed for {time_words(self._watch.silent_s)}" if record else stands)
         if (words := f"{stands}{f'; {self.lacks}' if self.lacks else ''}") != self._stands:
             self._stands = words

@@ -73,7 +73,7 @@ Look = Listed | Unlisted | Unclear
 
 def why_no_answer(reply: Reply) -> str:
     """Empty where it is a whole one. Of one whose last line has no end a part is missing, and what that named (half of the nodes
-    of a step) would be taken for gone: a disk that fills up takes half of what a command prints, and the command may leave with 0."""
+    of a step) would be taken for gone: a full disk takes half of what a command prints, and the command may leave with 0."""
     if reply.trouble or not reply.output or reply.output.endswith("\n"):
         return reply.trouble
     return f"its answer is cut: {reply.output.rpartition(chr(10))[2].strip()[-40:]!r} has no end"

@@ -168,6 +168,36 @@ def test_a_long_reason_stays_a_line_that_srun_hands_on_whole() -> None:
     assert read_check(done.stdout)["n1"].code == 1
 
 
+ENDS = {"exit 0": 0, "exit 1": 1, "kill -9 $$": 137, "echo 0; exit 1": 1, "printf 'status=0\n'; exit 1": 1}
+
+
+def on_a_node(script: str, limit: str = "unlimited") -> dict[str, NodeReply]:
+    """What the task of a check prints there, whose shell has so many KiB."""
+    words = ["sh", "-c", f'ulimit -v {limit}; exec "$@"', "sh", *check_words("n1", sh(script), 30.0)[2:]]
+    done = subprocess.run(words, env={**os.environ, "SLURMD_NODENAME": "n1"}, capture_output=True, text=True, check=False)
+    assert len(done.stdout) < 1024
+    return read_check(done.stdout)
+
+
+@pytest.mark.parametrize(("end", "code"), ENDS.items())
+@pytest.mark.parametrize("printed", [0, 65_000])
+def test_the_status_of_a_check_is_its_own_whatever_it_prints(end: str, code: int, printed: int) -> None:
+    found = on_a_node(f"echo reason; head -c {printed} /dev/zero | tr '\\0' x; {end}")["n1"]
+    assert (found.code, found.output[:6]) == (code, "reason")
+
+
+def test_the_shell_on_a_node_does_not_hold_all_that_a_check_prints() -> None:
+    """It has 40 MB: what it holds it holds beside the ranks."""
+    found = on_a_node("echo reason; head -c 60000000 /dev/zero | tr '\\0' x; exit 1", limit="40000")["n1"]
+    assert (found.code, found.output[:7]) == (1, "reason ")
+
+
+@pytest.mark.parametrize("printed", range(65_522, 65_538, 3))
+def test_a_status_that_is_cut_in_two_is_none(printed: int) -> None:
+    """130 is not 0."""
+    assert on_a_node(f"head -c {printed} /dev/zero | tr '\\0' x; exit 130").get("n1", NodeReply(130)).code == 130
+
+
 @pytest.mark.parametrize(
     "output", ["", "sentinel-check|n1|", "sentinel-check|n1|x|words", "sentinel-check||0|", "srun: error: n1: task 0: Exited"]
 )
