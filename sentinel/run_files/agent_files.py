@@ -148,9 +148,9 @@ def _hardware_to_json(one: NodeHardware) -> dict[str, Any]:
 def _hardware_of_json(value: Mapping[str, Any], node: str) -> NodeHardware:
     """Raises ValueError."""
     what, number, age_s, device = (value.get(name) for name in ("what", "number", "age_s", "device"))
-    if what not in get_args(HardwareWhat) or not is_count(number) or type(age_s) not in (int, float):
+    if what not in get_args(HardwareWhat) or not is_count(number) or not isinstance(age_s, (int, float)):
         raise ValueError("what the hardware told makes no sense")
-    if not 0 <= age_s < NUMBER_MAX:  # nor is it from the future: it would count as new
+    if isinstance(age_s, bool) or not 0 <= age_s < NUMBER_MAX:  # nor is it from the future: it would count as new
         raise ValueError("what the hardware told makes no sense")
     amount, rank, place = value.get("value"), value.get("rank"), value.get("place")
     is_place = isinstance(place, list) and len(place) == 2 and all(type(one) is int for one in place)
