@@ -175,7 +175,8 @@ class NodeOrders:
         if why := why_another_check(self._check.words, order.words):
             return AgentAnswer(order.id, "unknown", why)
         environment = without(os.environ, frozenset((RUN_DIR_VARIABLE, ATTEMPT_VARIABLE)))
-        reply = ask(self._check.words, environment, AskLimits(self._check.timeout_s, bytes_max=OUTPUT_BYTES_MAX))
+        limits = AskLimits(self._check.timeout_s, bytes_max=OUTPUT_BYTES_MAX, ends_all=True)
+        reply = ask(self._check.words, environment, limits)
         found = judge_replies([self._node], {self._node: as_node_reply(reply, self._check.timeout_s)})
         if found.healthy:
             return AgentAnswer(order.id, "done", one_line(reply.output) or "healthy")

@@ -15,6 +15,7 @@ from typing import IO
 
 REPLY_BYTES_MAX = 1 << 24
 REASON_CHARS_MAX = 300
+FLOOD_BYTES = 1 << 26  # a command that prints more is ended: what it prints goes to a disk that others need
 LEAVE_S = 2.0  # for a command that has been asked to leave
 _POLL_S = 0.02
 
@@ -50,11 +51,13 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class AskLimits:
-    """How long, in seconds. `is_whole`: ends the wait before the command does, by what it has printed. `bytes_max`: is read."""
+    """How long, in seconds. `is_whole`: ends the wait before the command does, by what it has printed. `bytes_max`: is read.
+    `ends_all`: what the command has left in its session by its end is ended, too."""
 
     timeout_s: float
     is_whole: Callable[[str], bool] | None = None
     bytes_max: int | None = None
+    ends_all: bool = False
 
 
 def ask(words: Sequence[str], environment: Mapping[str, str], limits: AskLimits, input_bytes: bytes = b"") -> Reply:
@@ -76,10 +79,20 @@ def ask(words: Sequence[str], environment: Mapping[str, str], limits: AskLimits,
                 is_whole = None
             with suppress(subprocess.TimeoutExpired):
                 asked.wait(_POLL_S)
+            if is_flood(output) or is_flood(errors):
+                _end(asked)
         if status is None:
             _end(asked)
+        if limits.ends_all:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(asked.pid, signal.SIGKILL)
         text, is_cut = _read(output, limit)
         return Reply(status, text, _read(errors, limit)[0], is_cut)
+
+
+def is_flood(file: IO[bytes]) -> bool:
+    """Of what a command prints there."""
+    return os.fstat(file.fileno()).st_size > FLOOD_BYTES
 
 
 def without(environment: Mapping[str, str], withheld: frozenset[str], prefixes: tuple[str, ...] = ()) -> dict[str, str]:

@@ -41,6 +41,7 @@ from sentinel.client.run_layout import stream_path
 from sentinel.client.strict_json import dumps
 from sentinel.detectors.engine_words import find_refusal
 from sentinel.errors import EngineDown, GiveUp, NotYet, RetryLater
+from sentinel.launcher.asking import is_flood
 from sentinel.launcher.checks import check_command, check_durations
 from sentinel.launcher.contract import Hold, unheld
 from sentinel.launcher.exit_report import (
@@ -290,13 +291,13 @@ class CommandLauncher:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How a command ended. `status` None: it did not end in time."""
+    """How a command ended. `status` None: it did not end in time, or printed without an end."""
 
     status: int | None
     output: str
 
     def __str__(self) -> str:
-        ended = "it did not end in time" if self.status is None else f"it ended with {self.status}"
+        ended = "it did not end in time, or printed without an end" if self.status is None else f"it ended with {self.status}"
         return f"{ended}: {self.output.strip()[-500:] or 'no output'}"
 
 
@@ -322,7 +323,7 @@ class _Running:
     def result(self) -> Done | None:
         """How it ended; None while it runs."""
         status = self._process.poll()
-        if status is None and time.monotonic() < self._end_s:
+        if status is None and time.monotonic() < self._end_s and not is_flood(self._output):
             return None
         if status is None:
             self.end()

@@ -48,7 +48,8 @@ class LocalReach:
         if here not in nodes:
             return {node: NodeReply(None, "", f"this is {here}; the launcher 'local' reaches no other machine") for node in nodes}
         environment = without(os.environ, self._withheld) | {NODE_VARIABLE: here}
-        reply = as_node_reply(ask(command, environment, AskLimits(timeout_s, bytes_max=OUTPUT_BYTES_MAX)), timeout_s)
+        limits = AskLimits(timeout_s, bytes_max=OUTPUT_BYTES_MAX, ends_all=True)
+        reply = as_node_reply(ask(command, environment, limits), timeout_s)
         others = (node for node in nodes if node != here)
         return {here: reply} | {node: NodeReply(None, "", f"this is {here}") for node in others}
 

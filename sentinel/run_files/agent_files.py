@@ -150,6 +150,8 @@ def _hardware_of_json(value: Mapping[str, Any], node: str) -> NodeHardware:
     what, number, age_s, device = (value.get(name) for name in ("what", "number", "age_s", "device"))
     if what not in get_args(HardwareWhat) or not is_count(number) or not isinstance(age_s, (int, float)):
         raise ValueError("what the hardware told makes no sense")
+    if isinstance(age_s, bool) or not 0 <= age_s < NUMBER_MAX:  # nor is it from the future: it would count as new
+        raise ValueError("what the hardware told makes no sense")
     amount, rank, place = value.get("value"), value.get("rank"), value.get("place")
     is_place = isinstance(place, list) and len(place) == 2 and all(type(one) is int for one in place)
     reading = HardwareReading(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -86,6 +87,9 @@ def _order_of_json(value: Mapping[str, Any]) -> AgentOrder | None:
         return None
     if not all(type(rank) is int for rank in ranks) or not all(isinstance(node, str) for node in nodes):
         return None
+    number = count_of(value, "signal")
+    if word == "signal" and number not in signal.valid_signals():
+        return None
     return AgentOrder(
         id=name[:NAME_CHARS],
         word=cast(OrderWord, word),
@@ -94,7 +98,7 @@ def _order_of_json(value: Mapping[str, Any]) -> AgentOrder | None:
         ranks=tuple(ranks),
         nodes=tuple(nodes),
         spares=text_of(value.get("spares")),
-        signal=count_of(value, "signal"),
+        signal=number,
         with_dumps=value.get("with_dumps") is True,
         words=tuple(words),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping
 from typing import Any, get_args
@@ -9,9 +10,10 @@ from typing import Any, get_args
 from sentinel.model.agents import BeatOnNode, RankOnNode
 from sentinel.model.readings import Doing
 from sentinel.run_files.attempt_files import HOST, is_rank
-from sentinel.run_files.stream_lines import real_number, whole_number
+from sentinel.run_files.stream_lines import LARGEST_INT, real_number, whole_number
 
 RANKS_MAX = 64  # of one report
+PID_MAX, SIGNAL_MAX = 2**31, 2**16  # above what any kernel gives
 TEXT_CHARS, PHASE_CHARS = 300, 24
 _DOING: dict[object, Doing] = {doing: doing for doing in get_args(Doing)}
 
@@ -47,7 +49,9 @@ def rank_to_json(one: RankOnNode, node: str) -> list[Any]:
 def rank_of_json(row: list[Any], node: str) -> RankOnNode:
     """Raises ValueError."""
     attempt, rank, pid, doing, where, fields = row if len(row) == 6 else (*row, None)
-    if not (type(rank) is type(pid) is type(attempt) is int and is_rank(rank) and doing in _DOING and type(where) is str):
+    if not (type(rank) is type(pid) is type(attempt) is int and is_rank(rank) and type(doing) is type(where) is str):
+        raise ValueError("a rank on the node makes no sense")
+    if doing not in _DOING or not (0 <= attempt < LARGEST_INT and 0 < pid < PID_MAX):
         raise ValueError("a rank on the node makes no sense")
     where = sys.intern(where if len(where) <= TEXT_CHARS else where[:TEXT_CHARS])
     if fields is None:
@@ -55,7 +59,10 @@ def rank_of_json(row: list[Any], node: str) -> RankOnNode:
     step, phase, time_s, number, busy_step, busy_s, host = fields if len(fields) == 7 else (*fields, node)
     if not (type(step) is type(busy_step) is int and type(time_s) is float and type(phase) is str):
         raise ValueError("a heartbeat on the node makes no sense")
-    if not (number is None or type(number) is int) or not (busy_s is None or type(busy_s) is float):
+    if not (0 <= step < LARGEST_INT and 0 <= busy_step < LARGEST_INT and math.isfinite(time_s)):
+        raise ValueError("a heartbeat on the node makes no sense")
+    is_signal = number is None or (type(number) is int and 0 < number < SIGNAL_MAX)
+    if not is_signal or not (busy_s is None or (type(busy_s) is float and 0.0 <= busy_s < math.inf)):
         raise ValueError("numbers of a heartbeat on the node make no sense")
     if host is not node:
         _check_host(host)

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from sentinel.client.run_layout import JOURNAL_NAME, LEASE_NAME
 from sentinel.clock import SystemClock
 from sentinel.errors import Fenced, JournalBlocked, PolicyError, RetryLater, UsageError
 from sentinel.journal.identity import is_alive, is_of_this_boot
@@ -107,7 +108,9 @@ class Standby:
         """Whoever looks sees that it waits; a change is said as well."""
         self._show_file()
         record = self._watch.record
-        stands = f"stands by for {_who(record)}" if record is not None else "stands by: nobody has begun this run yet"
+        stands = f"stands by: {self._unread() or 'nobody has begun this run yet'}"
+        if record is not None:
+            stands = f"stands by for {_who(record)}"
         self._systemd.waiting(f"{stands}; its lease has not changed for {time_words(self._watch.silent_s)}" if record else stands)
         if (words := f"{stands}{f'; {self.lacks}' if self.lacks else ''}") != self._stands:
             self._stands = words
@@ -118,7 +121,17 @@ class Standby:
             self._unwritten_s = 0.0
             self.lacks = self._reach.lacks(self._watch.record)
             with suppress(OSError):
-                self._file.write(self.lacks)
+                self._file.write(self.lacks or self._unread())
+
+    def _unread(self) -> str:
+        """What keeps it from ever taking over a run that somebody has begun; empty where nothing does."""
+        path = self._run_dir / LEASE_NAME
+        if self._watch.record is not None or not (self._run_dir / JOURNAL_NAME).exists():
+            return ""
+        return (
+            f"{path} is not there or cannot be read, so nobody knows whether a supervisor lives; one that does writes it anew by "
+            f"itself. If none does, start it: sentinel run --run-dir {self._run_dir}"
+        )
 
 
 class RanksInReach:

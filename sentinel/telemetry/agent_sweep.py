@@ -21,6 +21,7 @@ class _Node:
     path: Path
     head: bytes = b""
     changed_s: float = float("-inf")
+    was_there: bool = False
     looked_s: float = float("-inf")
 
 
@@ -39,7 +40,7 @@ class AgentSweep:
         """The nodes whose file is to be read now. Raises OSError where the folder cannot be listed."""
         if now_s - self._listed_s >= LIST_EVERY_S:
             for node, path in sorted(list_reports(self._run_dir).items()):
-                self._nodes.setdefault(node, _Node(path))
+                self._nodes.setdefault(node, _Node(path, was_there=self._listed_s == float("-inf")))
             self._listed_s = now_s
         old_s = now_s - OLD_S
         return [
@@ -60,6 +61,11 @@ class AgentSweep:
                 node.head, node.changed_s = data[:32], now_s
                 with self._lock:
                     self._fresh[name] = report
+
+    def was_there(self, name: str) -> bool:
+        """Whether its file was there before anybody looked: how old its first report is nobody knows."""
+        node = self._nodes.get(name)
+        return node is not None and node.was_there
 
     def take(self) -> dict[str, AgentReport]:
         with self._lock:

@@ -40,10 +40,12 @@ RANKS_NAMED_MAX = 64  # in an order; of more all are asked
 
 @dataclass(slots=True)
 class _NodeSeen:
-    """What the loop knows of a node. `number`: how far its hardware was heard in this `life` of its agent. `ranks`: of the
-    attempt, and of these `beating`, whose heartbeats it tells."""
+    """What the loop knows of a node. `is_first`: nothing was heard since its first report, which may be of any age. `number`: how
+    far its hardware was heard in this `life` of its agent. `ranks`: of the attempt, and of these `beating`, whose heartbeats it
+    tells."""
 
     changed_s: float
+    is_first: bool = True
     has_left: bool = False
     life: str = ""
     number: int = 0
@@ -153,10 +155,13 @@ class Agents:
     def _hear(self, report: AgentReport, now_s: float) -> list[Reading]:
         node = self._seen.get(report.node)
         if node is None:
-            node = self._seen[report.node] = _NodeSeen(now_s)
+            node = self._seen[report.node] = _NodeSeen(now_s, self.sweep.was_there(report.node))
+        else:
+            node.is_first = False
         node.changed_s, node.has_left = now_s, report.has_left
         self._place(node, report)
-        if not report.hardware or is_this_host(report.node):  # of its own machine the supervisor hears itself
+        # Of its own machine the supervisor hears itself. What a node told right before it died is no news.
+        if not report.hardware or node.is_first or is_this_host(report.node):
             return []
         if node.life != report.life:
             node.life, node.number = report.life, 0

@@ -228,6 +228,23 @@ def test_the_batch_script_puts_its_job_back_where_the_warning_ended_a_sentinel_t
     assert (done.returncode, noted.read_text(encoding="utf-8")) == (138, "requeue 17\n")
 
 
+@pytest.mark.parametrize("script", BATCH)
+def test_the_batch_script_knows_how_sentinel_left_whatever_signals_come_at_that_moment(tmp_path: Path, script: str) -> None:
+    """A warning and a preemption at once. bash's `wait` loses the status then, and the job would not be put back."""
+    noted = tmp_path / "requeued"
+    signals = "trap '' USR1 TERM; (for _ in $(seq 30); do kill -USR1 $PPID; kill -TERM $PPID; done) & exit 75\n"
+    stands_in = {"sentinel": signals, "scontrol": f'[ "$1" = requeue ] && echo "$2" >>{noted}\n', "srun": "exec sleep 60\n"}
+    for name, body in stands_in.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{body}", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "17", "SLURM_JOB_NAME": "big"}
+    for _ in range(3):
+        words = ["bash", str(DEPLOY / "slurm" / script)]
+        done = subprocess.run(words, env=environ | {"LOOK_EVERY": "0.05"}, check=False, timeout=60, capture_output=True)
+        assert done.returncode == 75
+    assert noted.read_text(encoding="utf-8") == "17\n" * 3
+
+
 # Of squeue, one answer after the other; what is asked of it besides the nodes is the time.
 ASKED = """case $* in *endtime*) echo "${{ENDS-17 2026-11-27T10:00:00}}"; exit;; esac
 line=$(head -1 {answers}); sed -i 1d {answers}
@@ -289,8 +306,9 @@ def test_a_standby_knows_the_time_limit(tmp_path: Path, variables: dict[str, str
     assert printed.splitlines()[1] == told
 
 
-def run_login(folder: Path, sentinel: str, **more: str) -> tuple[int, list[str], list[str]]:
-    """login.sh beside stand-ins: its status, what it printed, and what it asked of Slurm. Jobs are numbered from 17 on."""
+def login_call(folder: Path, sentinel: str, **more: str) -> tuple[list[str], dict[str, str]]:
+    """The words and the environment of login.sh beside stand-ins, which note in `noted` what is asked of Slurm. Jobs are numbered
+    from 17 on."""
     noted = folder / "noted"
     noted.touch()
     state = 'case $* in *endtime*) echo "17 2026-11-27T10:00:00";; *numnodes*) echo "17 3";; *) echo "17 RUNNING";; esac\n'
@@ -302,10 +320,16 @@ def run_login(folder: Path, sentinel: str, **more: str) -> tuple[int, list[str],
         (folder / name).write_text(f"#!/bin/bash\n{body}", encoding="utf-8")
         (folder / name).chmod(0o755)
     variables = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}
-    variables |= {"PATH": f"{folder}:{os.environ['PATH']}", "TZ": "UTC", "HOLD_EVERY": "0.05"}
-    words = ["bash", str(DEPLOY / "slurm/login.sh"), "--nodes=3", "--", "sentinel", "run"]
+    variables |= {"PATH": f"{folder}:{os.environ['PATH']}", "TZ": "UTC", "HOLD_EVERY": "0.05", "LOOK_EVERY": "0.02"}
+    return ["bash", str(DEPLOY / "slurm/login.sh"), "--nodes=3", "--", "sentinel", "run"], variables
+
+
+def run_login(folder: Path, sentinel: str, **more: str) -> tuple[int, list[str], list[str]]:
+    """login.sh beside stand-ins: its status, what it printed, and what it asked of Slurm."""
+    words, variables = login_call(folder, sentinel, **more)
     done = subprocess.run(words, env=variables, check=False, timeout=60, capture_output=True, text=True)
-    return done.returncode, [*done.stdout.splitlines(), *done.stderr.splitlines()], noted.read_text(encoding="utf-8").splitlines()
+    noted = (folder / "noted").read_text(encoding="utf-8").splitlines()
+    return done.returncode, [*done.stdout.splitlines(), *done.stderr.splitlines()], noted
 
 
 ALLOCATED = "salloc --no-shell --no-kill --nodes=3"

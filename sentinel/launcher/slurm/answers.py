@@ -71,10 +71,18 @@ class Unclear:
 Look = Listed | Unlisted | Unclear
 
 
+def why_no_answer(reply: Reply) -> str:
+    """Empty where it is a whole one. Of one whose last line has no end a part is missing, and what that named (half of the nodes
+    of a step) would be taken for gone: a full disk takes half of what a command prints, and the command may leave with 0."""
+    if reply.trouble or not reply.output or reply.output.endswith("\n"):
+        return reply.trouble
+    return f"its answer is cut: {reply.output.rpartition(chr(10))[2].strip()[-40:]!r} has no end"
+
+
 def read_steps(reply: Reply, job: str) -> tuple[SlurmStep, ...] | Unclear:
     """Every step of this job, from `squeue --steps --noheader --Format` with STEP_COLUMNS."""
-    if reply.trouble:
-        return Unclear(f"squeue --steps: {reply.trouble}")
+    if trouble := why_no_answer(reply):
+        return Unclear(f"squeue --steps: {trouble}")
     steps = []
     for line in _lines(reply.output):
         of, number, name, state, nodes = _columns(line, STEP_COLUMNS)
@@ -121,8 +129,8 @@ class JobLine:
 
 def read_job_line(reply: Reply, job: str) -> JobLine | Unclear:
     """This job's, from `squeue --states all --noheader --Format` with JOB_COLUMNS."""
-    if reply.trouble:
-        return Unclear(f"squeue: {reply.trouble}")
+    if trouble := why_no_answer(reply):
+        return Unclear(f"squeue: {trouble}")
     lines = [line for line in _lines(reply.output) if _columns(line, JOB_COLUMNS)[0] == job]
     if len(lines) != 1:
         return Unclear(f"squeue lists {len(lines)} jobs of the number {job}")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from sentinel.launcher.slurm.answers import Reply, Unclear
+from sentinel.launcher.slurm.answers import Reply, Unclear, why_no_answer
 from sentinel.launcher.slurm.settings import Wanted
 from sentinel.run_files.attempt_files import is_same_host
 
@@ -85,16 +85,16 @@ def judge_emptiness(
 
 def read_hosts(reply: Reply) -> tuple[str, ...] | Unclear:
     """From `scontrol show hostnames`."""
-    if reply.trouble:
-        return Unclear(f"scontrol show hostnames: {reply.trouble}")
+    if trouble := why_no_answer(reply):
+        return Unclear(f"scontrol show hostnames: {trouble}")
     hosts = tuple(reply.output.split())
     return hosts or Unclear("scontrol show hostnames named none")
 
 
 def read_node_states(reply: Reply) -> dict[str, frozenset[str]] | Unclear:
     """By node, the words of its state, as DOWN, DRAIN, NOT_RESPONDING; from `scontrol show node --oneliner`."""
-    if reply.trouble:
-        return Unclear(f"scontrol show node: {reply.trouble}")
+    if trouble := why_no_answer(reply):
+        return Unclear(f"scontrol show node: {trouble}")
     states: dict[str, frozenset[str]] = {}
     for line in reply.output.splitlines():
         name, state = _NODE.match(line), _STATE.search(line)

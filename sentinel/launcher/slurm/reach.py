@@ -23,11 +23,15 @@ from sentinel.run_files.attempt_files import is_same_host
 
 MARK = "sentinel-check"
 # A line is short enough that srun hands it on whole (1,024 bytes). Standard error goes to srun's, as far as it is read.
+# Of what the check prints the first 64 KiB are held: the shell would have all of it in its memory, beside the ranks. `head` takes
+# them, `tail` drops the rest but for its end, which is the status. One that falls between the two is none.
 # The variables of torch.distributed are for checks that need the other nodes.
 FRONT = (
     "export SENTINEL_NODE=$SLURMD_NODENAME RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_STEP_NUM_TASKS LOCAL_RANK=0 "
     "MASTER_ADDR=$1 MASTER_PORT=$2; "
-    'shift 2; words=$("$@"); code=$?; '
+    'shift 2; words=$({ "$@"; printf "\\nstatus=%s\\n" "$?"; } | { head -c 65536; echo; tail -c 16; }); '
+    'last=$(printf "%s\\n" "$words" | tail -n 1); words=$(printf "%s" "${words%"$last"}"); '
+    'case $last in status=*) code=${last#status=};; *) code=unknown;; esac; '
     f'printf "%s\\n" "{MARK}|$SLURMD_NODENAME|$code|$(printf "%s" "$words" | tr "\\n|" "  " | cut -c -600)"'
 )
 

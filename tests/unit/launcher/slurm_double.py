@@ -138,7 +138,7 @@ class SlurmDouble:
         return Reply(0)
 
     def hosts(self, nodes: str) -> Reply:
-        return Reply(0, "\n".join(nodes.split(",")))
+        return Reply(0, "".join(f"{node}\n" for node in nodes.split(",")))
 
     def node_states(self, nodes: str) -> Reply:
         words = {

@@ -15,6 +15,7 @@ import pytest
 
 from sentinel.client.run_layout import attempt_folder
 from sentinel.errors import EngineDown, GiveUp, NotYet, RetryLater, UsageError
+from sentinel.launcher import asking
 from sentinel.launcher import command as launching
 from sentinel.launcher.command import CommandLauncher, CommandSettings
 from sentinel.launcher.registry import LaunchPlace, find_row, open_launcher, settings_of
@@ -177,6 +178,13 @@ def test_an_answer_that_is_none_is_unknown_and_starts_nothing(scheduler: Schedul
     with pytest.raises(EngineDown, match="attempt 2 is not started while its job may exist"):
         launcher.ensure_started(spec(2))
     assert scheduler.submitted(2) == []
+
+
+def test_a_status_command_that_prints_without_an_end_is_ended(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would fill the disk for as long as it may take."""
+    monkeypatch.setattr(asking, "FLOOD_BYTES", 1 << 16)
+    with pytest.raises(EngineDown, match="may exist: the status command failed: it did not end in time, or printed"):
+        scheduler.launcher(status="exec yes", timeout="60s").ensure_started(spec())
 
 
 def test_a_job_the_scheduler_does_not_know_is_not_ended_while_a_heartbeat_changes(scheduler: Scheduler) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import select
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from sentinel.actions.node_check import check_nodes
 from sentinel.client.machine import read_host
+from sentinel.launcher import asking
 from sentinel.launcher.asking import Reply
 from sentinel.launcher.node_reach import LocalReach
 from sentinel.launcher.registry import LAUNCHERS, LaunchPlace, open_reach
@@ -19,6 +23,7 @@ from sentinel.launcher.slurm.settings import SlurmSettings
 from sentinel.launcher.store_port import PORTS
 from sentinel.model.actions import CheckNodes
 from sentinel.model.node_checks import NodeReply
+from sentinel.plan.node_check import judge_replies
 from tests.unit.launcher.slurm_double import JOB, SlurmDouble
 
 HERE = read_host()
@@ -56,6 +61,26 @@ def test_the_command_learns_its_node_and_no_secret(monkeypatch: pytest.MonkeyPat
     command = sh('test "$SENTINEL_NODE" = "$1" && test -z "$PAGER_KEY"')
     reach = LocalReach(frozenset({"PAGER_KEY"}))
     assert reach.run([HERE], [*command, "sh", HERE], 20.0)[HERE].code == 0
+
+
+@pytest.mark.parametrize("where", ["", " >&2"])
+def test_a_check_that_prints_without_an_end_is_ended_and_unknown(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """It would fill the disk for as long as it may take."""
+    monkeypatch.setattr(asking, "FLOOD_BYTES", 1 << 16)
+    reply = LocalReach(frozenset()).run([HERE], sh(f"exec yes{where}"), 60.0)[HERE]
+    assert reply.code == -signal.SIGTERM
+    assert judge_replies([HERE], {HERE: reply}).unknown
+
+
+@pytest.mark.parametrize("end", ["exit 0", "exec sleep 300"])
+def test_a_check_leaves_no_process_behind(tmp_path: Path, end: str) -> None:
+    """Whether it ends by itself or is ended. A pipe that nobody holds open any more has an end."""
+    os.mkfifo(tmp_path / "held")
+    held = os.open(tmp_path / "held", os.O_RDONLY | os.O_NONBLOCK)
+    LocalReach(frozenset()).run([HERE], sh(f"exec 3>{tmp_path}/held; (trap '' TERM; exec sleep 300) & {end}"), 0.3)
+    assert select.select([held], [], [], 10.0)[0]
+    assert os.read(held, 1) == b""
+    os.close(held)
 
 
 def test_another_machine_is_out_of_reach_here() -> None:
@@ -141,6 +166,36 @@ def test_a_long_reason_stays_a_line_that_srun_hands_on_whole() -> None:
     )
     assert len(done.stdout) < 1024
     assert read_check(done.stdout)["n1"].code == 1
+
+
+ENDS = {"exit 0": 0, "exit 1": 1, "kill -9 $$": 137, "echo 0; exit 1": 1, "printf 'status=0\n'; exit 1": 1}
+
+
+def on_a_node(script: str, limit: str = "unlimited") -> dict[str, NodeReply]:
+    """What the task of a check prints there, whose shell has so many KiB."""
+    words = ["sh", "-c", f'ulimit -v {limit}; exec "$@"', "sh", *check_words("n1", sh(script), 30.0)[2:]]
+    done = subprocess.run(words, env={**os.environ, "SLURMD_NODENAME": "n1"}, capture_output=True, text=True, check=False)
+    assert len(done.stdout) < 1024
+    return read_check(done.stdout)
+
+
+@pytest.mark.parametrize(("end", "code"), ENDS.items())
+@pytest.mark.parametrize("printed", [0, 65_000])
+def test_the_status_of_a_check_is_its_own_whatever_it_prints(end: str, code: int, printed: int) -> None:
+    found = on_a_node(f"echo reason; head -c {printed} /dev/zero | tr '\\0' x; {end}")["n1"]
+    assert (found.code, found.output[:6]) == (code, "reason")
+
+
+def test_the_shell_on_a_node_does_not_hold_all_that_a_check_prints() -> None:
+    """It has 40 MB: what it holds it holds beside the ranks."""
+    found = on_a_node("echo reason; head -c 60000000 /dev/zero | tr '\\0' x; exit 1", limit="40000")["n1"]
+    assert (found.code, found.output[:7]) == (1, "reason ")
+
+
+@pytest.mark.parametrize("printed", range(65_522, 65_538, 3))
+def test_a_status_that_is_cut_in_two_is_none(printed: int) -> None:
+    """130 is not 0."""
+    assert on_a_node(f"head -c {printed} /dev/zero | tr '\\0' x; exit 130").get("n1", NodeReply(130)).code == 130
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,25 @@ def test_a_step_whose_folder_was_lost_is_adopted_by_its_name(bench: Bench) -> No
     assert isinstance(bench.launcher().ensure_stopped(1), Exited)
 
 
+@pytest.mark.parametrize("call", ["steps", "job", "hosts"])
+def test_an_answer_that_is_cut_in_its_list_of_nodes_ends_nothing(
+    bench: Bench, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client is gone, and the step lives on n2 and n3. A full disk has taken `n1` of `n1,n2,n3`, and the status is 0."""
+    bench.launcher().ensure_started(bench.spec())
+    step, ask = bench.slurm.step(bench.name()), getattr(bench.slurm, call)
+    step.is_slow, step.living = True, {"n2", "n3"}
+    bench.slurm.clients[bench.name()].end()
+
+    def cut(about: str) -> Reply:
+        whole = ask(about)
+        return Reply(0, whole.output[: whole.output.rindex("n1") + 2], whole.errors)
+
+    monkeypatch.setattr(bench.slurm, call, cut)
+    with pytest.raises(NotYet, match="cut"):
+        bench.launcher().ensure_stopped(1)
+
+
 def test_two_attempts_meet_at_different_ports(bench: Bench) -> None:
     bench.launcher().ensure_started(bench.spec())
     bench.launcher().ensure_stopped(1)

@@ -36,6 +36,7 @@ from sentinel.run_files.agent_files import (
 from sentinel.run_files.agent_orders import ORDERS_MAX, AgentOrders, OrderBook, read_orders, write_orders
 from sentinel.run_files.agent_rows import RANKS_MAX, beat_of
 
+HUGE = "1" + "0" * 400  # no float holds it
 BEAT = BeatOnNode(12, "forward", 1.5, 39, 11, 0.25, "n2")
 XID = HardwareReading("kernel_log", "xid", "Xid 79", "n2", "0000:3b:00", 79.0, rank=3, place=(1, 8), by_agent=True)
 REPORT = AgentReport(
@@ -113,8 +114,15 @@ def test_of_a_heartbeat_is_kept_what_makes_sense() -> None:
 
 @pytest.mark.parametrize(
     "row",
-    ["7", "[1,2]", '[1,3,82,"sings",""]', '[1,-3,82,"runs",""]', '[1,3,82,"runs","",[]]', '[1,3,82,"runs","",[1,2,3,4,5,6]]'],
-)
+    [
+        "7", "[1,2]", '[1,3,82,"sings",""]', '[1,-3,82,"runs",""]', '[1,3,82,"runs","",[]]', '[1,3,82,"runs","",[1,2,3,4,5,6]]',
+        '[1,3,82,["runs"],""]', '[1,3,82,{},""]', '[-1,3,82,"runs",""]', f'[{HUGE},3,82,"runs",""]', f'[1,3,{HUGE},"runs",""]',
+        '[1,3,0,"runs",""]', f'[1,3,82,"runs","",[{HUGE},"forward",1.5,null,0,null]]',
+        '[1,3,82,"runs","",[-7,"forward",1.5,null,0,null]]', '[1,3,82,"runs","",[7,"forward",1e999,null,0,null]]',
+        '[1,3,82,"runs","",[7,"forward",NaN,null,0,null]]', f'[1,3,82,"runs","",[7,"forward",1.5,{HUGE},0,null]]',
+        f'[1,3,82,"runs","",[7,"forward",1.5,null,{HUGE},0.5]]', '[1,3,82,"runs","",[7,"forward",1.5,null,6,-1e999]]',
+    ],
+)  # fmt: skip
 def test_ranks_that_make_no_sense_make_no_report(row: str) -> None:
     body = f'{{"v":1,"node":"n2","boot_id":"b","life":"l","turn":1,"ranks":[{row}]}}'.encode()
     with pytest.raises(ValueError, match="sense"):
@@ -144,6 +152,14 @@ def test_its_size_is_bounded_and_the_newest_is_kept() -> None:
 def test_hardware_is_that_of_the_node_whoever_it_says_it_is() -> None:
     data = encode_report_of_node(replace(REPORT, hardware=(NodeHardware(1, 0.5, replace(XID, host="n9")),)))
     assert parse_report_of_node(data).hardware[0].reading.host == "n2"
+
+
+@pytest.mark.parametrize("age", [HUGE, f"-{HUGE}", "-5.0", "NaN", "1e999", "true", '"1"', "[]"])
+def test_hardware_of_no_age_makes_no_report(age: str) -> None:
+    """One from the future would count as new."""
+    body = encode_report_of_node(REPORT)[len('{"crc":"01234567",') :].replace(b'"age_s":0.5', f'"age_s":{age}'.encode())
+    with pytest.raises(ValueError, match="sense"):
+        parse_report_of_node(b'{"crc":"%08x",' % zlib.crc32(b"{" + body) + body)
 
 
 def test_a_rank_is_known_to_have_ended_only_where_its_very_process_was_seen_to() -> None:
@@ -193,6 +209,7 @@ def test_an_order_that_is_not_understood_whole_is_none(tmp_path: Path) -> None:
     path = agent_orders_path(tmp_path)
     path.parent.mkdir()
     odd = ['{"id":"a","word":"reboot","attempt":1,"ranks":[],"nodes":[]}', '{"id":"b","word":"kill","attempt":-1}', "7"]
+    odd += [f'{{"id":"s","word":"signal","attempt":1,"ranks":[],"nodes":[],"signal":{number}}}' for number in (0, 9999, 2**40)]
     odd += ['{"id":"c","word":"kill","attempt":1,"ranks":"all","nodes":[]}', '{"id":"d","word":"kill","attempt":1,"ranks":[]}']
     whole = '{"id":"e","word":"kill","attempt":1,"ranks":[],"nodes":[]}'
     path.write_text(f'{{"v":1,"epoch":2,"orders":[{",".join([*odd, whole])}]}}')

@@ -123,6 +123,23 @@ def test_where_nobody_has_begun_the_run_it_waits_for_a_first(tmp_path: Path, cap
     assert "nobody has begun this run yet" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("left", [None, b"", b'{"epoch": 3, "ho'])
+def test_a_lease_that_is_gone_or_damaged_is_told_and_not_taken_for_a_run_that_nobody_has_begun(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], left: bytes | None
+) -> None:
+    (tmp_path / "sentinel.db").touch()
+    if left is not None:
+        (tmp_path / LEASE_NAME).write_bytes(left)
+    seen = []
+    stops = Stops({50: lambda: seen.append(read_standbys(tmp_path, 0.0)[0].lacks), 51: lambda: stops.stop()})
+    assert waiting(tmp_path, stops).wait() == 130
+    said = capsys.readouterr().err
+    assert "nobody has begun" not in said
+    assert f"start it: sentinel run --run-dir {tmp_path}" in said
+    assert said.count("stands by") == 1
+    assert "is not there or cannot be read" in seen[0]
+
+
 def test_a_run_directory_that_comes_later_is_waited_for(tmp_path: Path) -> None:
     stops = Stops()
     stops._then[3] = stops.stop

@@ -169,6 +169,15 @@ def test_hardware_is_heard_once_and_only_what_happened_since_this_supervisor_loo
     assert len(watched.poll()) == 1
 
 
+def test_what_a_node_told_last_before_it_died_is_no_news_to_the_next_supervisor(watched: Watched) -> None:
+    """Its file stays: an Xid that was young when it was written is old, and the run has left the node."""
+    state = NodeHardware(2, 0.0, replace(XID, what="ecc_uncorrected", value=2.0))
+    watched.write("n2", hardware=(NodeHardware(1, 0.0, XID), state))
+    assert not any(isinstance(one, HardwareReading) for _ in range(4) for one in watched.poll(0.3))
+    watched.write("n2", hardware=(NodeHardware(1, 500.0, XID), state))  # it lives after all
+    assert [one.what for one in watched.poll() if isinstance(one, HardwareReading)] == ["ecc_uncorrected"]
+
+
 def test_a_flood_of_reports_is_handed_on_in_portions(watched: Watched) -> None:
     for number in range(REPORTS_PER_POLL + 10):
         watched.write(f"n{number}", (number, 1))
