@@ -184,7 +184,7 @@ def test_a_controller_that_does_not_answer_proves_nothing(bench: Bench) -> None:
 
 def test_an_empty_list_starts_nothing(bench: Bench) -> None:
     bench.slurm.listed.clear()
-    with pytest.raises(EngineDown, match=f"in job {JOB} may exist: .*not even that of its batch script"):
+    with pytest.raises(EngineDown, match=f"may exist in job {JOB}: .*not even that of its batch script"):
         bench.launcher().ensure_started(bench.spec())
     assert not bench.slurm.started_words
 
