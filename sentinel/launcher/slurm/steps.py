@@ -351,11 +351,11 @@ class SlurmLauncher(NamedJobLauncher[LaunchedStep]):
 
     def _clients_words(self, files: AttemptFiles, launched: LaunchedStep) -> str:
         """Why its client got no step, in its own words; nothing of one whose step was there, or of which a rank was heard."""
-        said = "" if launched.is_listed or has_traces(files) else _last_line(files, launched)
-        if TOO_FEW_CPUS in said:
+        words = "" if launched.is_listed or has_traces(files) else _last_line(files, launched)
+        if TOO_FEW_CPUS in words:
             option = f"ranks_per_node={self._settings.ranks_per_node}"
-            said += f" ({option}: the job holds fewer CPUs on a node; give it --exclusive, or --ntasks-per-node as many)"
-        return f"; its client said: {said}" if said else ""
+            words += f" ({option}: the job holds fewer CPUs on a node; give it --exclusive, or --ntasks-per-node as many)"
+        return f"; its client said: {words}" if words else ""
 
     def _watch_of(self, attempt: int) -> NewestView:
         if attempt not in self._watches:
