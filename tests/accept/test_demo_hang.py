@@ -39,7 +39,9 @@ def test_the_demonstrations_hang_beside_four_busy_processes(tmp_path: Path, seed
             wait_for("new ground", lambda: new_ground(run, step) or demo.poll() is not None, 400)
         code = demo.wait(400)
     assert code == 0, log.read_text()
-    (hang,) = run.incidents()
+    incidents = run.incidents()
+    assert len(incidents) == 1, [(one["kind"], one["reason"]) for one in incidents]
+    (hang,) = incidents
     times_s = [line["time_s"] for line in run.lines(1) if line["kind"] == "step"]
     usual_s = statistics.median(later - earlier for earlier, later in pairwise(times_s))
     print(f"\nseed {seed}: rank {rank} stopped at step {step}, a step takes {usual_s:.2f} s; blamed {hang['blamed_rank']}")
