@@ -34,7 +34,7 @@ PASSES = (
     r"|Required ports are in use|Switch resources currently not available|Requested operation is presently disabled"
     r"|SlurmctldProlog is still running|Unable to create job record, try again|I/O error writing script/environment to file"
     r"|Required node not available|Requested partition configuration not available now"
-    r"|Job can not be altered now, try again later"
+    r"|Job can not be altered now, try again later|Job/step already completing or completed"
     r"|Job credential (?:expired|revoked|replayed)|Error generating job credential)"
 )
 REFUSED = NOT_STARTED + PASSES

@@ -1,8 +1,9 @@
 """Reading the journal on a filesystem whose clients keep for a while what they have seen.
 
 A writer on another machine deletes its rollback journal with every commit, and the file grows. A client that still holds the name
-of a deleted one fails to read it; one that holds the size or a page of a moment ago shows SQLite a file that does not fit
-together. So an I/O error may be none of a disk, and damage may be none. On GlusterFS with two clients 6 of 351 openings beside a
+of a deleted one fails to read it, or takes it for what a killed writer has left, and may not roll that back; one that holds the
+size or a page of a moment ago shows SQLite a file that does not fit together. So an I/O error may be none of a disk, a killed
+writer may live, and damage may be none. On GlusterFS with two clients 6 of 351 openings beside a
 supervisor that wrote met the first, for 0.35 s at most, and 2 of 500 the second (2026-11-27).
 
 Time alone does not mend it: the kernel keeps a page until it hears of another time or size of the file, and a page that was read
@@ -26,7 +27,7 @@ from sentinel.clock import SystemClock
 
 TIMES = 15
 EVERY_S = 0.2
-_MAY_BE_OLD = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT)
+_MAY_BE_OLD = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_READONLY)
 # Device and inode → an own handle of the file. None is ever closed: with the first that a process closes, it loses every
 # lock that it has on the file (fcntl(2)), those of another connection of SQLite's too.
 _handles: dict[tuple[int, int], int] = {}

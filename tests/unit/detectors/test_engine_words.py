@@ -15,6 +15,7 @@ PASSING = [
     "srun: error: Unable to confirm allocation for job 71: Unexpected message received",
     "srun: error: Unable to confirm allocation for job 71: Unable to contact slurm controller (connect failure)",
     "srun: error: Unable to create step for job 71: Requested nodes are busy",
+    "srun: error: Unable to create step for job 71: Job/step already completing or completed",
     "srun: error: Unable to create step for job 71: Socket timed out on send/recv operation",
     "srun: error: Unable to create job step: Required node not available (down, drained or reserved)",
     "srun: error: Unable to allocate resources: Zero Bytes were transmitted or received",

@@ -20,6 +20,8 @@ from sentinel.journal.store import Journal
 from sentinel.model.facts import Noted
 from tests.fakes import ManualClock
 
+CODES = [sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY_ROLLBACK]
+
 
 class Old(sqlite3.Connection):
     """Shows what it held of the file so many times."""
@@ -54,7 +56,7 @@ def read(path: Path) -> list[int]:
         return [entry.seq for entry in found.read_entries()]
 
 
-@pytest.mark.parametrize("code", [sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR])
+@pytest.mark.parametrize("code", CODES)
 def test_an_error_of_a_moment_is_none(journal: Path, code: int) -> None:
     Old.errors[:] = [code] * (TIMES - 1)
     assert read(journal) == [1, 2, 3, 4, 5]
