@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sentinel.sim.real_faults import parse_real_fault
-from tests.cluster.demo import RANK, REFERENCE_STEPS, SPARE, STEPS_MIN, TRAINS, complaints, main, strikes, train_words
+from tests.cluster.demo import RANK, REFERENCE_STEPS, SPARE, STEPS_MIN, TRAINS, complaints, main, overlaps, strikes, train_words
 
 STEPS = REFERENCE_STEPS
 ALL = range(1, STEPS + 1)
@@ -51,6 +51,12 @@ def test_an_incident_too_few_a_lost_step_a_wrong_node_and_a_bad_end_are_named() 
     (on_the_dead,) = complaints(incidents(), ALL, STEPS, NODES | {5: {"n1", TRAINS}}, 0)
     assert on_the_dead.startswith("attempts trained on")
     assert complaints(incidents(), ALL, STEPS, NODES, 1) == ["the run left with 1, 0 asked"]
+
+
+def test_two_attempts_at_once_are_named_but_for_the_step_that_lost_its_node() -> None:
+    seen = [frozenset({"0 s-a-1"}), frozenset({"0 s-a-2"}), frozenset({"0 s-a-2", "1 s-a-3"})]
+    assert overlaps(seen, "s-a-2") == []
+    assert overlaps(seen, "s-a-1") == ["steps of two attempts at once: ['s-a-2', 's-a-3']"]
 
 
 def test_the_trainer_understands_every_fault_of_it() -> None:
