@@ -108,9 +108,8 @@ class Standby:
         """Whoever looks sees that it waits; a change is said as well."""
         self._show_file()
         record = self._watch.record
-        stands = f"stands by: {self._unread() or 'nobody has begun this run yet'}"
-        if record is not None:
-            stands = f"stands by for {_who(record)}"
+        alone = f"stands by: {self._unread() or 'nobody has begun this run yet'}"
+        stands = alone if record is None else f"stands by for {_who(record)}"
         self._systemd.waiting(f"{stands}; its lease has not changed for {time_words(self._watch.silent_s)}" if record else stands)
         if (words := f"{stands}{f'; {self.lacks}' if self.lacks else ''}") != self._stands:
             self._stands = words
