@@ -34,11 +34,22 @@ class JsonDocumentLog(RewrittenLog):
 
     _given = 0
 
+    def holds_steps(self) -> bool:
+        """Reads the document to find out, once: the first poll gives what was read here. Raises UsageError and OSError."""
+        version, rows = self._version_now(), rows_of_document(self.path)
+        if rows is None:
+            return False
+        self._version, self._rows = version, self._readings(rows)
+        return True
+
     def _read(self) -> Iterator[StepReading]:
         rows = rows_of_document(self.path)
         if rows is None:
             self._note("it is no JSON document that holds steps")
             return
+        yield from self._readings(rows)
+
+    def _readings(self, rows: list[Row]) -> Iterator[StepReading]:
         for step, time_s, metrics in rows[self._given :]:
             self._given += 1
             yield StepReading(ATTEMPT, step, time_s, (), metrics)
@@ -104,6 +115,7 @@ def _columns(document: dict[str, Any]) -> list[Row] | None:
 def _golden(document: dict[str, Any]) -> list[Row] | None:
     """Megatron-LM's functional tests keep them (tests/functional_tests)."""
     by_step: dict[int, dict[str, float]] = {}
+    by_key: dict[object, dict[str, float] | None] = {}  # most series have the same keys, and a look is cheaper than a parse
     for key, series in document.items():
         if not isinstance(series, dict) or "values" not in series:
             continue
@@ -112,14 +124,21 @@ def _golden(document: dict[str, Any]) -> list[Row] | None:
             start, apart = whole_number(series.get("start_step", 0), -1), whole_number(series.get("step_interval", 1), 0)
             if start < 0 or apart < 1:
                 continue  # where its values belong is unknown
-            values = {start + index * apart: value for index, value in enumerate(values)}
+            values = {str(start + index * apart): value for index, value in enumerate(values)}
         if not isinstance(values, dict):
             continue
         name = canonical(key)
-        for step, value in values.items():
-            number, at = _number(value), _step(str(step))
-            if number is not None and 0 <= at < LARGEST_INT:
-                by_step.setdefault(at, {}).setdefault(name, number)
+        for text, value in values.items():
+            number = value if type(value) is float else _number(value)
+            if number is None:
+                continue
+            try:
+                row = by_key[text]
+            except KeyError:
+                at = _step(text)
+                row = by_key[text] = by_step.setdefault(at, {}) if 0 <= at < LARGEST_INT else None
+            if row is not None and name not in row:
+                row[name] = number
     return [(step, 0.0, by_step[step]) for step in sorted(by_step)] or None
 
 

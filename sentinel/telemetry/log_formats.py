@@ -13,7 +13,7 @@ from sentinel.errors import UsageError
 from sentinel.telemetry.compressed import CompressedLines, compression_of, open_compressed, read_block
 from sentinel.telemetry.csv_log import CsvLines, named_by_file
 from sentinel.telemetry.format_names import FORMATS
-from sentinel.telemetry.json_document import JsonDocumentLog, rows_of_document
+from sentinel.telemetry.json_document import JsonDocumentLog
 from sentinel.telemetry.json_log import JsonLines, looks_like_json_lines
 from sentinel.telemetry.log_reader import LineLog, LineParser, LogReader, splits_at_returns
 from sentinel.telemetry.megatron_log import MegatronLines, looks_like_megatron
@@ -74,14 +74,14 @@ def open_log(path: Path, format: str = "auto") -> tuple[str, LogReader]:
     head, kind = _read_head(path, HEAD_BYTES)
     if head.startswith(LFS):
         _refuse_binary(path, head)
-    found = _find_format(path, head) if format == "auto" else format
+    found, document = _find_format(path, head) if format == "auto" else (format, None)
     if found in LINE_PARSERS:
         parse = CsvLines(named_by_file(path)) if found == "csv" else LINE_PARSERS[found]()
         packed = CompressedLines(path, kind, returns=splits_at_returns(parse)) if kind else None
         return found, LineLog(path, parse, packed)
     if kind:
         raise UnreadableLog(f"{path}: a {found} log is not read from {kind} data; unpack a copy and name that")
-    return found, DOCUMENTS[found](path)
+    return found, document or DOCUMENTS[found](path)
 
 
 def format_at_end(path: Path) -> str | None:
@@ -126,24 +126,33 @@ def _read_head(path: Path, size: int) -> tuple[bytes, str | None]:
     return b"".join(parts), kind
 
 
-def _find_format(path: Path, head: bytes) -> str:
-    """Raises UnreadableLog with a sentence when the content is none of ours."""
+def _find_format(path: Path, head: bytes) -> tuple[str, LogReader | None]:
+    """The format, with its reader where only a look at the whole document could tell. Raises UnreadableLog with a sentence when
+    the content is none of ours."""
     if looks_like_events(head) or "tfevents" in path.name:
-        return "tensorboard"
+        return "tensorboard", None
     if looks_like_wandb(head):
-        return "wandb"
+        return "wandb", None
     if not head.strip():
         raise EmptyLog(f"{path}: the file is empty; there is nothing to replay")
     _refuse_binary(path, head)
     found, why_no_csv = _by_first_lines(head, path)
-    if found is None:
-        found = _by_any_line(head) or _by_any_line(_read_head(path, HEAD_BYTES + PREAMBLE_BYTES)[0])
-    if found is None and head.lstrip()[:1] in (b"[", b"{") and rows_of_document(path) is not None:
-        found = "json"
+    found = found or _by_any_line(head)
+    too_large: UsageError | None = None
+    if found is None and head.lstrip()[:1] in (b"[", b"{"):  # before the preamble: no line of a long document is searched
+        document = JsonDocumentLog(path)
+        try:
+            if document.holds_steps():
+                return "json", document
+        except UsageError as error:
+            too_large = error  # printed lines may begin with a bracket, too
+    found = found or _by_any_line(_read_head(path, HEAD_BYTES + PREAMBLE_BYTES)[0])
+    if found is None and too_large:
+        raise too_large
     if found is None:
         why = f": {why_no_csv}" if why_no_csv else ""
         raise NoStepYet(f"{path}: not recognised as a log{why}; {KNOWN}")
-    return found
+    return found, None
 
 
 def _refuse_binary(path: Path, head: bytes) -> None:

@@ -82,8 +82,7 @@ class RewrittenLog(NotedLog):
     def poll(self, now_s: float) -> list[StepReading]:
         del now_s
         if self._rows is None:
-            status = os.stat(self.path)
-            version = (status.st_mtime_ns, status.st_size)
+            version = self._version_now()
             if version == self._version:
                 return []
             self._version, self._rows = version, self._read()
@@ -98,6 +97,10 @@ class RewrittenLog(NotedLog):
 
     def close(self) -> None:
         self._rows = None
+
+    def _version_now(self) -> tuple[int, int]:
+        status = os.stat(self.path)
+        return status.st_mtime_ns, status.st_size
 
     def _read(self) -> Iterator[StepReading]:
         raise NotImplementedError
