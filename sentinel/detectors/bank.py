@@ -59,7 +59,7 @@ from sentinel.streams.rate_returns import RateReturns
 from sentinel.streams.series import Series
 
 LOSS = "loss"
-SLOW_PHASES = ("init", "compile", "eval", "checkpoint")
+SLOW_PHASES = frozenset(("init", "compile", "eval", "checkpoint"))
 TAILS_KEPT = 64
 LEVEL_BLOCKS = 4
 GRACE_ROWS = 20  # at least, where a rate rose: a level is the median of ten or more
@@ -129,7 +129,7 @@ class DetectorBank:
         )
         self._readers_of = lru_cache(SHAPES_KEPT)(self._find_readers)
         self._learning = tuple((detector.reads, detector.learn) for detector in _overriding(self._detectors, "learn"))
-        self._on_beat = tuple(detector.heartbeat for detector in _overriding(self._detectors, "heartbeat"))
+        self._on_beats = tuple(detector.heartbeats for detector in _overriding(self._detectors, "heartbeats"))
         self._on_away = tuple(detector.away for detector in _overriding(self._detectors, "away"))
         self._on_tick = tuple(detector.tick for detector in _overriding(self._detectors, "tick"))
         self._on_hardware_tick = tuple(detector.hardware_tick for detector in _overriding(self._detectors, "hardware_tick"))
@@ -247,17 +247,20 @@ class DetectorBank:
         if rate is not None and blocks.count >= LEVEL_BLOCKS:
             self._returns.note(rate, blocks.middle(LEVEL_BLOCKS))
 
-    def heartbeat(self, beat: Heartbeat, now_s: float) -> None:
-        if beat.attempt != self._attempt:
+    def heartbeats(self, beats: Sequence[Heartbeat], now_s: float) -> None:
+        attempt = self._attempt
+        beats = [beat for beat in beats if beat.attempt == attempt]
+        if not beats:
             return
         run, now_s = self._run, self._clock(now_s)
-        if beat.phase in SLOW_PHASES:
+        if not SLOW_PHASES.isdisjoint([beat.phase for beat in beats]):
             run.pace.interrupt()
         run.has_beats = True
-        if beat.step > run.furthest_step:
-            run.furthest_step, self._beat_step_s = beat.step, now_s
-        for read in self._on_beat:
-            read(beat, now_s)
+        furthest = max([beat.step for beat in beats])
+        if furthest > run.furthest_step:
+            run.furthest_step, self._beat_step_s = furthest, now_s
+        for read in self._on_beats:
+            read(beats, now_s)
 
     def ranks_seen(self, reading: RanksSeen) -> None:
         if reading.attempt == self._attempt:

@@ -178,7 +178,8 @@ class Detector:
         """Other settings from here on: the level of the metrics `moved` may jump. `quiet_until`: the end of a grace, where the
         learning rate rose."""
 
-    def heartbeat(self, beat: Heartbeat, now_s: float) -> None: ...
+    def heartbeats(self, beats: Sequence[Heartbeat], now_s: float) -> None:
+        """Of ranks of the attempt, as many as came at once: of a large run 16,384 come a second."""
 
     def ranks_seen(self, reading: RanksSeen) -> None:
         """What silent ranks are doing, as seen from outside."""

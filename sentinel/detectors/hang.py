@@ -231,22 +231,24 @@ class Hang(Detector):
             self._last_s = now_s
         self._stepped(now_s)
 
-    def heartbeat(self, beat: Heartbeat, now_s: float) -> None:
-        rank, step, phase, beats = beat.rank, beat.step, beat.phase, self._beats
-        known = beats.get(rank)
-        if known is not None:
-            stays = known.step == step and known.phase == phase
-            beats[rank] = Beat(step, phase, now_s, known.moved_s if stays else now_s)
-        elif len(beats) < RANKS_MAX:
-            beats[rank] = Beat(step, phase, now_s, now_s)
+    def heartbeats(self, beats: Sequence[Heartbeat], now_s: float) -> None:
+        known_beats, seen = self._beats, self._seen
+        for beat in beats:
+            rank, step, phase = beat.rank, beat.step, beat.phase
+            known = known_beats.get(rank)
+            if known is not None:
+                stays = known.step == step and known.phase == phase
+                known_beats[rank] = Beat(step, phase, now_s, known.moved_s if stays else now_s)
+            elif len(known_beats) < RANKS_MAX:
+                known_beats[rank] = Beat(step, phase, now_s, now_s)
+            if seen:
+                seen.pop(rank, None)
+            if step > self._furthest_step:
+                self._furthest_step = step
+                self._stepped(now_s)
+            self._phases.add(phase)
         if now_s > self._last_s:
             self._last_s = now_s
-        if self._seen:
-            self._seen.pop(rank, None)
-        if step > self._furthest_step:
-            self._furthest_step = step
-            self._stepped(now_s)
-        self._phases.add(phase)
 
     def _stepped(self, now_s: float) -> None:
         if now_s > self._stepped_s:

@@ -127,12 +127,16 @@ class StaleCheckpoint(Detector):
         if self._unsealed_s <= UNSEALED_S:
             self._fired, self._why = False, ""
 
-    def heartbeat(self, beat: Heartbeat, now_s: float) -> None:
+    def heartbeats(self, beats: Sequence[Heartbeat], now_s: float) -> None:
         """A rank that enters the checkpoint phase begins a save."""
-        rank, step = beat.rank, beat.step
-        if beat.phase != "checkpoint":
-            self._saving.discard(rank)
-            return
+        saving = self._saving
+        for beat in beats:
+            if beat.phase == "checkpoint":
+                self._begin_save(beat.rank, beat.step)
+            elif saving:
+                saving.discard(beat.rank)
+
+    def _begin_save(self, rank: int, step: int) -> None:
         if rank not in self._saving and step > self._base + 1 and not {step, step - 1} & {*self._begun}:
             self._begun = [*self._begun, step][-BEGUN_KEPT:]
         self._saving.add(rank)

@@ -87,23 +87,25 @@ class Straggler(Detector):
         self._judged_s = float("-inf")
         self._standing = (Verdict.UNKNOWN, "no heartbeat says how long its rank was busy (busy_s)")
 
-    def heartbeat(self, beat: Heartbeat, now_s: float) -> None:
-        """In `busy_step` this rank was busy for so long by its own clock. The same step again changes nothing."""
-        if beat.busy_s is None:
-            return
-        rank, step = beat.rank, beat.busy_step
-        known = self._newest.get(rank)
-        if known is not None and step <= known:
-            return
-        if known is None:
-            if len(self._samples) >= RANKS_MAX:
-                return
-            self._samples[rank] = array("d")
-        self._newest[rank], self._seen_s[rank] = step, now_s
-        samples = self._samples[rank]
-        samples.append(beat.busy_s)
-        if len(samples) > SAMPLES_KEPT:
-            del samples[0]
+    def heartbeats(self, beats: Sequence[Heartbeat], now_s: float) -> None:
+        """In `busy_step` a rank was busy for so long by its own clock. The same step again changes nothing."""
+        newest, seen_s, samples_of = self._newest, self._seen_s, self._samples
+        for beat in beats:
+            if beat.busy_s is None:
+                continue
+            rank, step = beat.rank, beat.busy_step
+            known = newest.get(rank)
+            if known is None:
+                if len(samples_of) >= RANKS_MAX:
+                    continue
+                samples_of[rank] = array("d")
+            elif step <= known:
+                continue
+            newest[rank], seen_s[rank] = step, now_s
+            samples = samples_of[rank]
+            samples.append(beat.busy_s)
+            if len(samples) > SAMPLES_KEPT:
+                del samples[0]
 
     def tick(self, now_s: float) -> Sequence[Finding]:
         """A look at all ranks, at most once a second and only when a step was made since the last."""

@@ -9,7 +9,7 @@ after the facts are on disk.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from sentinel.client.masking import Masking
@@ -126,9 +126,8 @@ class Engine:
         assert not self.is_outdated, "another policy is in force, and this engine has the one before"
         if isinstance(event, StepReading):
             return self._step(now_s, event)
-        if isinstance(event, Heartbeat):  # as often as every rank pleases, and nothing is decided about one
-            self._live.beat(event, now_s)
-            self.detectors.heartbeat(event, now_s)
+        if isinstance(event, Heartbeat):
+            self.hear((event,), now_s)
             return ()
         if isinstance(event, (SilentRank, FlightRecords)):
             self.detectors.ranks_seen(event)
@@ -136,6 +135,13 @@ class Engine:
         decision = Decision(self.state, now_s, self.policy, self.detectors, self._live)
         self._decide(decision, masked(event, self.masking))
         return self._settled(decision)
+
+    def hear(self, beats: Sequence[Heartbeat], now_s: float) -> None:
+        """Heartbeats that came at once. They come as often as every rank pleases, and nothing is decided about one."""
+        if not beats:
+            return
+        self._live.heartbeats(beats, now_s)
+        self.detectors.heartbeats(beats, now_s)
 
     def _settled(self, decision: Decision) -> tuple[Fact, ...]:
         if decision.state.ended and not self.state.ended:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from sentinel.model.attempts import SampleRange
 from sentinel.model.findings import Finding
@@ -63,14 +63,17 @@ class LiveAttempt:
                     end_before(self.holes, reading.step)
             self.last_step_s = reading.time_s if launched_s <= reading.time_s <= now_s else now_s
 
-    def beat(self, beat: Heartbeat, now_s: float) -> None:
-        if beat.attempt != self.attempt or beat.rank >= RANKS_KEPT:
-            return
-        if "checkpoint" in (beat.phase, self._phases.get(beat.rank)):
-            self.saving_s = now_s
-        self._phases[beat.rank] = beat.phase
-        if beat.host:
-            self.hosts[beat.rank] = beat.host
+    def heartbeats(self, beats: Sequence[Heartbeat], now_s: float) -> None:
+        attempt, phases, hosts = self.attempt, self._phases, self.hosts
+        for beat in beats:
+            rank, phase, host = beat.rank, beat.phase, beat.host
+            if beat.attempt != attempt or rank >= RANKS_KEPT:
+                continue
+            if phase == "checkpoint" or phases.get(rank) == "checkpoint":
+                self.saving_s = now_s
+            phases[rank] = phase
+            if host:
+                hosts[rank] = host
 
     def matched(self, match: LogMatch) -> None:
         known = self.log_matches.setdefault(match.name, [])

@@ -26,7 +26,7 @@ from sentinel.model.agents import (
     Outcome,
 )
 from sentinel.model.readings import HardwareReading, HardwareWhat
-from sentinel.run_files.agent_rows import RANKS_MAX, TEXT_CHARS, rank_of_json, rank_to_json, rows_of
+from sentinel.run_files.agent_rows import RANKS_MAX, TEXT_CHARS, rank_to_json, ranks_of_json
 from sentinel.run_files.attempt_files import HOST, is_rank
 from sentinel.run_files.stream_lines import parse_object
 
@@ -100,7 +100,7 @@ def parse_report_of_node(data: bytes) -> AgentReport:
         boot_id=text_of(value.get("boot_id")),
         life=life[:NAME_CHARS],
         turn=cast(int, turn),
-        ranks=tuple(rank_of_json(row, node) for row in rows_of(value)),
+        ranks=ranks_of_json(value, node),
         ended=tuple(map(_ended_of_json, objects_of(value, "ended", ENDED_MAX))),
         hardware=tuple(_hardware_of_json(one, node) for one in objects_of(value, "hardware", HARDWARE_MAX)),
         blind=texts_of(value.get("blind")),

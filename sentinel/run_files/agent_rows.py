@@ -46,23 +46,36 @@ def rank_to_json(one: RankOnNode, node: str) -> list[Any]:
     return [*row, beat[:-1] if one.beat.host == node else beat]
 
 
-def rank_of_json(row: list[Any], node: str) -> RankOnNode:
+def ranks_of_json(value: Mapping[str, Any], node: str) -> tuple[RankOnNode, ...]:
     """Raises ValueError."""
+    rows = value.get("ranks")
+    if type(rows) is not list:
+        raise ValueError("its ranks make no sense")
+    return tuple([_rank_of_json(row, node) for row in rows[:RANKS_MAX]])
+
+
+def _rank_of_json(row: object, node: str) -> RankOnNode:
+    """Raises ValueError."""
+    if type(row) is not list or not 5 <= len(row) <= 6:
+        raise ValueError("its ranks make no sense")
     attempt, rank, pid, doing, where, fields = row if len(row) == 6 else (*row, None)
-    if not (type(rank) is type(pid) is type(attempt) is int and is_rank(rank) and type(doing) is type(where) is str):
+    if not (type(rank) is type(pid) is type(attempt) is int and type(doing) is type(where) is str and doing in _DOING):
         raise ValueError("a rank on the node makes no sense")
-    if doing not in _DOING or not (0 <= attempt < LARGEST_INT and 0 < pid < PID_MAX):
+    if not (is_rank(rank) and 0 <= attempt < LARGEST_INT and 0 < pid < PID_MAX):
         raise ValueError("a rank on the node makes no sense")
     where = sys.intern(where if len(where) <= TEXT_CHARS else where[:TEXT_CHARS])
-    if fields is None:
+    if len(row) == 5:
         return RankOnNode(attempt, rank, pid, _DOING[doing], where)
+    if type(fields) is not list or not 6 <= len(fields) <= 7:
+        raise ValueError("the heartbeats of its ranks make no sense")
     step, phase, time_s, number, busy_step, busy_s, host = fields if len(fields) == 7 else (*fields, node)
     if not (type(step) is type(busy_step) is int and type(time_s) is float and type(phase) is str):
         raise ValueError("a heartbeat on the node makes no sense")
-    if not (0 <= step < LARGEST_INT and 0 <= busy_step < LARGEST_INT and math.isfinite(time_s)):
+    if not (0 <= step < LARGEST_INT and 0 <= busy_step < LARGEST_INT and -math.inf < time_s < math.inf):
         raise ValueError("a heartbeat on the node makes no sense")
-    is_signal = number is None or (type(number) is int and 0 < number < SIGNAL_MAX)
-    if not is_signal or not (busy_s is None or (type(busy_s) is float and 0.0 <= busy_s < math.inf)):
+    if not (number is None or (type(number) is int and 0 < number < SIGNAL_MAX)):
+        raise ValueError("numbers of a heartbeat on the node make no sense")
+    if not (busy_s is None or (type(busy_s) is float and 0.0 <= busy_s < math.inf)):
         raise ValueError("numbers of a heartbeat on the node make no sense")
     if host is not node:
         _check_host(host)
@@ -74,13 +87,3 @@ def _check_host(name: object) -> None:
     """Raises ValueError."""
     if not isinstance(name, str) or (name and not HOST.fullmatch(name)):
         raise ValueError("a heartbeat on the node names no host that makes sense")
-
-
-def rows_of(value: Mapping[str, Any]) -> list[list[Any]]:
-    """Raises ValueError."""
-    rows = value.get("ranks")
-    if type(rows) is not list or not all(type(row) is list and len(row) in (5, 6) for row in rows):
-        raise ValueError("its ranks make no sense")
-    if not all(type(row[5]) is list and len(row[5]) in (6, 7) for row in rows if len(row) > 5):
-        raise ValueError("the heartbeats of its ranks make no sense")
-    return rows[:RANKS_MAX]

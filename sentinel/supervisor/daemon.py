@@ -15,7 +15,7 @@ from sentinel.model.actions import Action, StartAttempt
 from sentinel.model.amounts import time_words
 from sentinel.model.events import ActionDelayed, ActionDone, ActionFailed, Event, StopWanted, SupervisorStarted, Tick
 from sentinel.model.facts import ActionDecided, Entry, Fact
-from sentinel.model.readings import Reading, StepReading
+from sentinel.model.readings import Heartbeat, Reading, StepReading
 from sentinel.model.records import LoadedPolicy
 from sentinel.plan.stuck_acts import stuck_after
 
@@ -142,8 +142,8 @@ class Daemon:
         if is_whole:
             self._begin_look(now_s)
         readings = self._telemetry.poll(now_s) if is_whole else self._telemetry.poll_steps(now_s)
-        is_news = [self._handle(now_s, reading) for reading in readings]
-        if is_whole or any(is_news):
+        has_news = self._hear(now_s, readings)
+        if is_whole or has_news:
             if not self._telemetry.has_more:
                 away_s, self._away_s = self._away_s, 0.0
                 self._handle(now_s, Tick(away_s))
@@ -176,6 +176,20 @@ class Daemon:
             return False
         is_waited_for = any(not due.is_reported for due in self._due.values())  # no proof is: the next start goes on with that
         return not (is_waited_for or self._running) or now_s - self._ended_s > FLUSH_S
+
+    def _hear(self, now_s: float, readings: Sequence[Reading]) -> bool:
+        """In their order; whether they led to a fact. Heartbeats in a row, which a large run has many of, go by as one."""
+        has_news = False
+        beats: list[Heartbeat] = []
+        for reading in readings:
+            if isinstance(reading, Heartbeat):
+                beats.append(reading)
+                continue
+            self.engine.hear(beats, now_s)
+            beats = []
+            has_news = self._handle(now_s, reading) or has_news
+        self.engine.hear(beats, now_s)
+        return has_news
 
     def _handle(self, now_s: float, event: Event) -> bool:
         """Whether it led to a fact."""

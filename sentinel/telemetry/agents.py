@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentinel.clock import Clock, SystemClock
-from sentinel.model.agents import HARDWARE_EVENTS, AgentOrder, AgentReport
+from sentinel.model.agents import HARDWARE_EVENTS, AgentOrder, AgentReport, RankOnNode
 from sentinel.model.amounts import time_words
 from sentinel.model.readings import Doing, Reading, SourceReading
 from sentinel.run_files.agent_orders import OrderBook
@@ -41,16 +41,17 @@ RANKS_NAMED_MAX = 64  # in an order; of more all are asked
 @dataclass(slots=True)
 class _NodeSeen:
     """What the loop knows of a node. `is_first`: nothing was heard since its first report, which may be of any age. `number`: how
-    far its hardware was heard in this `life` of its agent. `ranks`: of the attempt, and of these `beating`, whose heartbeats it
-    tells."""
+    far its hardware was heard in this `life` of its agent. `rows`: the ranks of its newest report. `places`: of the attempt's
+    among them each with whether its heartbeat is told, as they were entered into the book of all ranks in its `edition`."""
 
     changed_s: float
     is_first: bool = True
     has_left: bool = False
     life: str = ""
     number: int = 0
-    ranks: frozenset[int] = frozenset()
-    beating: frozenset[int] = frozenset()
+    rows: tuple[RankOnNode, ...] = ()
+    places: list[tuple[int, bool]] = field(default_factory=list)
+    edition: int = -1
 
 
 @dataclass(slots=True)
@@ -65,7 +66,8 @@ class Agents:
     _health: SourceHealth = field(default_factory=lambda: SourceHealth("agents"))
     _waiting: dict[str, AgentReport] = field(default_factory=dict)
     _seen: dict[str, _NodeSeen] = field(default_factory=dict)
-    _rows: dict[int, tuple[str, Doing, str]] = field(default_factory=dict)
+    _node_of: dict[int, str] = field(default_factory=dict)  # by rank of the attempt
+    _edition: int = 0  # of that book: a rank that left a node may stand in the newest report of another
     _attempt: int = -1
     _began_s: float | None = None
     _followed_s: float = 0.0
@@ -91,10 +93,10 @@ class Agents:
         attempt's ranks, whoever tells of them."""
         self._begin(now_s)
         if attempt != self._attempt:
-            self._attempt, self._rows, self._covered, self._followed_s = attempt, {}, frozenset(), now_s
+            self._attempt, self._node_of, self._covered, self._followed_s = attempt, {}, frozenset(), now_s
             self._is_moved = True
             for node in self._seen.values():
-                node.ranks = node.beating = frozenset()
+                node.rows, node.places = (), []
         self._waiting |= self.sweep.take()
         names = [*self._waiting][:REPORTS_PER_POLL]
         self.reports = [self._waiting.pop(name) for name in names]
@@ -111,15 +113,16 @@ class Agents:
         stale = frozenset(name for name, node in self._seen.items() if self._is_stale(node, now_s, FALLBACK_S))
         if self._is_moved or stale != self._stale:
             self._stale, self._is_moved = stale, False
-            self._covered = frozenset().union(*(node.beating for name, node in self._seen.items() if name not in stale))
+            known = [node.places for name, node in self._seen.items() if name not in stale]
+            self._covered = frozenset(rank for places in known for rank, is_beating in places if is_beating)
         return self._covered
 
     def sight(self, rank: int, now_s: float) -> tuple[Doing, str] | None:
         """What the rank does, as the agent of its node sees it now; None where there is none, or it is stale."""
-        found = self._rows.get(rank)
-        if found is None or self._is_stale(self._seen[found[0]], now_s, FALLBACK_S):
+        name = self._node_of.get(rank)
+        if name is None or self._is_stale(self._seen[name], now_s, FALLBACK_S):
             return None
-        return found[1], found[2]
+        return next((row.doing, row.where) for row in self._seen[name].rows if (row.attempt, row.rank) == (self._attempt, rank))
 
     def ask_for_stacks(self, attempt: int, ranks: Sequence[int], newest: RankLife, *, with_dumps: bool) -> None:
         """Once for a silence, which is told from others by the last heartbeat in it. Raises OSError."""
@@ -176,19 +179,19 @@ class Agents:
         return out
 
     def _place(self, node: _NodeSeen, report: AgentReport) -> None:
-        name, before, ranks, beating = report.node, node.ranks, [], []
-        for row in report.ranks:
-            if row.attempt == self._attempt:
-                ranks.append(row.rank)
-                self._rows[row.rank] = (name, row.doing, row.where)
-                if row.beat is not None:
-                    beating.append(row.rank)
-        node.ranks, known = frozenset(ranks), node.beating
-        node.beating = frozenset(beating)
-        self._is_moved = self._is_moved or node.beating != known
-        for rank in before - node.ranks:  # gone from there, and perhaps on another node by now
-            if rank in self._rows and self._rows[rank][0] == name:
-                del self._rows[rank]
+        attempt, before = self._attempt, node.places
+        node.rows = report.ranks
+        node.places = [(row.rank, row.beat is not None) for row in report.ranks if row.attempt == attempt]
+        if node.places == before and node.edition == self._edition:
+            return  # as nearly always, and 2,048 of them come in a second
+        self._is_moved = True
+        gone = {rank for rank, _ in before} - {rank for rank, _ in node.places}
+        self._node_of |= {rank: report.node for rank, _ in node.places}
+        for rank in gone:  # from there, and perhaps on another node by now
+            if self._node_of.get(rank) == report.node:
+                del self._node_of[rank]
+                self._edition += 1
+        node.edition = self._edition
 
     def _is_stale(self, node: _NodeSeen, now_s: float, after_s: float) -> bool:
         return node.has_left or now_s - node.changed_s > after_s
@@ -199,7 +202,7 @@ class Agents:
         stale = {name for name, node in self._seen.items() if self._is_stale(node, now_s, BLIND_S)}
         silent = set(stale)
         if silent:
-            hosts = {row[0] for row in self._rows.values()} | {life.host for life in lives.values()}
+            hosts = {*self._node_of.values()} | {life.host for life in lives.values()}
             is_young = now_s - self._followed_s < YOUNG_S  # an attempt whose ranks are not all heard yet
             silent &= hosts | set(self._missed if is_young else ())
         missed = tuple(sorted(silent))

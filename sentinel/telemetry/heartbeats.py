@@ -63,19 +63,18 @@ class Heartbeats:
     def hear(self, reports: Sequence[AgentReport], now_s: float) -> list[Reading]:
         """The same from agents: one reading per rank whose heartbeat is another than the one that was last known."""
         out: list[Reading] = []
-        lives, attempt, phases = self.lives, self.attempt, PHASES
+        lives, attempt, phases, by_agent = self.lives, self.attempt, PHASES, self._by_agent
         for report in reports:
-            for row in report.ranks:
-                beat, rank = row.beat, row.rank
-                if beat is None or row.attempt != attempt:
-                    continue
-                known = lives.get(rank)
-                if known is not None and known.time_s == beat.time_s and known.step == beat.step:
+            for its_attempt, rank, pid, _doing, _where, beat in report.ranks:
+                if beat is None or its_attempt != attempt:
                     continue
                 step, phase, time_s, number, busy_step, busy_s, host = beat
-                lives[rank] = RankLife(step, row.pid, host, number, now_s, time_s)
+                known = lives.get(rank)
+                if known is not None and known.time_s == time_s and known.step == step:
+                    continue
+                lives[rank] = RankLife(step, pid, host, number, now_s, time_s)
                 out.append(Heartbeat(attempt, rank, step, phases.get(phase, UNKNOWN_PHASE), time_s, busy_s, busy_step, host))
-                if rank not in self._by_agent:
+                if rank not in by_agent:
                     self._by_agent.add(rank)
                     self._contents.pop(rank, None)
                     self._signatures.pop(rank, None)

@@ -28,7 +28,7 @@ def stragglers(excess: float, noise: float, seed: int, steps: int, ranks: int = 
     for step in range(1, steps + 1):
         for rank in range(ranks):
             busy_s = 0.3 * (excess if rank == 5 and step >= ONSET else 1.0) * dice.lognormvariate(0.0, noise)
-            bank.heartbeat(Heartbeat(1, rank, step, "forward", 0.0, busy_s, step), float(step))
+            bank.heartbeats([Heartbeat(1, rank, step, "forward", 0.0, busy_s, step)], float(step))
         found += bank.step(row(step, loss=2.0), float(step))
         found += bank.tick(float(step))
     return [finding for finding in found if finding.kind is Kind.STRAGGLER]

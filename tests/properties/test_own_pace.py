@@ -79,7 +79,7 @@ def test_ranks_alike_are_never_stragglers_whatever_is_heard_of_them(seed: int, r
                 hiccups = well[rank] >= HICCUPS_APART and dice.random() < 0.1
                 well[rank] = 0 if hiccups else well[rank] + 1
                 took = 100.0 if hiccups else 0.3 * dice.lognormvariate(0.0, 0.1)
-                bank.heartbeat(Heartbeat(1, rank, late, "forward", dice.uniform(-1e9, 1e9), took, late), float(step))
+                bank.heartbeats([Heartbeat(1, rank, late, "forward", dice.uniform(-1e9, 1e9), took, late)], float(step))
         found += bank.step(row(step, loss=2.0), float(step))
         found += bank.tick(float(step))
     assert [finding for finding in found if finding.kind is Kind.STRAGGLER] == []

@@ -242,8 +242,8 @@ def test_a_crash_and_a_hang_say_what_the_hardware_said_just_before() -> None:
         assert (f"; just before: GPU {GPU}: Xid 79" in ended.finding.reason) is expected  # type: ignore[union-attr]
     bank = make_bank()
     bank.receipt(receipt(), 1.0)
-    bank.heartbeat(beat(0, 1, "forward"), 2.0)
-    bank.heartbeat(beat(1, 1, "forward"), 2.0)
+    bank.heartbeats([beat(0, 1, "forward")], 2.0)
+    bank.heartbeats([beat(1, 1, "forward")], 2.0)
     bank.hardware(told("xid", 119.0, rank=1), 1195.0)
     (hung,) = bank.tick(1300.0)
     assert hung.kind is Kind.HANG

@@ -19,10 +19,10 @@ def training(steps: int = 20, *, step_s: float = 1.0, ranks: int = 2) -> Detecto
     bank.receipt(receipt(world_size=ranks), 1.0)
     for step in range(1, steps + 1):
         for rank in range(ranks):
-            bank.heartbeat(beat(rank, step, "forward"), step * step_s)
+            bank.heartbeats([beat(rank, step, "forward")], step * step_s)
         bank.step(row(step, time_s=step * step_s, loss=2.0), step * step_s)
     for rank in range(ranks):
-        bank.heartbeat(beat(rank, steps + 1, "forward"), steps * step_s)
+        bank.heartbeats([beat(rank, steps + 1, "forward")], steps * step_s)
     return bank
 
 
@@ -86,14 +86,14 @@ def test_after_a_step_nothing_is_left_of_the_time_in_which_nobody_looked() -> No
 def test_a_rank_that_goes_on_first_after_the_supervisor_stood_still_does_not_make_the_other_silent() -> None:
     bank = training()
     assert ticks(bank, 20, 25) == []
-    bank.heartbeat(beat(0, 21, "forward"), 85.0)
+    bank.heartbeats([beat(0, 21, "forward")], 85.0)
     bank.away(60.0)
     assert ticks(bank, 85, 86) == []
 
 
 def test_a_rank_that_stands_behind_is_blamed_and_a_tie_blames_nobody() -> None:
     bank = training()
-    bank.heartbeat(beat(0, 21, "backward"), 21.0)
+    bank.heartbeats([beat(0, 21, "backward")], 21.0)
     assert ticks(bank, 60, 60)[0].blamed_rank == 1
     assert ticks(training(), 60, 60)[0].blamed_rank is None
 
@@ -101,15 +101,15 @@ def test_a_rank_that_stands_behind_is_blamed_and_a_tie_blames_nobody() -> None:
 def test_a_rank_that_never_beat_while_others_did_is_blamed() -> None:
     bank = make_bank()
     bank.receipt(receipt(world_size=3), 0.0)
-    bank.heartbeat(beat(0, 1, "forward"), 1.0)
-    bank.heartbeat(beat(2, 1, "forward"), 1.0)
+    bank.heartbeats([beat(0, 1, "forward")], 1.0)
+    bank.heartbeats([beat(2, 1, "forward")], 1.0)
     assert ticks(bank, 1300, 1300)[0].blamed_rank == 1
 
 
 def test_progress_ends_the_episode_and_silence_begins_another() -> None:
     bank = training()
     assert len(ticks(bank, 20, 100)) == 1
-    bank.heartbeat(beat(1, 21, "backward"), 101.0)
+    bank.heartbeats([beat(1, 21, "backward")], 101.0)
     assert ticks(bank, 101, 130) == []
     assert len(ticks(bank, 132, 200)) == 1
 
@@ -119,14 +119,14 @@ def test_progress_ends_the_episode_and_silence_begins_another() -> None:
 )
 def test_slow_phases_have_limits_of_their_own(phase: Phase, limit_s: float) -> None:
     bank = training()
-    bank.heartbeat(beat(0, 21, phase), 21.0)
+    bank.heartbeats([beat(0, 21, phase)], 21.0)
     assert ticks(bank, 21, 21 + limit_s) == []
     assert len(ticks(bank, 22 + limit_s, 30 + limit_s)) == 1
 
 
 def test_one_rank_saving_lets_the_others_wait() -> None:
     bank = training(ranks=8)
-    bank.heartbeat(beat(3, 20, "checkpoint"), 21.0)
+    bank.heartbeats([beat(3, 20, "checkpoint")], 21.0)
     assert ticks(bank, 21, 600) == []
 
 
@@ -140,8 +140,8 @@ def test_no_heartbeat_since_launch_counts_as_init() -> None:
 
 def test_a_slow_first_step_is_no_hang() -> None:
     bank = make_bank()
-    bank.heartbeat(beat(0, 1, "forward"), 5.0)
-    bank.heartbeat(beat(1, 1, "forward"), 5.0)
+    bank.heartbeats([beat(0, 1, "forward")], 5.0)
+    bank.heartbeats([beat(1, 1, "forward")], 5.0)
     assert ticks(bank, 5, 1205, 10) == []
     assert len(ticks(bank, 1206, 1206)) == 1
 
@@ -151,7 +151,7 @@ def test_the_first_step_after_a_relaunch_is_slow_too_though_the_pace_is_known() 
     bank.begin_attempt(2, 100.0)
     bank.receipt(receipt(2, resume_step=20), 101.0)
     assert bank.step_time_s == 1.0
-    bank.heartbeat(beat(0, 21, "forward", attempt=2), 102.0)
+    bank.heartbeats([beat(0, 21, "forward", attempt=2)], 102.0)
     assert ticks(bank, 102, 600, 10) == []
 
 
@@ -166,7 +166,7 @@ def test_a_clock_that_runs_backwards_kills_nobody() -> None:
     bank = training()
     assert ticks(bank, 20, 40) == []
     assert bank.tick(-1e9) == ()
-    bank.heartbeat(beat(0, 21, "backward"), 5.0)
+    bank.heartbeats([beat(0, 21, "backward")], 5.0)
     assert ticks(bank, 41, 70) == []
 
 
@@ -185,7 +185,7 @@ def test_intervals_with_an_evaluation_or_a_checkpoint_are_not_learned() -> None:
     slow: Sequence[Phase] = ("eval", "checkpoint")
     for step in range(1, 60):
         if step > 3 and step % 3:
-            bank.heartbeat(beat(0, step, slow[step % 2]), now_s)
+            bank.heartbeats([beat(0, step, slow[step % 2])], now_s)
             now_s += 50.0
         now_s += 1.0
         bank.step(row(step, time_s=now_s, loss=2.0), now_s)
@@ -218,7 +218,7 @@ def test_after_the_attempt_ended_nothing_hangs_and_the_verdict_is_unknown() -> N
 
 def test_heartbeats_of_an_older_attempt_are_no_progress() -> None:
     bank = training()
-    bank.heartbeat(beat(0, 99, "forward", attempt=0), 49.0)
+    bank.heartbeats([beat(0, 99, "forward", attempt=0)], 49.0)
     assert len(ticks(bank, 51, 52)) == 1
 
 

@@ -137,8 +137,8 @@ def test_a_rank_that_alone_shows_no_stack_when_it_should_is_the_one_the_others_w
 def test_a_stopped_rank_is_in_no_phase_and_the_limit_of_a_step_holds(phase: Phase) -> None:
     """Beside busy processes the other rank stays in the phase of its last heartbeat, and that phase's limit would hold."""
     bank = training()
-    bank.heartbeat(beat(0, 20, phase), 20.5)
-    bank.heartbeat(beat(1, 21, "data"), 20.6)
+    bank.heartbeats([beat(0, 20, phase)], 20.5)
+    bank.heartbeats([beat(1, 21, "data")], 20.6)
     bank.ranks_seen(SilentRank(1, 1, "stopped", "do_signal_stop"))
     (found,) = [one for one in ticks(bank, 50, 60) if one.kind is Kind.HANG]
     assert (found.blamed_rank, found.baseline) == (1, 30.0)
@@ -148,14 +148,14 @@ def test_a_stopped_rank_is_in_no_phase_and_the_limit_of_a_step_holds(phase: Phas
 def test_what_was_seen_is_forgotten_when_the_rank_is_heard_from_again() -> None:
     bank = training()
     bank.ranks_seen(SilentRank(1, 1, "stopped"))
-    bank.heartbeat(beat(0, 21, "forward"), 21.0)
-    bank.heartbeat(beat(1, 21, "forward"), 21.1)
+    bank.heartbeats([beat(0, 21, "forward")], 21.0)
+    bank.heartbeats([beat(1, 21, "forward")], 21.1)
     found: list[Finding] = [one for one in ticks(bank, 60, 60) if one.kind is Kind.HANG]
     assert [one.blamed_rank for one in found] == [None]
 
 
 def test_what_is_seen_of_another_attempt_is_not_believed() -> None:
     bank = make_bank()
-    bank.heartbeat(beat(0, 1, "forward"), 1.0)
+    bank.heartbeats([beat(0, 1, "forward")], 1.0)
     bank.ranks_seen(SilentRank(7, 0, "stopped"))
     assert not any("stopped by a signal" in one.reason for one in ticks(bank, 4000, 1) if one.kind is Kind.HANG)

@@ -21,7 +21,7 @@ def living_threads(bank, ranks, start_s: int, end_s: int, phase: Phase = "backwa
     found: list[Finding] = []
     for now_s in range(start_s, end_s):
         for rank in ranks:
-            bank.heartbeat(beat(rank, step, phase), float(now_s))
+            bank.heartbeats([beat(rank, step, phase)], float(now_s))
         found += bank.tick(float(now_s))
     return hangs(found)
 
@@ -40,7 +40,7 @@ def test_a_silent_rank_hangs_nobody_while_the_others_go_on() -> None:
     bank = training(ranks=4)
     for step in range(21, 300):
         for rank in (0, 1, 3):
-            bank.heartbeat(beat(rank, step, "forward"), float(step))
+            bank.heartbeats([beat(rank, step, "forward")], float(step))
         bank.step(row(step, loss=2.0), float(step))
         assert bank.tick(float(step)) == ()
 
@@ -49,7 +49,7 @@ def test_a_rank_whose_heartbeat_broke_long_ago_is_not_blamed_for_a_slow_step() -
     bank = training(ranks=4)
     for step in range(21, 300):
         for rank in (0, 1, 3):
-            bank.heartbeat(beat(rank, step, "forward"), float(step))
+            bank.heartbeats([beat(rank, step, "forward")], float(step))
         bank.step(row(step, loss=2.0), float(step))
         bank.tick(float(step))
     assert living_threads(bank, (0, 1, 3), 300, 400, step=300) == []
@@ -62,7 +62,7 @@ def test_others_that_do_something_else_than_wait_are_not_waiting(phase: Phase) -
 
 def test_a_silent_rank_in_a_slow_phase_has_that_phase_s_limit() -> None:
     bank = training(ranks=4)
-    bank.heartbeat(beat(2, 21, "checkpoint"), 21.0)
+    bank.heartbeats([beat(2, 21, "checkpoint")], 21.0)
     assert living_threads(bank, (0, 1, 3), 22, 620) == []
     assert [finding.blamed_rank for finding in living_threads(bank, (0, 1, 3), 620, 660)] == [2]
 
@@ -81,7 +81,7 @@ def test_phases_that_cycle_without_a_step_are_a_hang_too() -> None:
     found: list[Finding] = []
     for now_s in range(21, 3200):
         for rank in range(2):
-            bank.heartbeat(beat(rank, 21, cycle[now_s % 3]), float(now_s))
+            bank.heartbeats([beat(rank, 21, cycle[now_s % 3])], float(now_s))
         found += hangs(bank.tick(float(now_s)))
     assert len(found) == 1
     assert "no step for over 50 min" in found[0].reason  # ten times the limit this policy gives to data
@@ -98,7 +98,7 @@ def test_a_quiet_stream_under_ranks_that_go_on_is_no_hang_but_is_not_seen() -> N
     bank = training()
     for step in range(21, 400):
         for rank in range(2):
-            bank.heartbeat(beat(rank, step, "forward"), float(step))
+            bank.heartbeats([beat(rank, step, "forward")], float(step))
         assert bank.tick(float(step)) == ()
     assert bank.stream_gap == "heartbeats are at step 399, the newest line is of step 20, 6 min 19 s ago"
     verdict, reason = bank.verdicts()[Kind.SPIKE]
@@ -112,7 +112,7 @@ def test_a_quiet_stream_under_ranks_that_go_on_is_no_hang_but_is_not_seen() -> N
 def test_a_run_that_logs_rarely_has_no_gap() -> None:
     bank = make_bank()
     for step in range(1, 1000):
-        bank.heartbeat(beat(0, step, "forward"), float(step))
+        bank.heartbeats([beat(0, step, "forward")], float(step))
         if step % 100 == 0:
             bank.step(row(step, loss=2.0), float(step))
         assert bank.tick(float(step)) == ()
@@ -144,7 +144,7 @@ def test_silence_is_nobody_s_while_somebody_moves_or_nobody_lives() -> None:
 
 def test_the_verdict_of_a_silent_run_names_where_everybody_stands() -> None:
     bank = training()
-    bank.heartbeat(beat(0, 21, "backward"), 21.0)
+    bank.heartbeats([beat(0, 21, "backward")], 21.0)
     (found,) = hangs(ticks(bank, 60, 60))
     assert "rank 1 is furthest behind (step 21, forward, silent for 40 s); 1 of 1 others at step 21, backward" in found.reason
 
@@ -152,10 +152,10 @@ def test_the_verdict_of_a_silent_run_names_where_everybody_stands() -> None:
 def with_a_broken_heartbeat(broken: int, culprit: int | None, phase: Phase = "forward") -> DetectorBank:
     """The heartbeat of one rank no longer arrives after step 21; at step 299 all stop, `culprit` a step behind."""
     bank = training(ranks=4)
-    bank.heartbeat(beat(broken, 21, phase), 20.5)
+    bank.heartbeats([beat(broken, 21, phase)], 20.5)
     for step in range(21, 300):
         for rank in {0, 1, 2, 3} - {broken, culprit if step == 299 else broken}:
-            bank.heartbeat(beat(rank, step, "forward"), float(step))
+            bank.heartbeats([beat(rank, step, "forward")], float(step))
         if step < 299:
             bank.step(row(step, loss=2.0), float(step))
         bank.tick(float(step))
@@ -187,9 +187,9 @@ def test_who_never_beat_in_an_attempt_that_made_steps_has_no_heartbeat_that_arri
     bank.receipt(receipt(world_size=4), 0.0)
     for step in range(1, 21):
         for rank in range(3):
-            bank.heartbeat(beat(rank, step, "forward"), float(step))
+            bank.heartbeats([beat(rank, step, "forward")], float(step))
         bank.step(row(step, time_s=float(step), loss=2.0), float(step))
     assert ticks(bank, 20, 100)[0].blamed_rank is None
-    bank.heartbeat(beat(0, 21, "backward"), 101.0)
-    bank.heartbeat(beat(2, 21, "backward"), 101.0)
+    bank.heartbeats([beat(0, 21, "backward")], 101.0)
+    bank.heartbeats([beat(2, 21, "backward")], 101.0)
     assert ticks(bank, 101, 200)[0].blamed_rank == 1

@@ -115,10 +115,10 @@ def test_saves_begun_and_never_committed_are_told_without_a_rhythm() -> None:
     for step in range(1, 200):
         found += bank.step(row(step, time_s=float(step), loss=2.0), float(step))
         if step % 50 == 0:
-            bank.heartbeat(beat(0, step, "checkpoint"), float(step))
-            bank.heartbeat(beat(1, step + 1, "checkpoint"), float(step))  # a trainer that counts one ahead
-        bank.heartbeat(beat(0, step + 1, "forward"), float(step))
-        bank.heartbeat(beat(1, step + 1, "forward"), float(step))
+            bank.heartbeats([beat(0, step, "checkpoint")], float(step))
+            bank.heartbeats([beat(1, step + 1, "checkpoint")], float(step))  # a trainer that counts one ahead
+        bank.heartbeats([beat(0, step + 1, "forward")], float(step))
+        bank.heartbeats([beat(1, step + 1, "forward")], float(step))
         found += bank.tick(float(step))
     told = [finding for finding in found if finding.kind is Kind.STALE_CHECKPOINT]
     assert [(f.onset_step, f.detected_step) for f in told] == [(0, 176)]

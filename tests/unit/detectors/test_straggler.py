@@ -23,7 +23,7 @@ def train(busy: Busy, *, ranks: int = 4, steps: int = 60, bank: DetectorBank | N
         for rank in range(ranks):
             took = busy(rank, step)
             if took is not None:
-                bank.heartbeat(Heartbeat(1, rank, step, "forward", step - 86400.0 * rank, took, step), float(step))
+                bank.heartbeats([Heartbeat(1, rank, step, "forward", step - 86400.0 * rank, took, step)], float(step))
         found += bank.step(row(step, loss=2.0), float(step))
         found += bank.tick(step + 0.5)
     return bank, [finding for finding in found if finding.kind is Kind.STRAGGLER]

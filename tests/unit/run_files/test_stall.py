@@ -87,9 +87,9 @@ def test_the_bank_knows_when_the_last_step_was_made_by_lines_and_by_heartbeats()
     for step in range(11, 40):
         bank.step(row(step, loss=2.0), float(step))
     assert bank.step_times == StepTimes(39.0, 1.0)
-    bank.heartbeat(beat(0, 41, "forward"), 40.5)
+    bank.heartbeats([beat(0, 41, "forward")], 40.5)
     assert bank.step_times.last_step_s == 40.5
-    bank.heartbeat(beat(0, 41, "backward"), 44.0)  # the same step
+    bank.heartbeats([beat(0, 41, "backward")], 44.0)  # the same step
     assert bank.step_times.last_step_s == 40.5
     bank.end_attempt()
     assert bank.step_times == StepTimes()
