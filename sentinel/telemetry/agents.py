@@ -32,6 +32,7 @@ EVERY_S = 1.0
 SLICE = 32  # files between two pauses: the loop is not to wait for a sweep
 REPORTS_PER_POLL = 128  # some 1,000 heartbeats, a hundredth of a second: what else the loop has to do waits no longer
 FALLBACK_S = 5.0
+COVERED_EVERY_S = 0.25  # small beside FALLBACK_S; the loop asks for each hundred reports
 BLIND_S = 15.0
 YOUNG_S = 120.0
 NAMED_MAX = 4
@@ -76,6 +77,7 @@ class Agents:
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
     _covered: frozenset[int] = frozenset()
+    _covered_s: float = float("-inf")  # when it was last found out
     _stale: frozenset[str] = frozenset()
     _is_moved: bool = False  # ranks have come to a node, or gone from it, since it was last found out who is covered
     sweep: AgentSweep = field(init=False)
@@ -110,6 +112,9 @@ class Agents:
 
     def covered(self, now_s: float) -> frozenset[int]:
         """The attempt's ranks whose heartbeats come by an agent just now."""
+        if not self._is_moved and now_s - self._covered_s < COVERED_EVERY_S:
+            return self._covered
+        self._covered_s = now_s
         stale = frozenset(name for name, node in self._seen.items() if self._is_stale(node, now_s, FALLBACK_S))
         if self._is_moved or stale != self._stale:
             self._stale, self._is_moved = stale, False
