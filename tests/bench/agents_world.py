@@ -1,13 +1,20 @@
-"""The nodes of a large run, and the supervisor that is measured: each is a process of its own. See `test_agents_bench`."""
+"""The nodes of a large run, and the supervisor that is measured: each is a process of its own. See `test_agents_bench`.
+
+The nodes tell of their ranks by a file of an agent on each, or without agents by a heartbeat file of each rank.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from sentinel.client.heartbeat_file import HeartbeatFile
+from sentinel.client.run_layout import attempt_folder, rank_file
 from sentinel.client.strict_json import dumps
 from sentinel.clock import SystemClock
 from sentinel.engine import Engine
@@ -30,13 +37,38 @@ WARM_S = 10.0  # until every file was met; what comes after that is measured
 BAD = 5.0  # seconds before the end
 
 
-def write_nodes(run_dir: Path) -> None:
-    """The nodes and rank 0: as long as it is not killed."""
+def write_agents(run_dir: Path) -> None:
+    """A report of each node's agent, once a second."""
+    files = [ReportFile(run_dir, f"n{node}") for node in range(NODES)]
+
+    def write(node: int, turn: int) -> None:
+        rows = tuple(row(rank, turn, node) for rank in range(RANKS * node, RANKS * (node + 1)))
+        files[node].write(AgentReport(f"n{node}", f"boot-{node}", f"life-{node}", turn, ranks=rows))
+
+    write_nodes(run_dir, write)
+
+
+def write_heartbeats(run_dir: Path) -> None:
+    """A heartbeat file of each rank, once a second, with what the client writes into it."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each stays open, as in its rank
+    folder = attempt_folder(run_dir, 1) / "heartbeats"
+    files = [HeartbeatFile(rank_file(folder, rank)) for rank in range(NODES * RANKS)]
+
+    def write(node: int, turn: int) -> None:
+        for rank in range(RANKS * node, RANKS * (node + 1)):
+            beat = {"step": turn, "phase": "forward", "time_s": float(turn), "pid": 4000 + rank, "host": f"n{node}"}
+            files[rank].write(beat | {"boot_id": f"boot-{node}", "stack_signal": 39, "busy_step": turn - 1, "busy_s": 0.01})
+
+    write_nodes(run_dir, write)
+
+
+def write_nodes(run_dir: Path, write: Callable[[int, int], None]) -> None:
+    """The nodes, spread over each second, and rank 0's stream: as long as it is not killed. `write`: a node, in a turn."""
     deadline_s = time.monotonic() + 60.0
     while not (run_dir / "attempts" / "0001" / "heartbeats").is_dir():
         assert time.monotonic() < deadline_s, "the supervisor has not begun"
         time.sleep(0.01)
-    files = [ReportFile(run_dir, f"n{node}") for node in range(NODES)]
     began_s, turn = time.monotonic(), 0
     stream = os.open(run_dir / "attempts" / "0001" / "metrics.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     line(stream, kind="start", v=1, attempt=1, resume_step=0, world_size=NODES * RANKS, overrides={}, effective={})
@@ -47,9 +79,8 @@ def write_nodes(run_dir: Path) -> None:
         is_bad = is_bad or wants_bad
         loss = "NaN" if wants_bad else 2.0
         line(stream, kind="step", step=turn, samples=[[16 * turn, 16 * turn + 16]], loss=loss, grad_norm=1.0)
-        for node, file in enumerate(files):
-            rows = tuple(row(rank, turn, node) for rank in range(RANKS * node, RANKS * (node + 1)))
-            file.write(AgentReport(f"n{node}", f"boot-{node}", f"life-{node}", turn, ranks=rows))
+        for node in range(NODES):
+            write(node, turn)
             if node % 64 == 0:
                 pause_s = began_s + turn - 1 + node / NODES - time.monotonic()
                 time.sleep(max(0.0, pause_s))
@@ -64,8 +95,8 @@ def line(handle: int, **fields: object) -> None:
     os.write(handle, (dumps(fields | {"time_s": time.time()}) + "\n").encode())
 
 
-def measure(run_dir: Path) -> None:
-    """In a process of its own, which is the supervisor's. Its last line says what it found."""
+def measure(run_dir: Path, with_agents: bool) -> None:
+    """In a process of its own, which is the supervisor's. Its last line is what it found, as JSON."""
     plans: list[float] = []
     turns: list[float] = []
     heard: set[int] = set()
@@ -84,7 +115,7 @@ def measure(run_dir: Path) -> None:
             def settle(self):
                 session.journal.settle()
 
-        agents = Agents(run_dir, OrderBook(run_dir, session.epoch))
+        agents = Agents(run_dir, OrderBook(run_dir, session.epoch)) if with_agents else None
         daemon = Daemon(engine, Timed(), RunTelemetry(run_dir, StillAlive(), agents=agents), AtOnce(), session.epoch)
         turn = daemon.turn
 
@@ -130,8 +161,5 @@ def tell(share: float, turns: list[float], plans: list[float], heard: int, run_d
     bad_s = next(json.loads(text)["time_s"] for text in lines if '"NaN"' in text)
     status = Path("/proc/self/status").read_text().splitlines()
     peak_kb = int(next(text for text in status if text.startswith("VmHWM")).split()[1])
-    print(
-        f"{share:.1%} of a core (bar 25 %), {peak_kb * 1024 / 1e6:.0f} MB (bar 100), loop p99 {1000 * p99:.0f} ms of "
-        f"{len(turns)} turns (bar 100), a NaN to its plan on disk {plans[0] - bad_s if plans else float('nan'):.2f} s (bar 1); "
-        f"{heard} ranks heard"
-    )
+    found = {"share": share, "peak_mb": peak_kb * 1024 / 1e6, "p99_s": p99, "turns": len(turns), "heard": heard}
+    print(json.dumps(found | {"plan_s": plans[0] - bad_s if plans else None}))
