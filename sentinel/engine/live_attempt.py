@@ -69,10 +69,12 @@ class LiveAttempt:
             rank, phase, host = beat.rank, beat.phase, beat.host
             if beat.attempt != attempt or rank >= RANKS_KEPT:
                 continue
-            if phase == "checkpoint" or phases.get(rank) == "checkpoint":
+            before = phases.get(rank)
+            if "checkpoint" in (phase, before):
                 self.saving_s = now_s
-            phases[rank] = phase
-            if host:
+            if phase != before:
+                phases[rank] = phase
+            if host and hosts.get(rank) != host:
                 hosts[rank] = host
 
     def matched(self, match: LogMatch) -> None:
