@@ -15,7 +15,7 @@ from sentinel.clock import Clock
 from sentinel.model.amounts import time_words
 from sentinel.supervisor.daemon import AWAY_S, Daemon
 
-GARBAGE_LOOKS = (700, 10, 10)  # CPython's own: the command line looks less often while it starts
+GARBAGE_LOOKS = (50_000, 10, 10)  # new objects between two looks for garbage, and CPython's own: a node's report is a hundred
 LOOK_EVERY_S = 0.5  # hangs are judged, and every source is asked, at least this often, whatever the stream alone says meanwhile
 
 
