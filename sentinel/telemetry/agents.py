@@ -43,7 +43,7 @@ RANKS_NAMED_MAX = 64  # in an order; of more all are asked
 class _NodeSeen:
     """What the loop knows of a node. `is_first`: nothing was heard since its first report, which may be of any age. `number`: how
     far its hardware was heard in this `life` of its agent. `rows`: the ranks of its newest report. `places`: of the attempt's
-    among them each with whether its heartbeat is told, as they were entered into the book of all ranks in its `edition`."""
+    among them each, and whether its heartbeat is told."""
 
     changed_s: float
     is_first: bool = True
@@ -52,7 +52,6 @@ class _NodeSeen:
     number: int = 0
     rows: tuple[RankOnNode, ...] = ()
     places: list[tuple[int, bool]] = field(default_factory=list)
-    edition: int = -1
 
 
 @dataclass(slots=True)
@@ -68,7 +67,6 @@ class Agents:
     _waiting: dict[str, AgentReport] = field(default_factory=dict)
     _seen: dict[str, _NodeSeen] = field(default_factory=dict)
     _node_of: dict[int, str] = field(default_factory=dict)  # by rank of the attempt
-    _edition: int = 0  # of that book: a rank that left a node may stand in the newest report of another
     _attempt: int = -1
     _began_s: float | None = None
     _followed_s: float = 0.0
@@ -127,7 +125,8 @@ class Agents:
         name = self._node_of.get(rank)
         if name is None or self._is_stale(self._seen[name], now_s, FALLBACK_S):
             return None
-        return next((row.doing, row.where) for row in self._seen[name].rows if (row.attempt, row.rank) == (self._attempt, rank))
+        key = self._attempt, rank  # the newest of two processes stands last
+        return next((row.doing, row.where) for row in reversed(self._seen[name].rows) if (row.attempt, row.rank) == key)
 
     def ask_for_stacks(self, attempt: int, ranks: Sequence[int], newest: RankLife, *, with_dumps: bool) -> None:
         """Once for a silence, which is told from others by the last heartbeat in it. Raises OSError."""
@@ -184,19 +183,18 @@ class Agents:
         return out
 
     def _place(self, node: _NodeSeen, report: AgentReport) -> None:
-        attempt, before = self._attempt, node.places
+        attempt, before, name, node_of = self._attempt, node.places, report.node, self._node_of
         node.rows = report.ranks
         node.places = [(row.rank, row.beat is not None) for row in report.ranks if row.attempt == attempt]
-        if node.places == before and node.edition == self._edition:
+        for rank, _ in node.places:
+            if node_of.get(rank) != name:
+                node_of[rank] = name
+        if node.places == before:
             return  # as nearly always, and 2,048 of them come in a second
         self._is_moved = True
-        gone = {rank for rank, _ in before} - {rank for rank, _ in node.places}
-        self._node_of |= {rank: report.node for rank, _ in node.places}
-        for rank in gone:  # from there, and perhaps on another node by now
-            if self._node_of.get(rank) == report.node:
-                del self._node_of[rank]
-                self._edition += 1
-        node.edition = self._edition
+        for rank in {rank for rank, _ in before} - {rank for rank, _ in node.places}:
+            if node_of.get(rank) == name:  # gone from there, and perhaps on another node by now
+                del node_of[rank]
 
     def _is_stale(self, node: _NodeSeen, now_s: float, after_s: float) -> bool:
         return node.has_left or now_s - node.changed_s > after_s

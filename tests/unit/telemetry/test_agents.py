@@ -10,7 +10,7 @@ import pytest
 
 from sentinel.client.run_layout import agent_orders_path, agent_path
 from sentinel.model.agents import AgentReport, BeatOnNode, NodeHardware, RankOnNode
-from sentinel.model.readings import HardwareReading, Heartbeat, Reading, SilentRank, SourceReading
+from sentinel.model.readings import Doing, HardwareReading, Heartbeat, Reading, SilentRank, SourceReading
 from sentinel.run_files.agent_files import ReportFile
 from sentinel.run_files.agent_orders import OrderBook, read_orders
 from sentinel.run_files.attempt_files import AttemptFiles
@@ -205,6 +205,24 @@ def test_agents_of_long_ago_are_looked_at_seldom(watched: Watched) -> None:
 
 
 # Silent ranks
+
+
+def test_a_rank_that_two_nodes_tell_of_is_where_it_was_told_last_and_the_newest_process_counts(watched: Watched) -> None:
+    def rank(node: str, doing: Doing) -> RankOnNode:
+        return RankOnNode(1, 0, 100, doing, node, beat(0, 5, node))
+
+    watched.write("n2", ranks=(rank("n2", "runs"),))
+    watched.poll()
+    watched.write("n3", ranks=(rank("n3", "runs"), rank("n3", "stopped")))
+    watched.poll()
+    assert watched.agents.sight(0, watched.now_s) == ("stopped", "n3")
+    watched.write("n2", ranks=(rank("n2", "blocked"),))  # the same ranks as before
+    watched.poll()
+    assert watched.agents.sight(0, watched.now_s) == ("blocked", "n2")
+    watched.write("n3", ranks=())
+    watched.poll()
+    assert watched.agents.sight(0, watched.now_s) == ("blocked", "n2")
+    assert watched.agents.covered(watched.now_s) == {0}
 
 
 def test_silent_ranks_of_other_nodes_are_seen_and_asked_for_their_stacks_once(watched: Watched) -> None:
