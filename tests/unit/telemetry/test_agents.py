@@ -212,6 +212,7 @@ def test_a_rank_that_two_nodes_tell_of_is_where_it_was_told_last_and_the_newest_
         return RankOnNode(1, 0, 100, doing, node, beat(0, 5, node))
 
     watched.write("n2", ranks=(rank("n2", "runs"),))
+    watched.write("n3")
     watched.poll()
     watched.write("n3", ranks=(rank("n3", "runs"), rank("n3", "stopped")))
     watched.poll()
