@@ -34,7 +34,6 @@ SAMPLES_MIN = 5
 SIGMAS = 4.0
 SPREAD_RANKS_MIN = 4
 JUDGED_EVERY_S = 1.0  # a world of thousands of ranks takes milliseconds to judge
-JUDGED_EVERY_S_A_RANK = 1e-3  # of thousands of ranks: each look sorts the samples of all
 NAMED_MAX = 8
 
 
@@ -109,10 +108,8 @@ class Straggler(Detector):
                 del samples[0]
 
     def tick(self, now_s: float) -> Sequence[Finding]:
-        """A look at all ranks, at most once a second and only when a step was made since the last. Of thousands seldomer, so that
-        a second costs no more than with a thousand."""
-        every_s = max(JUDGED_EVERY_S, min(len(self._newest) * JUDGED_EVERY_S_A_RANK, self._settings.lasting_s))
-        if not self._newest or now_s - self._judged_s < every_s:
+        """A look at all ranks, at most once a second and only when a step was made since the last."""
+        if not self._newest or now_s - self._judged_s < JUDGED_EVERY_S:
             return NOTHING
         reached = max(self._newest.values())
         if reached <= self._step:

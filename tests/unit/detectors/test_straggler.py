@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-import pytest
-
-from sentinel.detectors import straggler
 from sentinel.detectors.bank import DetectorBank
-from sentinel.detectors.straggler import Slow, StragglerSettings, choose_slow
+from sentinel.detectors.straggler import StragglerSettings, choose_slow
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import Heartbeat
 from tests.unit.detectors.bank_kit import config, make_bank, receipt, row
@@ -51,21 +48,6 @@ def test_all_alike_is_healthy_and_one_rank_alone_is_unknown() -> None:
     assert (found, bank.verdicts()[Kind.STRAGGLER]) == ([], (Verdict.HEALTHY, "4 ranks keep up with each other"))
     bank, _ = train(lambda rank, step: 0.5, ranks=1)
     assert bank.verdicts()[Kind.STRAGGLER][0] is Verdict.UNKNOWN
-
-
-def test_thousands_of_ranks_are_compared_seldomer_and_the_slow_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[int] = []
-    choose = straggler.choose_slow
-
-    def look(medians: Mapping[int, float], *rest: float) -> dict[int, Slow]:
-        looks.append(len(medians))
-        return choose(medians, *rest)
-
-    monkeypatch.setattr(straggler, "choose_slow", look)
-    _, found = train(lambda rank, step: 0.5 if rank == 7 else 0.1, ranks=3000, steps=50)
-    assert [finding.blamed_rank for finding in found] == [7]
-    assert len(looks) == 15  # of 50 seconds, from the fifth sample on
-    assert set(looks) == {3000}
 
 
 def test_what_is_small_beside_the_step_is_no_straggler() -> None:
