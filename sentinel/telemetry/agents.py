@@ -165,6 +165,7 @@ class Agents:
             node = self._seen[report.node] = _NodeSeen(now_s, self.sweep.was_there(report.node))
         else:
             node.is_first = False
+        self._is_moved = self._is_moved or node.has_left != report.has_left
         node.changed_s, node.has_left = now_s, report.has_left
         self._place(node, report)
         # Of its own machine the supervisor hears itself. What a node told right before it died is no news.

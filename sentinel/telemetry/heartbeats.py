@@ -75,7 +75,7 @@ class Heartbeats:
                 lives[rank] = RankLife(step, pid, host, number, now_s, time_s)
                 out.append(Heartbeat(attempt, rank, step, phases.get(phase, UNKNOWN_PHASE), time_s, busy_s, busy_step, host))
                 if rank not in by_agent:
-                    self._by_agent.add(rank)
+                    by_agent.add(rank)
                     self._contents.pop(rank, None)
                     self._signatures.pop(rank, None)
         return out

@@ -33,23 +33,21 @@ class JsonDocumentLog(RewrittenLog):
     """The rows of the document. One that changes is read again; what was given out is not given out twice."""
 
     _given = 0
+    _recognised: tuple[tuple[int, int] | None, list[Row] | None] = (None, None)  # the version that was read, and its rows
 
     def holds_steps(self) -> bool:
-        """Reads the document to find out, once: the first poll gives what was read here. Raises UsageError and OSError."""
-        version, rows = self._version_now(), rows_of_document(self.path)
-        if rows is None:
-            return False
-        self._version, self._rows = version, self._readings(rows)
-        return True
+        """Reads the document to find out. The first poll gives what was read here, unless it was written anew since. Raises
+        UsageError and OSError."""
+        self._recognised = self._version_now(), rows_of_document(self.path)
+        return self._recognised[1] is not None
 
     def _read(self) -> Iterator[StepReading]:
-        rows = rows_of_document(self.path)
+        (version, rows), self._recognised = self._recognised, (None, None)
+        if rows is None or version != self._version:
+            rows = rows_of_document(self.path)
         if rows is None:
             self._note("it is no JSON document that holds steps")
             return
-        yield from self._readings(rows)
-
-    def _readings(self, rows: list[Row]) -> Iterator[StepReading]:
         for step, time_s, metrics in rows[self._given :]:
             self._given += 1
             yield StepReading(ATTEMPT, step, time_s, (), metrics)
@@ -115,7 +113,7 @@ def _columns(document: dict[str, Any]) -> list[Row] | None:
 def _golden(document: dict[str, Any]) -> list[Row] | None:
     """Megatron-LM's functional tests keep them (tests/functional_tests)."""
     by_step: dict[int, dict[str, float]] = {}
-    by_key: dict[object, dict[str, float] | None] = {}  # most series have the same keys, and a look is cheaper than a parse
+    by_key: dict[str, dict[str, float] | None] = {}  # most series have the same keys, and a look is cheaper than a parse
     for key, series in document.items():
         if not isinstance(series, dict) or "values" not in series:
             continue

@@ -81,6 +81,17 @@ def test_a_document_that_grows_gives_out_what_is_new(tmp_path: Path) -> None:
     assert (reader.damaged, reader.first_damage) == (1, "it is no JSON document that holds steps")
 
 
+def test_a_document_written_anew_before_the_first_look_is_read_as_it_stands(tmp_path: Path) -> None:
+    path = tmp_path / "history.json"
+    path.write_text(json.dumps(ROWS[:3]))
+    reader = open_log(path)[1]
+    path.write_text(json.dumps(ROWS[10:14]))
+    assert [row.step for row in reader.poll(0.0)] == [11, 12, 13, 14]
+    reader = open_log(path)[1]
+    reader.close()
+    assert [row.step for row in reader.poll(0.0)] == [11, 12, 13, 14]
+
+
 def test_a_document_too_large_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_document, "DOCUMENT_BYTES_MAX", 100)
     with pytest.raises(UsageError, match=r"history\.json: a JSON document .* jq -c"):
