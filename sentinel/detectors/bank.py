@@ -128,6 +128,8 @@ class DetectorBank:
             _Feed(name, Fives(log_space="norm" in name), tuple(d for d in readers if name in d.blocks_of)) for name in metrics
         )
         self._readers_of = lru_cache(SHAPES_KEPT)(self._find_readers)
+        self._names: tuple[str, ...] = ()  # of the newest row, which most rows repeat
+        self._readers = self._readers_of(())
         self._learning = tuple((detector.reads, detector.learn) for detector in _overriding(self._detectors, "learn"))
         self._on_beats = tuple(detector.heartbeats for detector in _overriding(self._detectors, "heartbeats"))
         self._on_away = tuple(detector.away for detector in _overriding(self._detectors, "away"))
@@ -227,7 +229,9 @@ class DetectorBank:
             some = judge(reading, covered, now_s)
             if some:
                 found += some
-        feeds, seldom = self._readers_of(names)
+        if names != self._names:
+            self._names, self._readers = names, self._readers_of(names)
+        feeds, seldom = self._readers
         for metric, fives, readers in feeds:
             block = fives.take(reading.step, metrics[metric])
             if block is not None:

@@ -88,9 +88,9 @@ class NonFinite(Detector):
         else:
             self._gated_rows = 0
             self._now = ""
-        if self._nans or NAN_ITERATIONS in metrics:
+        if self._nans.left or NAN_ITERATIONS in metrics:
             self._count_nans(found, reading, covered, now_s)
-        if self._unapplied or SKIPPED in metrics:
+        if self._unapplied.left or SKIPPED in metrics:
             self._count_unapplied(found, reading, covered, now_s)
         if self._open:
             self._note_alarm(reading.step)

@@ -17,24 +17,21 @@ from __future__ import annotations
 class Worn:
     """`limit`: so many more bad iterations than good ones wear down are too many. `worn_by_good`: bad ones a good one takes back.
 
-    `bad`: all of them since `since_step`, the first step of the row in which the sum began to grow; `since_s` its arrival."""
+    `left`: what good iterations have not worn down. `bad`: all bad ones since `since_step`, the first step of the row in which
+    the sum began to grow; `since_s` its arrival."""
 
     def __init__(self, limit: int, worn_by_good: float) -> None:
         self._limit, self._worn = limit, worn_by_good
-        self._sum = 0.0
+        self.left = 0.0
         self.bad = 0
         self.since_step, self.since_s = 0, 0.0
-
-    def __bool__(self) -> bool:
-        """Is anything left of the bad ones?"""
-        return self._sum > 0.0
 
     def add(self, step: int, bad: int, covered: int, now_s: float = 0.0) -> bool:
         """A row at `step` that stands for `covered` steps, `bad` of them bad. Is it too many now?"""
         covered = max(covered, 1)
-        left = max(0.0, self._sum - self._worn * max(0, covered - bad))
+        left = max(0.0, self.left - self._worn * max(0, covered - bad))
         if left == 0.0:
             self.bad, self.since_step, self.since_s = 0, max(1, step - covered + 1), now_s
-        self._sum = left + bad
+        self.left = left + bad
         self.bad += bad
-        return bad > 0 and self._sum >= self._limit
+        return bad > 0 and self.left >= self._limit

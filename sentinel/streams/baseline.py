@@ -94,8 +94,12 @@ class Baseline:
                 self._awake = True  # until it is cut: the window never shrinks below what woke it
             elif len(self._spread) < self._early_min:
                 return None
-        lag, spread = self._spread.middle_and_spread()
-        levels = self._level.ordered
+        ordered, levels = self._spread.ordered, self._level.ordered
+        count = len(ordered)  # as `middle_and_spread`, without a call
+        lag, upper = ordered[count >> 1], ordered[(3 * count) >> 2]
+        spread, half = upper - lag, 0.5 * (upper - ordered[count >> 2])
+        if half > spread:
+            spread = half
         level = levels[len(levels) >> 1]
         if self._log_space:
             if not 0.0 < value < math.inf:

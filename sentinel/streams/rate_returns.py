@@ -20,7 +20,7 @@ class RateReturns:
 
     quiet: rates from the first to the second need not be fed: they change nothing."""
 
-    __slots__ = ("_below", "_cycle", "_levels", "_low", "_peak", "is_up", "quiet")
+    __slots__ = ("_below", "_cycle", "_levels", "_low", "_noted", "_peak", "is_up", "quiet")
 
     def __init__(self) -> None:
         self.begin()
@@ -32,6 +32,7 @@ class RateReturns:
         self.is_up = False  # in the newest row; the next one may bear it out
         self._cycle = 0
         self._levels: dict[int, tuple[int, float]] = {}  # by rate, the cycle and the level; the newest one is the last
+        self._noted = 0.0, 0  # the rate of the newest level, which most blocks repeat, and its place
 
     def take(self, rate: float) -> bool:
         """True where the rate has returned, so far."""
@@ -63,7 +64,9 @@ class RateReturns:
     def note(self, rate: float, level: float) -> None:
         """The level of the loss at a rate that does not rise just now."""
         if 0.0 < rate <= self._low:
-            place, cycle = int(log(rate) / STEP), self._cycle
+            if rate != self._noted[0]:
+                self._noted = rate, int(log(rate) / STEP)
+            place, cycle = self._noted[1], self._cycle
             of, before = self._levels.pop(place, (0, level))
             is_same = of == cycle > 0  # in the first cycle the loss descends from its start
             self._levels[place] = cycle, max(level, before) if is_same else level

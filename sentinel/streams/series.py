@@ -42,6 +42,8 @@ class Series:
         self._tracked: dict[str, Callable[[tuple[int, float]], None]] = {}
         self._families: dict[str, deque[int]] = {}  # of each, the newest steps whose row holds a member
         self._columns_of = lru_cache(SHAPES_KEPT)(self._find_columns)
+        self._names: tuple[str, ...] | None = None  # of the newest row, which most rows repeat
+        self._columns: Columns = (), ()
         self.track(metrics)
         self._gaps: deque[int] = deque(maxlen=GAPS_KEPT)
         self.newest_step = 0
@@ -53,6 +55,7 @@ class Series:
     def track(self, names: Iterable[str]) -> None:
         """Keep the values of these metrics, too, and of families the steps."""
         self._columns_of.cache_clear()
+        self._names = None
         for name in names:
             if is_family(name):
                 self._families.setdefault(name, deque(maxlen=STEPS_KEPT))
@@ -97,7 +100,10 @@ class Series:
         if len(order) > RING_SIZE:
             del self._rows[order.popleft()]
         metrics = reading.metrics
-        columns, families = self._columns_of(names or tuple(metrics))
+        names = names or tuple(metrics)
+        if names != self._names:
+            self._names, self._columns = names, self._columns_of(names)
+        columns, families = self._columns
         for name, keep in columns:
             keep((step, metrics[name]))
         for steps in families:

@@ -31,7 +31,6 @@ class Window:
 
     def push(self, step: int, value: float) -> None:
         """Take a value in; let go of what is older than the span, down to the minimum number of samples."""
-        assert value - value == 0.0, "a window holds finite values only"
         entries, ordered = self._entries, self.ordered
         entries.append((step, value))
         insort(ordered, value)
