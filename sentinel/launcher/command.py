@@ -17,9 +17,10 @@ status   prints one word: `pending`, `running`, `exited` (with the exit status b
          is relaunched on it.
 stop     ends the job. It succeeded when `status` says `exited` or `none`; its own exit status proves nothing.
 
-What is not assumed: a job that is gone by the scheduler's word, and whose ranks' heartbeats still change, is not ended. Before
-the next attempt is submitted the scheduler is asked about the one before it, and one that came back is stopped. The processes
-run elsewhere, so no rank can be signalled: a trainer is asked to stop through overrides.json, then the job is stopped.
+What is not assumed: a job that is gone by the scheduler's word, and whose ranks' heartbeats still change, is not ended. Nor is
+one because the scheduler says `none` once, as one that was just restarted may for a moment: it must say so again and again.
+Before the next attempt is submitted the scheduler is asked about the one before it, and one that came back is stopped. The
+processes run elsewhere, so no rank can be signalled: a trainer is asked to stop through overrides.json, then the job is stopped.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ POLL_S = 0.2
 # A heartbeat that changed within so many seconds contradicts a scheduler that says the job is gone. One that knows no such job
 # may have forgotten it, or not know it yet; one that says `exited` knew it.
 QUIET_S = {"none": 60.0, "exited": 10.0}
+NONES_MIN, NONES_LAST_S = 2, 20.0  # so many answers `none`, one after the other and over so long, before a job is gone
 ANSWER_BYTES_MAX = 4096
 RETRY_IN_S = 5.0
 # Holds the lock while the user's command runs, and hands it to nothing that the command leaves behind.
@@ -133,6 +135,7 @@ class CommandLauncher:
         self._answer: Answer | str = "its status has not been asked yet"  # or why it is unknown
         self._asked_s = -float("inf")
         self._attempt = -1
+        self._nones, self._first_none_s = 0, 0.0  # answers in a row by now, and when the first of them came
 
     def observe(self, attempt: int, with_processes: bool = True) -> AttemptView:
         """As the contract says. The status command runs beside the caller: what comes back is the last answer there was."""
@@ -158,7 +161,9 @@ class CommandLauncher:
                     if read_start_failure(files) == "certain":
                         raise GiveUp(settled.report.reason)
                     return settled
+                self._turn_to(spec.attempt)
                 answer = self._ask(files, spec.cwd)
+                self._count_nones(answer)
                 if isinstance(answer, str):
                     raise EngineDown(f"attempt {spec.attempt} is not started while its job may exist: {answer}", RETRY_IN_S)
                 if answer.word == "none" and isinstance(settled, NotStarted):
@@ -211,7 +216,7 @@ class CommandLauncher:
             return Unseen(
                 files.attempt, f"attempt {files.attempt}: the scheduler says {_words(answer)}; its end is not on record yet"
             )
-        doubt = _doubt(files, answer)
+        doubt = _doubt(files, answer) or self._doubt_of_none(files, answer)
         if doubt:
             return Unseen(files.attempt, f"attempt {files.attempt}: {doubt}")
         return _end(files, answer, f"the scheduler says: {_words(answer)}")
@@ -251,20 +256,44 @@ class CommandLauncher:
 
     def _poll_status(self, files: AttemptFiles) -> Answer | str:
         """The newest answer; starts the next question when it is due, and never waits."""
-        if files.attempt != self._attempt:
-            if self._query is not None:
-                self._query.end()
-            self._attempt, self._query, self._asked_s = files.attempt, None, -float("inf")
-            self._answer = "its status has not been asked yet"
+        self._turn_to(files.attempt)
         if self._query is not None:
             done = self._query.result()
             if done is not None:
                 self._query, self._answer = None, _read_answer(done)
+                self._count_nones(self._answer)
                 _keep_answer(files, self._answer)
         if self._query is None and time.monotonic() - self._asked_s >= self._settings.every_s:
             self._asked_s = time.monotonic()
             self._query = self._begin(files, self._settings.status)
         return self._answer
+
+    def _turn_to(self, attempt: int) -> None:
+        if attempt == self._attempt:
+            return
+        if self._query is not None:
+            self._query.end()
+        self._attempt, self._query, self._asked_s, self._nones = attempt, None, -float("inf"), 0
+        self._answer = "its status has not been asked yet"
+
+    def _count_nones(self, answer: Answer | str) -> None:
+        """An answer that came just now. A silence neither confirms nor contradicts those before it."""
+        if isinstance(answer, str):
+            return
+        if answer.word != "none":
+            self._nones = 0
+            return
+        if not self._nones:
+            self._first_none_s = time.monotonic()
+        self._nones += 1
+
+    def _doubt_of_none(self, files: AttemptFiles, answer: Answer) -> str:
+        """Why one that is unknown to the scheduler may be known again in a moment; empty where it has said so for long enough."""
+        since_s = time.monotonic() - self._first_none_s
+        if answer.word != "none" or _are_all_recorded(files) or (self._nones >= NONES_MIN and since_s >= NONES_LAST_S):
+            return ""
+        heard = f"{self._nones} time{'s' if self._nones != 1 else ''}" + (f" in {time_words(since_s)}" if self._nones > 1 else "")
+        return f"the scheduler knows no job {_job(files)}, and has said so {heard}: it is asked again"
 
     def _run(
         self, files: AttemptFiles, line: str, spec: AttemptSpec | None = None, lock: int | None = None, cwd: str = ""
@@ -415,9 +444,9 @@ def _doubt(files: AttemptFiles, answer: Answer | str) -> str:
     """
     if isinstance(answer, str) or answer.word not in QUIET_S:
         return _words(answer)
-    beats = rank_files(files.heartbeats)
-    if beats and set(beats) <= set(read_records(files)):
+    if _are_all_recorded(files):
         return ""
+    beats = rank_files(files.heartbeats)
     started = _started(files)
     now = files.folder / "now"
     now.touch()
@@ -430,6 +459,12 @@ def _doubt(files: AttemptFiles, answer: Answer | str) -> str:
         return ""
     says = f"knows no job {_job(files)}" if answer.word == "none" else f"says {_words(answer)} of job {_job(files)}"
     return f"the scheduler {says}, but {newest} {time_words(ages[newest])} ago"
+
+
+def _are_all_recorded(files: AttemptFiles) -> bool:
+    """Has every rank that ever beat left its own record of its end?"""
+    beats = rank_files(files.heartbeats)
+    return bool(beats) and set(beats) <= set(read_records(files))
 
 
 def _started(files: AttemptFiles) -> Path:

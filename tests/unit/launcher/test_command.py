@@ -58,6 +58,7 @@ def scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scheduler:
     (tmp_path / "run").mkdir()
     monkeypatch.setenv("JOBS", str(tmp_path / "jobs"))
     monkeypatch.setenv("SECRET", "hidden")
+    monkeypatch.setattr(launching, "NONES_LAST_S", 0.05)
     return Scheduler(tmp_path / "jobs", tmp_path / "run")
 
 
@@ -242,6 +243,28 @@ def test_a_job_just_submitted_is_not_ended_because_the_scheduler_is_slow(schedul
         assert isinstance(view, (Unseen, Alive))
     age_start(scheduler.run_dir)
     assert isinstance(seen(launcher, Exited), Exited)
+
+
+def test_a_scheduler_that_forgets_a_silent_job_for_a_moment_ends_nothing(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one does that was just restarted. Nothing beats, and the job was submitted long ago: its word is all there is."""
+    monkeypatch.setattr(launching, "NONES_LAST_S", 1e9)
+    launcher = scheduler.launcher()
+    launcher.ensure_started(spec())
+    age_start(scheduler.run_dir)
+    scheduler.forget()
+    deadline = time.monotonic() + 20.0
+    while "has said so 3 times in" not in getattr(view := launcher.observe(1), "reason", ""):
+        assert not isinstance(view, Exited)
+        assert time.monotonic() < deadline, view
+        time.sleep(0.01)
+    scheduler.set("running")
+    assert seen(launcher, Alive) == Alive(1, 0, ())
+    scheduler.forget()
+    while "has said so 1 time:" not in getattr(view := launcher.observe(1), "reason", ""):
+        assert not isinstance(view, Exited)
+        assert time.monotonic() < deadline, view
 
 
 def test_records_of_all_ranks_end_the_doubt(scheduler: Scheduler) -> None:
