@@ -292,8 +292,8 @@ class CommandLauncher:
         since_s = time.monotonic() - self._first_none_s
         if answer.word != "none" or _are_all_recorded(files) or (self._nones >= NONES_MIN and since_s >= NONES_LAST_S):
             return ""
-        heard = f"{self._nones} time{'s' if self._nones != 1 else ''}" + (f" in {time_words(since_s)}" if self._nones > 1 else "")
-        return f"the scheduler knows no job {_job(files)}, and has said so {heard}: it is asked again"
+        times = f"{self._nones} time{'s' if self._nones != 1 else ''}" + (f" in {time_words(since_s)}" if self._nones > 1 else "")
+        return f"the scheduler knows no job {_job(files)}, and has said so {times}: it is asked again"
 
     def _run(
         self, files: AttemptFiles, line: str, spec: AttemptSpec | None = None, lock: int | None = None, cwd: str = ""

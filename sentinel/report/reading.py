@@ -31,6 +31,7 @@ from sentinel.report.schedule import schedule_rows
 from sentinel.report.snapshot import RunSnapshot, are_ranks_asked
 from sentinel.run_files.detector_standings import read_standings
 from sentinel.run_files.heartbeats import read_ranks
+from sentinel.run_files.nodes_seen import read_nodes
 from sentinel.run_files.stall import stall_of
 from sentinel.run_files.stream import read_newest_step, read_tokens_per_sample, read_total_steps
 from sentinel.run_files.warm_standing import read_warm
@@ -65,7 +66,15 @@ def read_status(run_dir: Path) -> dict[str, Any]:
     )
     warning = "; ".join(filter(None, (run.warning, describe_missing(run_dir))))
     status = status_document(snapshot, read_policy(run_dir)[0], warning)
-    return status | {"schedule": read_schedule(run, newest), "warm": _read_warm(run_dir)}
+    nodes = read_nodes(run_dir, attempt.attempt) if attempt is not None and not attempt.is_over else ()
+    own = {"schedule": read_schedule(run, newest), "warm": _read_warm(run_dir), "supervisor_place": _read_place(run_dir)}
+    return status | own | {"nodes": [asdict(one) for one in nodes]}
+
+
+def _read_place(run_dir: Path) -> dict[str, Any] | None:
+    """Where the supervisor runs, or ran that did not leave in good order, as the lease says; None where nobody does."""
+    lease = read_lease(run_dir)
+    return None if lease is None or lease.released else {"host": lease.holder.host, "pid": lease.holder.pid}
 
 
 def read_steps_of_run(run_dir: Path, state: RunState) -> int | None:

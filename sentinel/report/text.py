@@ -19,6 +19,7 @@ from sentinel.report.needs_text import need_rows
 from sentinel.report.pages import page_rows, page_story
 from sentinel.report.schedule import schedule_rows
 from sentinel.report.tables import cell, rounded_parts, text_table
+from sentinel.run_files.nodes_seen import NodeSeen, nodes_words
 from sentinel.run_files.stall import LAST_SEEN
 from sentinel.terminal.words import utc_words
 
@@ -51,7 +52,8 @@ def status_text(status: Mapping[str, Any]) -> str:
         ("goodput", f"{status['goodput']:.1%} of {time_words(status['wall_s'])} ({ledger_words(status['ledger_s'])})"),
         ("incidents", _incidents_words(status)),
         ("policy", _policy_words(status)),
-        ("supervisor", status["supervisor"] + (SUSPENDED if status["state"] == "suspended" else "")),
+        ("supervisor", _supervisor_words(status)),
+        *_node_rows(status),
     ]
     rows += [("standby", StandbySeen(**one).words) for one in status["standbys"]]
     rows += cost_rows(status["cost"], status["forecast"])
@@ -86,6 +88,20 @@ def _state_words(status: Mapping[str, Any]) -> str:
     """The journal's word, where no supervisor is there to write another one."""
     word: str = status["state"]
     return word if status["supervisor"] == "alive" or word in ENDINGS else LAST_SEEN.format(word)
+
+
+def _supervisor_words(status: Mapping[str, Any]) -> str:
+    place = status.get("supervisor_place")
+    where = f" (pid {place['pid']} on {place['host']})" if place else ""
+    return f"{status['supervisor']}{where}{SUSPENDED if status['state'] == 'suspended' else ''}"
+
+
+def _node_rows(status: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Where the ranks are, unless that is the supervisor's machine alone."""
+    nodes = [NodeSeen(**one) for one in status.get("nodes", ())]
+    place = status.get("supervisor_place")
+    is_one_machine = place is not None and [one.node for one in nodes] == [place["host"]]
+    return [] if not nodes or is_one_machine else [("nodes", nodes_words(nodes))]
 
 
 def _incidents_words(status: Mapping[str, Any]) -> str:

@@ -22,9 +22,11 @@ from sentinel.journal.lease import Lease
 from sentinel.journal.run_lock import RunLock
 from sentinel.journal.standbys import StandbyFile
 from sentinel.journal.store import Journal
+from sentinel.model.agents import AgentReport, RankOnNode
 from sentinel.report.doctor.checks import examine
 from sentinel.report.reading import read_incidents, read_run, read_status
 from sentinel.report.text import status_text
+from sentinel.run_files.agent_files import ReportFile
 from tests.unit.told_run import write_run, write_stream
 
 STATUS_KEYS = {"run", "state", "attempt", "step", "goodput", "open_incident"}
@@ -118,6 +120,36 @@ def test_who_stands_by_is_said_and_what_follows_from_it(tmp_path: Path) -> None:
         assert f"the standby on {host} takes it over when the lease has run out" in words
         assert read_top(run_dir)["standbys"] == [host]
     assert read_status(run_dir)["standbys"] == []
+
+
+def test_where_the_supervisor_and_the_ranks_are_is_said(tmp_path: Path) -> None:
+    """By agents, and by heartbeats of ranks that no agent tells of."""
+    run_dir = write_run(tmp_path / "run", until=61, released=False)
+    (run_dir / "agents").mkdir()
+    attempt = read_status(run_dir)["attempt"]
+    rows = (RankOnNode(attempt, 4, 77), RankOnNode(attempt, 5, 78), RankOnNode(attempt - 1, 9, 79))
+    ReportFile(run_dir, "n2").write(AgentReport("n2", "boot", "life", 1, ranks=rows))
+    os.utime(run_dir / "agents" / "node-n2.json", (time.time() - 40.0,) * 2)
+    beats = run_dir / f"attempts/{attempt:04d}/heartbeats"
+    beats.mkdir(parents=True, exist_ok=True)
+    for rank, host in ((0, "n1"), (1, "n1"), (4, "n2"), (7, "n3")):
+        (beats / f"rank-{rank:05d}.json").write_text(json.dumps({"step": 60, "phase": "forward", "host": host}))
+    status = read_status(run_dir)
+    assert status["supervisor_place"] == {"host": socket.gethostname(), "pid": os.getpid()}
+    assert [(one["node"], one["ranks"]) for one in status["nodes"]] == [("n1", (0, 1)), ("n2", (4, 5)), ("n3", (7,))]
+    words = status_text(status)
+    assert f"alive (pid {os.getpid()} on {socket.gethostname()})" in words
+    assert "n1 (ranks 0 to 1), n2 (ranks 4 to 5; its agent wrote 40 s ago), n3 (rank 7)" in words
+
+
+def test_ranks_on_the_supervisors_machine_alone_take_no_line(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "run", until=61, released=False)
+    beats = run_dir / f"attempts/{read_status(run_dir)['attempt']:04d}/heartbeats"
+    beats.mkdir(parents=True, exist_ok=True)
+    (beats / "rank-00000.json").write_text(json.dumps({"step": 60, "phase": "forward", "host": socket.gethostname()}))
+    status = read_status(run_dir)
+    assert [one["node"] for one in status["nodes"]] == [socket.gethostname()]
+    assert "\nnodes " not in status_text(status)
 
 
 def test_a_pid_that_now_belongs_to_somebody_else_is_no_supervisor(tmp_path: Path) -> None:
