@@ -54,7 +54,8 @@ from sentinel.supervisor.ruled import (
     rule_run,
 )
 from sentinel.supervisor.run_request import RunRequest, refuse_while_it_trains
-from sentinel.supervisor.standby import is_over, page_what_it_lacks, stand_by
+from sentinel.supervisor.standby import is_over, stand_by
+from sentinel.supervisor.standby_pages import page_what_it_lacks
 from sentinel.supervisor.started import started_event
 from sentinel.supervisor.stop_signals import StopSignals
 from sentinel.supervisor.strangers import tell_strangers

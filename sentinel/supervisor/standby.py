@@ -5,14 +5,13 @@ by then, if it lives at all: it acts no more once it could not renew its lease i
 standbys the journal takes one, and the others wait on.
 
 A standby begins no run and ends none: where nobody has ever supervised the run it waits for the first who does, and where the run
-has ended it leaves.
+has ended it leaves. Where the lease of a run that somebody has begun stays away, it can never take over, and calls a person.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -30,27 +29,36 @@ from sentinel.launcher.exit_report import read_report
 from sentinel.model.amounts import time_words
 from sentinel.model.events import StopWanted
 from sentinel.model.state import RunState
-from sentinel.policy.schema_paging import Paging
 from sentinel.run_files.agent_files import find_report
 from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.run_files.cluster_job import read_job
 from sentinel.supervisor.journal_outage import say
-from sentinel.supervisor.own_pages import OwnPage, send_own_page
+from sentinel.supervisor.own_pages import Stage
 from sentinel.supervisor.ruled import check_start, rule_run
 from sentinel.supervisor.run_request import RunRequest
+from sentinel.supervisor.standby_pages import page_unread_lease
 from sentinel.supervisor.stop_signals import StopSignals
 from sentinel.supervisor.systemd import Notifier
 
 LOOKS = 30  # in the length of a lease: every two seconds of the usual one
 RETRY_S = 5.0  # what keeps it from taking the run may pass
+UNREAD_PAGE_S = 300.0  # a supervisor that lives writes its lease anew within a sixth of the longest usual one, a minute
 LEFT, AGAIN = 130, 75  # as `sentinel run` leaves for a stop, and where its machine is taken away
+
+
+PageUnread = Callable[[Stage, str], None]
+"""Calls a person about a lease that cannot be read, or says that it can be again. Waits for nothing."""
 
 
 class Standby:
     """One process that stands by. `watch`: its count of the lease."""
 
-    def __init__(self, run_dir: Path, stops: StopSignals, watch: LeaseWatch, systemd: Notifier, file: StandbyFile) -> None:
+    def __init__(
+        self, run_dir: Path, stops: StopSignals, watch: LeaseWatch, systemd: Notifier, file: StandbyFile, page_unread: PageUnread
+    ) -> None:
         self._run_dir, self._stops, self._watch, self._systemd, self._file = run_dir, stops, watch, systemd, file
+        self._page_unread = page_unread
+        self._unread_s, self._is_unread_paged = 0.0, False
         self._reach = RanksInReach(run_dir)
         self._stands = self._due = ""  # what was last told of how it stands, and of why it takes the run
         self._unwritten_s = WRITE_EVERY_S
@@ -71,6 +79,7 @@ class Standby:
                     return AGAIN if event.resumes else LEFT
             self._watch.look()
             self._tell()
+            self._call_about_unread()
             if why := self._why_due():
                 if why != self._due:
                     self._due = why
@@ -114,6 +123,19 @@ class Standby:
         if (words := f"{stands}{f'; {self.lacks}' if self.lacks else ''}") != self._stands:
             self._stands = words
             say(f"{self._run_dir}: {words}")
+
+    def _call_about_unread(self) -> None:
+        """Once where the lease stays away, and once more where it is back. Asked after each rest."""
+        unread = self._unread()
+        if not unread:
+            if self._is_unread_paged:
+                self._page_unread("resolve", f"{self._run_dir / LEASE_NAME} can be read again; the standby watches it.")
+            self._unread_s, self._is_unread_paged = 0.0, False
+            return
+        if self._unread_s >= UNREAD_PAGE_S and not self._is_unread_paged:
+            self._is_unread_paged = True
+            self._page_unread("trigger", f"{unread} (it has been so for {time_words(self._unread_s)}).")
+        self._unread_s += self._look_every_s
 
     def _show_file(self) -> None:
         if self._unwritten_s >= WRITE_EVERY_S:
@@ -179,7 +201,11 @@ def stand_by(request: RunRequest, stops: StopSignals, take: Callable[[LeaseWatch
         check_start(request, rule_run(request, run_dir, SystemClock().wall_s()))
     watch, systemd = LeaseWatch(run_dir), Notifier.of_environment()
     systemd.ready()
-    standby, trouble = Standby(run_dir, stops, watch, systemd, StandbyFile(run_dir)), ""
+
+    def page_unread(stage: Stage, text: str) -> None:
+        page_unread_lease(request, run_dir, stage, text)
+
+    standby, trouble = Standby(run_dir, stops, watch, systemd, StandbyFile(run_dir), page_unread), ""
     while True:
         code = standby.wait()
         if code is not None:
@@ -199,21 +225,6 @@ def is_over(state: RunState) -> bool:
     """Whether a standby leaves the run as it is. One that was suspended, so that the next start goes on, is what it waits for,
     unless a person would not wait for the proof of a stop."""
     return bool(state.ended) and (state.ended != "suspended" or state.unseen is not None)
-
-
-def page_what_it_lacks(run_dir: Path, run: str, paging: Paging, lacks: str) -> None:
-    """A person is needed: the run has a supervisor that cannot repair it. Nothing waits for the pages."""
-    if not lacks:
-        return
-    title = f"{run}: a standby on {socket.gethostname()} has taken the run over, and does not reach its ranks"
-    answers = (f"sentinel status {run_dir}", f"sentinel agent {run_dir}")
-    page = OwnPage("standby_without_reach", "what the standby cannot do", title, answers, topic="standby")
-
-    def send() -> None:
-        for route in paging.routes:
-            send_own_page(run_dir, run, route, page, "trigger", f"{lacks}.", SystemClock().wall_s(), say)
-
-    threading.Thread(target=send, name="sentinel-standby-page", daemon=True).start()
 
 
 def _who(record: LeaseRecord) -> str:

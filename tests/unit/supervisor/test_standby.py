@@ -21,9 +21,10 @@ from sentinel.model.events import StopWanted
 from sentinel.model.state import RunState, UnseenAttempt
 from sentinel.run_files.agent_files import ReportFile
 from sentinel.run_files.attempt_files import AttemptFiles
-from sentinel.supervisor import standby
+from sentinel.supervisor import standby, standby_pages
 from sentinel.supervisor.run_request import RunRequest
-from sentinel.supervisor.standby import RanksInReach, Standby, is_over, stand_by
+from sentinel.supervisor.standby import PageUnread, RanksInReach, Standby, is_over, stand_by
+from sentinel.supervisor.standby_pages import page_unread_lease
 from sentinel.supervisor.systemd import Notifier
 from tests.unit.told_run import write_run
 
@@ -59,8 +60,9 @@ def outside_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def waiting(run_dir: Path, stops: Any) -> Standby:
-    return Standby(run_dir, stops, LeaseWatch(run_dir, lambda: stops.now_s), Notifier(), StandbyFile(run_dir))
+def waiting(run_dir: Path, stops: Any, page_unread: PageUnread = lambda stage, text: None) -> Standby:
+    watch = LeaseWatch(run_dir, lambda: stops.now_s)
+    return Standby(run_dir, stops, watch, Notifier(), StandbyFile(run_dir), page_unread)
 
 
 def test_it_waits_for_the_whole_lease_of_a_machine_that_is_silent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,6 +140,47 @@ def test_a_lease_that_is_gone_or_damaged_is_told_and_not_taken_for_a_run_that_no
     assert f"start it: sentinel run --run-dir {tmp_path}" in said
     assert said.count("stands by") == 1
     assert "is not there or cannot be read" in seen[0]
+
+
+def test_a_person_is_called_once_where_the_lease_stays_away_and_told_when_it_is_back(tmp_path: Path) -> None:
+    """Nobody can tell whether a supervisor lives, and the standby never takes over on that."""
+    (tmp_path / "sentinel.db").touch()
+    pages: list[tuple[str, str, float]] = []
+    stops = Stops({400: lambda: write_lease(tmp_path), 402: lambda: stops.stop()})
+    page_unread = lambda stage, text: pages.append((stage, text, stops.now_s))  # noqa: E731
+    assert waiting(tmp_path, stops, page_unread).wait() == 130
+    (called, text, at_s), (over, over_text, over_s) = pages
+    assert (called, over) == ("trigger", "resolve")
+    assert 300.0 <= at_s < 310.0
+    assert over_s >= 800.0
+    assert f"start it: sentinel run --run-dir {tmp_path} (it has been so for 5 min)" in text
+    assert "can be read again" in over_text
+
+
+def test_a_run_that_nobody_has_begun_and_a_lease_that_is_back_soon_call_nobody(tmp_path: Path) -> None:
+    pages: list[str] = []
+    stops = Stops({400: lambda: stops.stop()})
+    assert waiting(tmp_path, stops, lambda stage, text: pages.append(stage)).wait() == 130
+    stops = Stops({100: lambda: write_lease(tmp_path), 102: lambda: stops.stop()})
+    (tmp_path / "sentinel.db").touch()
+    assert waiting(tmp_path, stops, lambda stage, text: pages.append(stage)).wait() == 130
+    assert pages == []
+
+
+def test_the_call_about_the_lease_goes_by_the_routes_of_the_runs_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_dir = tmp_path / "run"
+    write_run(run_dir, until=42)
+    monkeypatch.setattr(standby_pages, "_begin_sending", lambda send: send())
+    sent = []
+    monkeypatch.setattr(standby_pages, "send_own_page", lambda *words: sent.append(words) or True)
+    request = RunRequest(run_dir, "default", (), "/", standby=True, pages=("terminal",))
+    page_unread_lease(request, run_dir, "trigger", "it is gone")
+    assert sent, capsys.readouterr().err
+    _, _, route, page, stage, text = sent[0][:6]
+    assert (route.name, page.kind, stage, text) == ("terminal", "lease_unreadable", "trigger", "it is gone")
+    assert page.answers[1] == f"sentinel run --run-dir {run_dir}"
 
 
 def test_a_run_directory_that_comes_later_is_waited_for(tmp_path: Path) -> None:
