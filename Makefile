@@ -7,7 +7,7 @@ BENCH := $(BIN)/python -m pytest -m bench -s -o timeout=1800 # a busy machine ta
 # The tests start sentinel and the trainer hundreds of times. Without bytecode each start compiles every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install install-locked lock sbom demo test lint types contracts kernels unit accept drills drills-real slurm cluster-demo cluster-test kubernetes-test chaos soak trainers-test bench bench-client bench-detect bench-logs bench-policy bench-replay bench-recovery bench-long-life bench-telemetry bench-sealing bench-verify bench-watching bench-agents bench-throughput bench-launch bench-relaunch bench-saving bench-scrape compare bench-web bench-page bench-kernels gpu leave-one-out pictures clean
+.PHONY: help install install-locked lock sbom demo test lint types contracts kernels unit accept drills drills-real slurm cluster-demo cluster-test kubernetes-test chaos soak trainers-test bench bench-client bench-detect bench-logs bench-policy bench-replay bench-instructions bench-recovery bench-long-life bench-telemetry bench-sealing bench-verify bench-watching bench-agents bench-throughput bench-launch bench-relaunch bench-saving bench-scrape compare bench-web bench-page bench-kernels gpu leave-one-out pictures clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 14
 
@@ -110,6 +110,9 @@ leave-one-out: $(STAMP) ## every detector constant chosen without one source of 
 
 bench-replay: $(STAMP) ## recorded logs: rows a second, and 100 MB of each format in bounded memory
 	$(BENCH) tests/bench/test_replay_speed.py tests/bench/test_replay_memory.py
+
+bench-instructions: $(STAMP) ## instructions that a row of a log takes through the engine, by Valgrind (five minutes; BESIDE=DIR: another checkout in turn)
+	$(if $(BESIDE),BESIDE=$(BESIDE)) $(BIN)/python -m tests.bench.row_instructions
 
 bench-policy: $(STAMP) ## an expression per row beside the naive way, 200 rules loaded
 	$(BENCH) tests/bench/test_policy_bench.py
