@@ -56,7 +56,7 @@ def log_of(folder: Path, form: str, rows: int) -> Path:
 
 def count(checkout: Path, log: Path, rows: int) -> int:
     callgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
-    words = [*callgrind, checkout / ".venv/bin/python", "-c", REPLAY, log, str(rows)]
+    words = [*callgrind, str(checkout / ".venv/bin/python"), "-c", REPLAY, str(log), str(rows)]
     environment = os.environ | {"PYTHONHASHSEED": "0"}
     done = subprocess.run(words, cwd=checkout, env=environment, capture_output=True, text=True)
     found = re.search(r"Collected : (\d+)", done.stderr)
