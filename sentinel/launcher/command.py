@@ -277,10 +277,9 @@ class CommandLauncher:
         self._answer = "its status has not been asked yet"
 
     def _count_nones(self, answer: Answer | str) -> None:
-        """An answer that came just now. A silence neither confirms nor contradicts those before it."""
-        if isinstance(answer, str):
-            return
-        if answer.word != "none":
+        """An answer that came just now. One that is unknown begins the count anew, as another word does: the scheduler may just
+        be restarted."""
+        if isinstance(answer, str) or answer.word != "none":
             self._nones = 0
             return
         if not self._nones:

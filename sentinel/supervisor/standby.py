@@ -42,7 +42,7 @@ from sentinel.supervisor.systemd import Notifier
 
 LOOKS = 30  # in the length of a lease: every two seconds of the usual one
 RETRY_S = 5.0  # what keeps it from taking the run may pass
-UNREAD_PAGE_S = 300.0  # a supervisor that lives writes its lease anew within a sixth of the longest usual one, a minute
+UNREAD_PAGE_S = 300.0  # at least, and twice what lies between two renewals: whoever lives writes its lease anew by then
 LEFT, AGAIN = 130, 75  # as `sentinel run` leaves for a stop, and where its machine is taken away
 
 
@@ -59,6 +59,7 @@ class Standby:
         self._run_dir, self._stops, self._watch, self._systemd, self._file = run_dir, stops, watch, systemd, file
         self._page_unread = page_unread
         self._unread_s, self._is_unread_paged = 0.0, False
+        self._unread_page_s = UNREAD_PAGE_S
         self._reach = RanksInReach(run_dir)
         self._stands = self._due = ""  # what was last told of how it stands, and of why it takes the run
         self._unwritten_s = WRITE_EVERY_S
@@ -131,8 +132,10 @@ class Standby:
             if self._is_unread_paged:
                 self._page_unread("resolve", f"{self._run_dir / LEASE_NAME} can be read again; the standby watches it.")
             self._unread_s, self._is_unread_paged = 0.0, False
+            if (record := self._watch.record) is not None:
+                self._unread_page_s = max(UNREAD_PAGE_S, 2 * record.renew_every_s)
             return
-        if self._unread_s >= UNREAD_PAGE_S and not self._is_unread_paged:
+        if self._unread_s >= self._unread_page_s and not self._is_unread_paged:
             self._is_unread_paged = True
             self._page_unread("trigger", f"{unread} (it has been so for {time_words(self._unread_s)}).")
         self._unread_s += self._look_every_s
