@@ -173,13 +173,12 @@ def _early_words(ending: Ending) -> str:
     return f"every rank exited 0 at step {ending.newest_step}, without an end line and {early}"
 
 
-def _preempted(
-    ending: Ending, severity: Callable[[Kind], Severity], how: str, code: int | None = None, rank: int | None = None
-) -> Finding:
+def _preempted(ending: Ending, severity: Callable[[Kind], Severity], how: str, code: int | None = None) -> Finding:
+    """Nobody of the run is to blame: which rank was stopped first says nothing of it."""
     return Finding(
         Kind.PREEMPTED, severity(Kind.PREEMPTED), ending.attempt, None, ending.newest_step, ending.now_s,
         f"stopped from outside, and not by sentinel: {how}",
-        value=None if code is None else float(code), blamed_rank=rank, outside=True,
+        value=None if code is None else float(code), outside=True,
     )  # fmt: skip
 
 
@@ -231,7 +230,7 @@ def _crash(
     if death is not None:
         blamed, reason = death.rank, describe_death(death, report, first, ending.has_trained)
         if death.crash is CrashClass.PREEMPTION:
-            return _preempted(ending, severity, reason + _keepers_words(report, first) + ending.search, code, blamed)
+            return _preempted(ending, severity, reason + _keepers_words(report, first) + ending.search, code)
     return Finding(
         Kind.CRASH, severity(Kind.CRASH), ending.attempt, None, ending.newest_step, ending.now_s,
         reason + _keepers_words(report, first) + ("" if hint else ending.search),

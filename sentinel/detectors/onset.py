@@ -34,6 +34,7 @@ from sentinel.streams.change_point import (
     find_jump,
     find_rise,
     find_settling,
+    had_risen,
 )
 from sentinel.streams.series import Series
 
@@ -105,10 +106,16 @@ def _bend(series: Series, finding: Finding, onset: int, earliest: int, cut_step:
     if settling is not None and settling >= earliest:
         return settling
     jump = find_jump(rows)  # what stays up since one row climbs no more, and a bend fitted to it begins too early
-    if jump is not None and jump >= earliest:
+    if jump is not None and jump >= earliest and not _was_climbing(finding, rows, jump):
         return jump
     bends = (find_bend(rows, power), find_hinge(rows) if power == 1 else None)  # a climb that bends again begins before its hinge
     return min((bend for bend in bends if bend is not None and bend >= earliest), default=onset)
+
+
+def _was_climbing(finding: Finding, rows: Rows, jump: int) -> bool:
+    """A jump that the newest rows of a climb seem to make, when the metric was on its way up long before."""
+    lowest, level = finding.baseline, finding.value
+    return lowest is not None and level is not None and had_risen(rows, jump, lowest, level)
 
 
 def _departure(series: Series, creep: Creep, cut_step: int) -> int:

@@ -12,11 +12,11 @@ from sentinel.model.incidents import Incident, Remedy
 def predict_effect(
     remedy: Remedy, incident: Incident, newest_step: int, probation_steps: int, ratio: float, may_find: bool, is_alive: bool
 ) -> str:
-    """One sentence. `ratio`: how far above its level before the incident the metric may stand, as 0.02. `may_find`: a newer
+    """One sentence. `ratio`: the share of its level before the incident that the metric may stand above it. `may_find`: a newer
     checkpoint may be found before the launch. `is_alive`: the attempt lives, and trains on until it is stopped."""
     band, past = incident.band, f"for {probation_steps} steps past step {incident.break_step}"
     if incident.is_numeric and band is not None:
-        parts = [f"{band.metric} within {ratio:.3g} of {band.median:.4g} {past}"]
+        parts = [f"{band.metric} within {100 * ratio:.3g} % of {band.median:.4g} {past}"]
     else:
         parts = [f"no other {incident.kind} {past}"]
     if remedy.rollback_to_step is not None:

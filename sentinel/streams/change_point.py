@@ -204,11 +204,15 @@ def find_departure(rows: Rows, lowest_step: int) -> int:
     lowest = _median(resting)
     risen = _median([value for _, value in finite[-DEPARTURE_ROWS:]]) - lowest
     for began in (find_jump(finite), find_hinge(finite)):
-        if began is not None and began > lowest_step:
-            before = [value for step, value in finite if step < began][-DEPARTURE_ROWS:]
-            if _median(before) - lowest <= DEPARTED * risen:
-                return began
+        if began is not None and began > lowest_step and not had_risen(finite, began, lowest, lowest + risen):
+            return began
     return lowest_step
+
+
+def had_risen(rows: Rows, before_step: int, lowest: float, level: float) -> bool:
+    """Whether the rows just before the step already stood a good part of the way up from `lowest` to `level`."""
+    before = [value for step, value in _finite(rows) if step < before_step][-DEPARTURE_ROWS:]
+    return bool(before) and _median(before) - lowest > DEPARTED * (level - lowest)
 
 
 def find_growth(rows: Rows) -> int | None:

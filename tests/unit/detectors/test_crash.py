@@ -141,6 +141,7 @@ def test_a_stop_that_sentinel_did_not_ask_for_is_preempted_whether_the_ranks_sav
     ):
         assert killed.kind is Kind.PREEMPTED
         assert "SIGTERM" in killed.reason
+        assert killed.blamed_rank is None, "who was stopped first did nothing wrong"
 
 
 def test_a_keeper_that_was_told_to_end_everything_was_preempted_unless_sentinel_told_it() -> None:

@@ -277,6 +277,24 @@ def test_a_jump_and_a_climb_are_told_apart() -> None:
     assert find_jump(jumped[:30]) is find_jump([]) is None
 
 
+def climbing_rows(seed: int, noise: float = 0.004) -> Series:
+    """Flat to step 600, then 3 % up to step 960."""
+    dice, series = random.Random(seed), Series(METRICS)
+    for step in range(1, 966):
+        level = 2.4 * (1.0 + 0.03 * min(max(step - 600, 0) / 360, 1.0))
+        series.add(row(step, loss=level * (1.0 + dice.gauss(0.0, noise))))
+    return series
+
+
+@pytest.mark.parametrize("kind", [Kind.DRIFT, Kind.DIVERGENCE])
+@pytest.mark.parametrize("seed", range(12))
+def test_a_climb_is_not_dated_by_a_jump_that_its_newest_rows_seem_to_make(kind: Kind, seed: int) -> None:
+    """A rollback to a little before such a jump would land in the middle of the climb."""
+    found = Finding(kind, "warning", 1, 610, 965, 0.0, "found", metric="loss", value=2.465, baseline=2.4)
+    date = date_onset(climbing_rows(seed), found, 500, 0, well_until=540)
+    assert abs((date.step if date is not None else 610) - 600) <= 70
+
+
 @pytest.mark.parametrize("hurt", [lambda since: 1.5, lambda since: 1.5 - 0.02 * since, lambda since: 0.0, lambda since: 40.0])
 def test_a_jump_is_no_growth(hurt: Callable[[int], float]) -> None:
     for seed in range(20):

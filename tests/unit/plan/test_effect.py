@@ -19,7 +19,7 @@ def test_a_rollback_says_where_the_metric_will_stand_and_what_it_costs() -> None
     spike = incident(Kind.SPIKE, 103, Band("loss", 2.801, 0.02, 40))
     said = predict_effect(REMEDY, spike, 106, 60, 0.02, may_find=False, is_alive=False)
     assert said == (
-        "loss within 0.02 of 2.801 for 60 steps past step 103; 31 steps are trained again; 74 samples are not trained on"
+        "loss within 2 % of 2.801 for 60 steps past step 103; 31 steps are trained again; 74 samples are not trained on"
     )
     assert "; at most 31 steps are trained again;" in predict_effect(REMEDY, spike, 106, 60, 0.02, may_find=True, is_alive=False)
 
@@ -35,7 +35,7 @@ def test_a_live_change_trains_nothing_again() -> None:
     spike = incident(Kind.SPIKE, 9, Band("loss", 2.0, 0.1, 40))
     remedy = Remedy(0, ("lr",), "chosen", lr_scale=0.5, live=True)
     said = predict_effect(remedy, spike, 12, 300, 0.02, may_find=True, is_alive=False)
-    assert said == "loss within 0.02 of 2 for 300 steps past step 9; nothing is trained again"
+    assert said == "loss within 2 % of 2 for 300 steps past step 9; nothing is trained again"
 
 
 def test_what_a_living_attempt_trains_until_it_is_stopped_is_bounded_by_nothing() -> None:
