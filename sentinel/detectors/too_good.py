@@ -65,6 +65,7 @@ class TooGood(Detector):
         self._plausible: tuple[int, float] = (0, 0.0)
         self._why = ""
         self._low_blocks = 0
+        self._rounding = 0.0  # of the log, as its rows told it when the level came to be too low
         self._is_negative = False
 
     def block(self, metric: str, block: Block, now_s: float) -> list[Finding]:
@@ -87,18 +88,22 @@ class TooGood(Detector):
             return False
         level = blocks.middle(LEVEL_BLOCKS)
         self._highest = max(self._highest, level)
-        self._is_negative = self._is_negative or level < 0.0
+        self._is_negative = self._is_negative or level < -blocks.sigma  # about zero is not below it
         why = "" if self._is_negative else self._too_low(level) or self._fell(level, step)
-        if not why:
+        if not why and not self._low_blocks:
             self._plausible = (step, now_s)
         self._why = why
         return bool(why)
 
     def _too_low(self, level: float) -> str:
+        """Where every row says 0, nothing in them tells how the log rounds; the rows before did."""
         below = self._settings.below
-        is_low = self._highest >= STARTED_ABOVE and level < below and level + rounding_half(self._blocks.medians) < below
-        self._low_blocks = self._low_blocks + 1 if is_low else 0
-        if self._low_blocks < LASTING_BLOCKS or (self._low_blocks < 2 * PAST_BLOCKS and self._falls_below_zero(level)):
+        is_low = self._highest >= STARTED_ABOVE and level < below
+        if is_low and not self._low_blocks:
+            self._rounding = rounding_half(self._blocks.medians)
+        self._low_blocks = self._low_blocks + 1 if is_low and level + self._rounding < below else 0
+        may_fall_on = not self._why and self._low_blocks < 2 * PAST_BLOCKS
+        if self._low_blocks < LASTING_BLOCKS or (may_fall_on and self._falls_below_zero(level)):
             return ""
         return f"{METRIC} {level:.4g} is below the plausible {below:g}; it once stood at {self._highest:.4g}"
 

@@ -228,6 +228,23 @@ def test_a_loss_that_halves_late_in_the_run_is_not_believed() -> None:
     assert 2000 <= found.detected_step <= 2030
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.012])
+def test_a_loss_that_vanished_in_a_short_run_is_not_believed(noise: float) -> None:
+    """A zero tells nothing of how the log rounds, and about zero is not below it."""
+    dice = random.Random(17)
+    rows = [row(step, loss=round(2.4 + dice.gauss(0.0, 0.015), 4)) for step in range(1, 700)]
+    rows += [row(step, loss=round(dice.gauss(0.0, noise), 4)) for step in range(700, 1100)]
+    (found,) = of(Kind.TOO_GOOD, feed(make_bank(), rows))
+    assert 690 <= (found.onset_step or 0) <= 712
+    assert found.detected_step <= 910
+
+
+def test_a_loss_that_falls_through_zero_is_another_kind_of_loss() -> None:
+    dice = random.Random(18)
+    rows = [row(step, loss=3.0 - 0.004 * step + dice.gauss(0.0, 0.02)) for step in range(1, 1500)]
+    assert of(Kind.TOO_GOOD, feed(make_bank(), rows)) == []
+
+
 def test_a_loss_that_was_small_from_the_start_is_believed() -> None:
     dice = random.Random(8)
     assert alarms(feed(make_bank(), [row(step, loss=0.05 + 0.03 * dice.random()) for step in range(1, 2000)])) == []
