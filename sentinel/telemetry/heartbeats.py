@@ -23,6 +23,7 @@ from sentinel.telemetry.source import SourceHealth, describe_os_error
 FILE_BYTES_MAX = 1 << 16
 PHASES: dict[str, Phase] = {phase: phase for phase in get_args(Phase)}
 LIST_EVERY_S = 5.0
+YOUNG_S, LIST_YOUNG_S = 60.0, 0.5  # ranks of a new attempt appear one by one, and agents tell of each seconds later
 SETTLED_S = 0.25  # far above the tick of any filesystem's clock (4 to 10 ms)
 UNKNOWN_PHASE: Phase = "idle"  # a word of a newer trainer: the rank lives, what it does is not known here
 
@@ -54,6 +55,7 @@ class Heartbeats:
         self._contents: dict[int, bytes] = {}
         self._by_agent: set[int] = set()  # ranks whose newest heartbeat an agent has told
         self._listed_s = float("-inf")
+        self._began_s: float | None = None  # the first poll
         self.lives: dict[int, RankLife] = {}
 
     @property
@@ -82,8 +84,10 @@ class Heartbeats:
 
     def poll(self, now_s: float, covered: Set[int] = frozenset()) -> list[Reading]:
         """One reading per rank whose heartbeat changed, by rank. `covered`: of these an agent tells, and their files are not
-        read; where that is every rank, others are looked for now and then."""
-        if covered and now_s - self._listed_s < LIST_EVERY_S and covered >= self.lives.keys():
+        read; where that is every rank that is known, others are looked for now and then, of a young attempt often."""
+        self._began_s = now_s if self._began_s is None else self._began_s
+        list_every_s = LIST_YOUNG_S if now_s - self._began_s < YOUNG_S else LIST_EVERY_S
+        if covered and now_s - self._listed_s < list_every_s and covered >= self.lives.keys():
             return []
         try:
             entries = rank_files(self.folder)

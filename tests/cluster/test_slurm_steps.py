@@ -208,7 +208,8 @@ def test_a_job_that_is_warned_is_requeued_and_goes_on(cluster: Cluster, runs: Pa
     assert [fact.epoch for fact in run.of(f.SupervisorTookOver)] == [1, 2]
     (ended,) = run.of(f.AttemptEnded)
     assert ended.outcome == "stopped"
-    assert run.of(f.FirstStep)[-1].step == ended.last_step + 1, "no step is lost"
+    first = wait_for("the first step of attempt 2", lambda: [one for one in run.of(f.FirstStep) if one.attempt == 2])
+    assert first[0].step == ended.last_step + 1, "no step is lost"
     assert not run.of(f.IncidentOpened)
     assert not attempts_overlap(run)
 

@@ -106,6 +106,18 @@ def test_a_rank_that_no_report_names_any_more_is_read_from_its_file(watched: Wat
     assert heard(watched.poll(LIST_EVERY_S)) == [(0, 5, "n2"), (1, 9, "n2")]
 
 
+def test_ranks_of_a_young_attempt_are_looked_for_while_one_agent_tells_of_one_of_them(watched: Watched) -> None:
+    """Agents see a new attempt seconds apart. A fault on the node of the first was blamed on "the only node that is known of"."""
+    AttemptFiles.of(watched.run_dir, 1).heartbeats.mkdir(parents=True)
+    watched.write("n2")
+    watched.poll()  # the attempt was launched, and no rank has beaten
+    watched.write("n2", (1, 4))
+    assert heard(watched.poll(0.3)) == [(1, 4, "n2")]
+    write_beat(watched.run_dir, 0, 4, "n1")
+    watched.write("n2", (1, 5))
+    assert heard(watched.poll(0.6)) == [(1, 5, "n2"), (0, 4, "n1")]
+
+
 def test_an_agent_that_is_gone_is_blindness_and_nothing_else(watched: Watched) -> None:
     watched.write("n2", (0, 4))
     watched.write("n3", (1, 4))
