@@ -13,9 +13,15 @@ def short(node: str) -> str:
 
 
 def judge_exclusion(
-    node: str, nodes: Collection[str], excluded: Collection[str], at_most: int, capabilities: Collection[str]
+    node: str,
+    nodes: Collection[str],
+    excluded: Collection[str],
+    at_most: int,
+    capabilities: Collection[str],
+    may_be_more: bool = False,
 ) -> str:
-    """Why the node must not be left out; empty when it may. `nodes`: those that the failed attempt ran on, as far as is known."""
+    """Why the node must not be left out; empty when it may. `nodes`: those that the failed attempt ran on, as far as is known.
+    `may_be_more`: ranks of it were not heard from yet, and nobody knows where they are."""
     if CAPABILITY not in capabilities:
         return "the command cannot leave a node out (`sentinel run --with exclude` says that it can)"
     if not node:
@@ -24,6 +30,6 @@ def judge_exclusion(
         return f"{node} is left out already, and the attempt ran on it all the same"
     if len(excluded) >= at_most:
         return f"{len(excluded)} nodes are left out already ({', '.join(excluded)}), and the rung allows {at_most}"
-    if not {short(known) for known in nodes} - {short(node)}:
+    if not may_be_more and not {short(known) for known in nodes} - {short(node)}:
         return f"{node} is the only node that is known of"
     return ""

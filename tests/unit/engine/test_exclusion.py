@@ -151,3 +151,15 @@ def test_without_the_capability_it_calls_a_person_as_before() -> None:
     fault(bench, "n2")
     assert "a relaunch cannot help" in bench.incident.tries[-1].reason
     assert bench.state.giving_up == "stop_now"
+
+
+@pytest.mark.parametrize(("hosts", "goes_on"), [(("n2",), True), (("n2", "n2"), False)])
+def test_a_fault_before_every_rank_was_heard_takes_its_node_for_no_only_one(hosts: tuple[str, ...], goes_on: bool) -> None:
+    """Of two ranks one has told where it is; where both have, there is no other node to go to."""
+    bench = cluster(*hosts)
+    assert bench.state.attempts[-1].world_size == 2
+    fault(bench, "n2")
+    assert bool(bench.state.giving_up) is not goes_on
+    if goes_on:
+        bench.launched()
+        assert starts(bench)[-1] == ("n2",)
