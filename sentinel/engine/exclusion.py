@@ -35,14 +35,14 @@ def reason_against(decision: Decision, incident: Incident, rung: Rung) -> str:
         return ""
     out = [one.node for one in decision.state.excluded]
     nodes = {*decision.live.nodes, incident.other_node} - {"", *out}
-    can, may_be_more = decision.state.capabilities, _has_unheard(decision)
+    can, may_be_more = decision.state.capabilities, _is_a_place_unknown(decision)
     return judge_exclusion(incident.blamed_node, nodes, out, rung.exclude.at_most, can, may_be_more)
 
 
-def _has_unheard(decision: Decision) -> bool:
+def _is_a_place_unknown(decision: Decision) -> bool:
     """Some ranks of the living attempt have told where they are, and others not yet: it is a second or two old."""
-    attempt, heard = decision.attempt, len(decision.live.hosts)
-    return decision.is_alive and attempt is not None and attempt.world_size is not None and 0 < heard < attempt.world_size
+    attempt, placed = decision.attempt, len(decision.live.hosts)
+    return decision.is_alive and attempt is not None and attempt.world_size is not None and 0 < placed < attempt.world_size
 
 
 def _is_out(decision: Decision, incident: Incident) -> bool:
