@@ -111,7 +111,7 @@ leave-one-out: $(STAMP) ## every detector constant chosen without one source of 
 bench-replay: $(STAMP) ## recorded logs: rows a second, and 100 MB of each format in bounded memory
 	$(BENCH) tests/bench/test_replay_speed.py tests/bench/test_replay_memory.py
 
-bench-instructions: $(STAMP) ## instructions that a row of a log takes through the engine, by Valgrind (five minutes; BESIDE=DIR: another checkout in turn)
+bench-instructions: $(STAMP) ## instructions that a row of a log takes through the engine, by Valgrind (a quarter of an hour; BESIDE=DIR: another checkout in turn)
 	$(if $(BESIDE),BESIDE=$(BESIDE)) $(BIN)/python -m tests.bench.row_instructions
 
 bench-policy: $(STAMP) ## an expression per row beside the naive way, 200 rules loaded

@@ -3,8 +3,8 @@
     make bench-instructions                     (BESIDE=DIR: another checkout with its .venv, log by log in turn with this one)
 
 Processor time of one and the same code may double on a shared machine from one second to the next; the number of instructions
-does not. Two logs of different length are replayed, so that start-up cancels out. It takes a minute or two a format and
-checkout, and says nothing about caches: seconds are measured by `make bench-replay`.
+does not. Two logs of different length are replayed, so that start-up cancels out. It takes three minutes a format and checkout,
+and says nothing about caches: seconds are measured by `make bench-replay`.
 """
 
 from __future__ import annotations
