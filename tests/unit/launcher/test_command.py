@@ -77,6 +77,15 @@ def seen(launcher: CommandLauncher, kind: type[AttemptView], attempt: int = 1) -
         time.sleep(0.01)
 
 
+def doubted(launcher: CommandLauncher, reason: str) -> None:
+    """Observe until the view gives this reason; the attempt is not ended meanwhile."""
+    deadline = time.monotonic() + 20.0
+    while reason not in getattr(view := launcher.observe(1), "reason", ""):
+        assert not isinstance(view, Exited)
+        assert time.monotonic() < deadline, view
+        time.sleep(0.01)
+
+
 def beat(run_dir: Path, rank: int = 0, age_s: float = 0.0) -> None:
     path = attempt_folder(run_dir, 1) / "heartbeats" / f"rank-{rank:05d}.json"
     path.write_text("{}")
@@ -194,11 +203,7 @@ def test_a_job_the_scheduler_does_not_know_is_not_ended_while_a_heartbeat_change
     age_start(scheduler.run_dir)
     beat(scheduler.run_dir)
     scheduler.forget()
-    deadline = time.monotonic() + 20.0
-    while "but rank 0's heartbeat changed" not in getattr(view := launcher.observe(1), "reason", ""):
-        assert not isinstance(view, Exited)
-        assert time.monotonic() < deadline, view
-        time.sleep(0.01)
+    doubted(launcher, "but rank 0's heartbeat changed")
     beat(scheduler.run_dir, age_s=120.0)
     assert isinstance(seen(launcher, Exited), Exited)
 
@@ -211,11 +216,7 @@ def test_a_job_that_has_exited_by_the_schedulers_word_is_not_ended_while_a_heart
     launcher.ensure_started(spec())
     beat(scheduler.run_dir)
     scheduler.set(word)
-    deadline = time.monotonic() + 20.0
-    while f"says {word} of job" not in getattr(view := launcher.observe(1), "reason", ""):
-        assert not isinstance(view, Exited)
-        assert time.monotonic() < deadline, view
-        time.sleep(0.01)
+    doubted(launcher, f"says {word} of job")
     beat(scheduler.run_dir, age_s=15.0)
     assert isinstance(seen(launcher, Exited), Exited)
 
@@ -254,17 +255,11 @@ def test_a_scheduler_that_forgets_a_silent_job_for_a_moment_ends_nothing(
     launcher.ensure_started(spec())
     age_start(scheduler.run_dir)
     scheduler.forget()
-    deadline = time.monotonic() + 20.0
-    while "has said so 3 times in" not in getattr(view := launcher.observe(1), "reason", ""):
-        assert not isinstance(view, Exited)
-        assert time.monotonic() < deadline, view
-        time.sleep(0.01)
+    doubted(launcher, "has said so 3 times in")
     scheduler.set("running")
     assert seen(launcher, Alive) == Alive(1, 0, ())
     scheduler.forget()
-    while "has said so 1 time:" not in getattr(view := launcher.observe(1), "reason", ""):
-        assert not isinstance(view, Exited)
-        assert time.monotonic() < deadline, view
+    doubted(launcher, "has said so 1 time:")
 
 
 def test_records_of_all_ranks_end_the_doubt(scheduler: Scheduler) -> None:
