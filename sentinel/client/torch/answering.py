@@ -2,7 +2,8 @@
 
 Nothing is echoed. The first step of an attempt uses the samples, clips and steps the optimizer; the receipt is written behind it,
 from what each of them has had. A live change is answered behind the first step under it. What the loop has not used (no
-`next_samples`, no `clip_`, no `settings`) is not in force, and is refused.
+`next_samples`, no `clip_`, no `settings`) is not in force, and is refused. So is what an optimizer has that steps outside of
+`settings`, even where the loop enters them; where it does so in a later step, what was claimed is taken back.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from sentinel.client.stream import Stream
 from sentinel.client.torch.live import LiveSettings, refusals
 from sentinel.client.torch.resuming import FoundResume
 from sentinel.client.torch.sampling import Sampler
-from sentinel.client.torch.tuning import OF_GROUPS, Tuning
+from sentinel.client.torch.tuning import OF_GROUPS, Tuning, copied
 
 REASONS = {
     "skip": "the loop does not take its samples from run.next_samples",
@@ -26,12 +27,13 @@ REASONS = {
     "loss_scale": "the program keeps its loss scale itself",
 } | dict.fromkeys(OF_GROUPS, "the loop does not step its optimizer inside run.settings, or the optimizer has no such setting")
 REASONS["weight_decay"] += "; a weight decay of 0 stays 0"
+OUTSIDE = "the optimizer steps outside of run.settings"
 
 
 class Answers:
     """Attributes:
     clipped: the norm at which the newest step clipped; None: it did not.
-    tuned: the newest step was inside `settings`. read: what was read back there.
+    tuned: the newest step entered `settings`. read: what was read back there.
     are_due: something is to be said behind this step. is_begun: the receipt was written.
     """
 
@@ -59,6 +61,8 @@ class Answers:
         self._passed_over: list[dict[str, Any]] = []
         self._asked: Resume | None = None
         self._changes: list[tuple[Overrides, list[tuple[int, int]]]] = []
+        self._newest = self._launch  # what the settings in force come from
+        self._claimed: list[str] = []  # of them, what was read back from the optimizer
         self._lapsed: list[str] = []
 
     # -- what happens --------------------------------------------------------------------------------------------------
@@ -69,9 +73,11 @@ class Answers:
 
     def launched(self, overrides: Overrides, late: list[tuple[int, int]]) -> None:
         self._launch, self._late = overrides, late
+        self._newest = overrides
 
     def changed(self, overrides: Overrides, late: list[tuple[int, int]]) -> None:
         self._changes.append((overrides, late))
+        self._newest = overrides
         self.are_due = True
 
     def lapsed(self, keys: Iterable[str]) -> None:
@@ -80,13 +86,26 @@ class Answers:
 
     def begin_step(self, step: int) -> None:
         self._step, self.clipped, self.tuned = step, None, False
+        self._tuning.steps.forget()
+
+    @property
+    def rate(self) -> Any:
+        """The learning rate with which this step was made, of the first group; None where no step entered `settings` yet."""
+        if self._tuning.lr is None or not self._tuning.steps.outside:
+            return self._tuning.lr
+        return self._tuning.scheduled_lr if self.tuned else copied(self._tuning.groups[0]["lr"])
 
     # -- what is said --------------------------------------------------------------------------------------------------
 
     @property
+    def is_tuned(self) -> bool:
+        """The step was made with the settings: its optimizers stepped inside of `settings`, and nowhere else."""
+        return self.tuned and not self._tuning.steps.outside
+
+    @property
     def can(self) -> set[str]:
         """The settings that this loop has used, in this step."""
-        found = {"checkpoint_interval", "reset_optimizer"} | (set(self._tuning.can) if self.tuned else set())
+        found = {"checkpoint_interval", "reset_optimizer"} | (set(self._tuning.can) if self.is_tuned else set())
         found |= {"clip_norm"} if self.clipped is not None else set()
         if self._sampler.is_used:
             found |= {"skip", "data_seed"} if self._sampler.size is not None else {"skip"}
@@ -94,7 +113,7 @@ class Answers:
 
     def effective(self) -> dict[str, Any]:
         """What the step was trained with, as its parts have had it."""
-        found: dict[str, Any] = dict(self.read) if self.tuned else {}
+        found: dict[str, Any] = dict(self.read) if self.is_tuned else {}
         if self.clipped is not None:
             found["clip_norm"] = self.clipped if self.clipped != float("inf") else None
         if self._sampler.is_used:
@@ -115,10 +134,18 @@ class Answers:
         if lapsed := self._lapsed:
             self._lapsed = []
             self._tell("override_lapsed", self._step, keys=lapsed, effective=effective)
+        self._claimed = [key for key in OF_GROUPS if key in self._live.values and key in effective]
+
+    def take_back(self) -> None:
+        """Behind a step whose optimizer stepped outside of `settings`: what was claimed is not in force. Once for each claim."""
+        keys, self._claimed = sorted(self._claimed), []
+        if keys:
+            words = f"{', '.join(keys)}: {OUTSIDE}"
+            self._tell("override_refused", self._step, id=self._newest.id, reason=words, keys=keys)
 
     def _write_receipt(self, effective: dict[str, Any], **sizes: int | None) -> None:
         self.is_begun = True
-        live = self.tuned or self.clipped is not None
+        live = self.is_tuned or self.clipped is not None
         capabilities = [*(["skip"] if self._sampler.is_used else []), *(["live_overrides"] if live else [])]
         receipt = self._resume | sizes | {"effective": effective}
         receipt |= {"overrides": self._launch.in_force(), "capabilities": capabilities}
@@ -139,7 +166,8 @@ class Answers:
             self._apply(overrides, late, known, step)
 
     def _refuse(self, overrides: Overrides) -> None:
-        refused = refusals(overrides, self.can, REASONS)
+        reasons = REASONS | dict.fromkeys(OF_GROUPS, OUTSIDE) if self._tuning.steps.outside and self.tuned else REASONS
+        refused = refusals(overrides, self.can, reasons)
         if refused:
             reason = "; ".join(f"{key}: {why}" for key, why in refused.items())
             self._tell("override_refused", self._step, id=overrides.id, reason=reason, keys=sorted(refused))

@@ -179,9 +179,9 @@ class Run:
         self._model, self._optimizers, self._clip = model, optimizers, clip
         self._save_every, self._tokens_per_step, self._adopts = save_every, tokens_per_step, adopts
         self._session, self._ranks, self._sampler = session, ranks, sampler
-        self._tuning, self._live = Tuning(optimizers), LiveSettings()
         self._root = session.run_dir if session is not None else out_dir
         self._is_idle = self._root is None
+        self._tuning, self._live = Tuning(optimizers, watches=not self._is_idle), LiveSettings()
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._stop: Stop = ""
@@ -362,7 +362,7 @@ class Run:
 
     @property
     def was_tuned(self) -> bool:
-        """This step was inside `settings`."""
+        """This step has entered `settings`."""
         return self._answers.tuned
 
     def log(self, /, **metrics: Any) -> None:
@@ -378,14 +378,16 @@ class Run:
         with self._lock:
             if self._answers.are_due:
                 self._answer()
+            elif self._tuning.steps.outside:
+                self._answers.take_back()
             now_s = time.perf_counter()
             if self._reporter is not None:
                 for name in taken_names:
                     self._reporter.leave_out(self.step, name, TAKEN)
                 if self._logged_s is not None and self._logged_step == self.step - 1:
                     metrics.setdefault("step_time_s", now_s - self._logged_s)
-                if self._tuning.lr is not None:
-                    metrics.setdefault("lr", self._tuning.lr)
+                if (rate := self._answers.rate) is not None:
+                    metrics.setdefault("lr", rate)
                 taken, sampler = self._sampler.taken(), self._sampler
                 self._reporter.step(self.step, lambda: sampler.as_ranges(taken), metrics)
             self._logged_s, self._logged_step = now_s, self.step
