@@ -68,7 +68,7 @@ class Lineage:
             case f.FirstStep(attempt=number, step=step) if number in known:
                 known[number].first_step, known[number].last_step = step, max(step, known[number].last_step)
             case f.OverridesAnswered(attempt=number, id=name, step=step) if number in known:
-                known[number].changed_live.append({"id": name, "step": step})
+                known[number].changed_live.append({"id": name, "step": step, "refused": list(fact.not_in_force)})
             case f.AttemptEnded(attempt=number) if number in known:
                 branch = known[number]
                 branch.outcome, branch.end_reason = fact.outcome, fact.reason
@@ -117,7 +117,8 @@ def lineage_text(branches: list[dict[str, Any]], newest_step: int | None = None)
                 "|      settings: " + ", ".join(f"{key} {setting_text(key, value)}" for key, value in branch["settings"].items())
             )
         for change in branch["changed_live"]:
-            lines.append(f"|      settings {change['id']} in force from step {change['step']}")
+            words = f"{', '.join(change['refused'])} not in force" if change["refused"] else "in force"
+            lines.append(f"|      settings {change['id']} {words} from step {change['step']}")
         end = f"{branch['outcome']}: {branch['end_reason']}" if branch["outcome"] else "has not ended"
         lines.append(f"|      {end}" if not is_newest else f"       {end}")
     return "\n".join(lines)

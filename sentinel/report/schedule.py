@@ -28,6 +28,7 @@ class Segment:
     first: int
     settings: SettingsInForce
     name: str = ""
+    is_answered: bool = False
 
 
 @dataclass(slots=True)
@@ -129,11 +130,20 @@ def schedule_rows(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _answered(timeline: Timeline, fact: f.OverridesAnswered, name: str, step: int) -> None:
-    """From the step the trainer names; a refusal takes the change out again."""
+    """From the step the trainer names; a refusal takes the change out again. One that comes after the trainer had it in force
+    ends it there."""
     asked = next((segment for segment in timeline.segments if segment.name == name), None)
-    timeline.segments = [segment for segment in timeline.segments if segment.name != name]
-    if asked is not None and not fact.whole:
-        timeline.begin(step, without(asked.settings, fact.not_in_force), name)
+    if asked is None:
+        return
+    left = without(asked.settings, fact.not_in_force)
+    if asked.is_answered:
+        if fact.not_in_force:
+            timeline.begin(step, left)
+        return
+    timeline.segments = [segment for segment in timeline.segments if segment is not asked]
+    if not fact.whole:
+        timeline.begin(step, left, name)
+        timeline.segments[-1] = replace(timeline.segments[-1], is_answered=True)
 
 
 def _surviving(branch: Branch, timeline: Timeline) -> Iterable[tuple[int, int, SettingsInForce]]:

@@ -17,7 +17,7 @@ from sentinel.client.stream import Stream
 from sentinel.client.torch.live import LiveSettings, refusals
 from sentinel.client.torch.resuming import FoundResume
 from sentinel.client.torch.sampling import Sampler
-from sentinel.client.torch.tuning import OF_GROUPS, Tuning, copied
+from sentinel.client.torch.tuning import OF_GROUPS, Tuning
 
 REASONS = {
     "skip": "the loop does not take its samples from run.next_samples",
@@ -27,7 +27,6 @@ REASONS = {
     "loss_scale": "the program keeps its loss scale itself",
 } | dict.fromkeys(OF_GROUPS, "the loop does not step its optimizer inside run.settings, or the optimizer has no such setting")
 REASONS["weight_decay"] += "; a weight decay of 0 stays 0"
-OUTSIDE = "the optimizer steps outside of run.settings"
 
 
 class Answers:
@@ -86,21 +85,22 @@ class Answers:
 
     def begin_step(self, step: int) -> None:
         self._step, self.clipped, self.tuned = step, None, False
-        self._tuning.steps.forget()
 
     @property
     def rate(self) -> Any:
         """The learning rate with which this step was made, of the first group; None where no step entered `settings` yet."""
-        if self._tuning.lr is None or not self._tuning.steps.outside:
-            return self._tuning.lr
-        return self._tuning.scheduled_lr if self.tuned else copied(self._tuning.groups[0]["lr"])
+        tuning, steps = self._tuning, self._tuning.steps
+        if tuning.lr is None or not steps.is_first_outside:
+            return tuning.lr
+        return steps.rate if steps.rate is not None else tuning.scheduled_lr
 
     # -- what is said --------------------------------------------------------------------------------------------------
 
     @property
     def is_tuned(self) -> bool:
-        """The step was made with the settings: its optimizers stepped inside of `settings`, and nowhere else."""
-        return self.tuned and not self._tuning.steps.outside
+        """The step was made with the settings: its optimizers stepped inside of `settings`, and nowhere else. Where the update
+        was left out, it would have been."""
+        return self.tuned and not self._tuning.steps.why_doubted
 
     @property
     def can(self) -> set[str]:
@@ -136,12 +136,19 @@ class Answers:
             self._tell("override_lapsed", self._step, keys=lapsed, effective=effective)
         self._claimed = [key for key in OF_GROUPS if key in self._live.values and key in effective]
 
+    @property
+    def is_doubted(self) -> bool:
+        """What was claimed is not how this step was made."""
+        return bool(self._claimed and self._tuning.steps.why_doubted)
+
     def take_back(self) -> None:
-        """Behind a step whose optimizer stepped outside of `settings`: what was claimed is not in force. Once for each claim."""
+        """What was claimed is not in force, on this rank or another. It is dropped, on every rank the same."""
         keys, self._claimed = sorted(self._claimed), []
         if keys:
-            words = f"{', '.join(keys)}: {OUTSIDE}"
-            self._tell("override_refused", self._step, id=self._newest.id, reason=words, keys=keys)
+            why = self._tuning.steps.why_doubted or "on another rank the optimizer steps outside of run.settings"
+            reason = f"{', '.join(keys)}: {why}"
+            self._tell("override_refused", self._step, id=self._newest.id, reason=reason, keys=keys)
+        self._live.drop(OF_GROUPS)
 
     def _write_receipt(self, effective: dict[str, Any], **sizes: int | None) -> None:
         self.is_begun = True
@@ -166,11 +173,12 @@ class Answers:
             self._apply(overrides, late, known, step)
 
     def _refuse(self, overrides: Overrides) -> None:
-        reasons = REASONS | dict.fromkeys(OF_GROUPS, OUTSIDE) if self._tuning.steps.outside and self.tuned else REASONS
-        refused = refusals(overrides, self.can, reasons)
+        doubt = self._tuning.steps.why_doubted if self.tuned else ""
+        refused = refusals(overrides, self.can, REASONS | dict.fromkeys(OF_GROUPS, doubt) if doubt else REASONS)
         if refused:
             reason = "; ".join(f"{key}: {why}" for key, why in refused.items())
             self._tell("override_refused", self._step, id=overrides.id, reason=reason, keys=sorted(refused))
+            self._live.drop(refused)
 
     def _apply(self, overrides: Overrides, late: list[tuple[int, int]], effective: dict[str, Any], step: int) -> None:
         answer = {"id": overrides.id, "effective": effective, "request": overrides.request, "skip_clamped": late}

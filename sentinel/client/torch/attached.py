@@ -249,6 +249,7 @@ class Run:
     def restored(self) -> int:
         """The second half, when everything is loaded: the settings of the launch are put in force; the first step to train."""
         self._is_restored = True
+        self._tuning.steps.begin()
         if self._session is not None:
             launch = self._session.spec.overrides
             self._answers.launched(launch, self._put(launch))
@@ -378,7 +379,7 @@ class Run:
         with self._lock:
             if self._answers.are_due:
                 self._answer()
-            elif self._tuning.steps.outside:
+            elif self._answers.is_doubted:
                 self._answers.take_back()
             now_s = time.perf_counter()
             if self._reporter is not None:
@@ -393,6 +394,7 @@ class Run:
             self._logged_s, self._logged_step = now_s, self.step
             if self._session is not None:
                 self._hear()
+            self._tuning.steps.forget()
 
     def event(self, /, event: str, **fields: Any) -> None:
         """A line of the program's own in the stream, from rank 0. It is of the step being worked on: a field of that name is left
@@ -406,7 +408,10 @@ class Run:
         """Learn what all ranks learn now, and act on it."""
         change = self._reporter.take_change() if self._reporter is not None else None
         asked = self._leaving is not None and self._leaving.asked
-        agreed = self._ranks.meet(change, asked, self._checkpoints.is_lost)
+        is_doubted = bool(self._tuning.steps.why_doubted)
+        agreed = self._ranks.meet(change, asked, self._checkpoints.is_lost, is_doubted)
+        if agreed.doubted:
+            self._answers.take_back()
         if agreed.change is not None:
             self._take(agreed.change)
         if agreed.stop and not self._stop:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from sentinel.client.overrides import Overrides
@@ -28,6 +28,12 @@ class LiveSettings:
                 if (value := getattr(overrides, key)) is not None:
                     self.values[key] = value
         self.until.update(overrides.until)
+
+    def drop(self, keys: Iterable[str]) -> None:
+        """What was refused is not in force, nor will be."""
+        for key in keys:
+            self.values.pop(key, None)
+            self.until.pop(key, None)
 
     def lapse(self, step: int) -> list[str]:
         """What no longer holds at `step` goes back; the keys that were in force."""

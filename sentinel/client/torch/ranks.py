@@ -18,11 +18,13 @@ from sentinel.client.torch.tuning import AttachError
 
 @dataclass(frozen=True)
 class Agreed:
-    """What every rank knows now. `change`: overrides.json as it was written, or the complaint about it."""
+    """What every rank knows now. `change`: overrides.json as it was written, or the complaint about it. `doubted`: on one of them
+    what is read inside of `settings` proves nothing (steps_seen.py)."""
 
     change: dict[str, Any] | None = None
     stop: bool = False
     lost: bool = False
+    doubted: bool = False
 
 
 class Alone:
@@ -30,8 +32,8 @@ class Alone:
 
     rank, size = 0, 1
 
-    def meet(self, change: dict[str, Any] | None, stop: bool, lost: bool) -> Agreed:
-        return Agreed(change, stop, lost)
+    def meet(self, change: dict[str, Any] | None, stop: bool, lost: bool, doubted: bool) -> Agreed:
+        return Agreed(change, stop, lost, doubted)
 
     def last(self) -> Agreed:
         """What is still under way at the end."""
@@ -56,16 +58,16 @@ class Together(Alone):
         self._dist = torch.distributed
         self.rank, self.size = self._dist.get_rank(), self._dist.get_world_size()
         self._group = self._dist.new_group(backend="gloo")
-        self._flags = torch.zeros(3, dtype=torch.int64)
+        self._flags = torch.zeros(4, dtype=torch.int64)
         self._values = self._flags.numpy()  # the same memory
         self._change: dict[str, Any] | None = None
         self._pending: Any = None
 
-    def meet(self, change: dict[str, Any] | None, stop: bool, lost: bool) -> Agreed:
+    def meet(self, change: dict[str, Any] | None, stop: bool, lost: bool, doubted: bool) -> Agreed:
         agreed = self.last()
         if change is not None:
             self._change = change
-        self._values[:] = (self._change is not None, stop, lost)
+        self._values[:] = (self._change is not None, stop, lost, doubted)
         self._pending = self._dist.all_reduce(self._flags, self._dist.ReduceOp.MAX, group=self._group, async_op=True)
         return agreed
 
@@ -74,11 +76,11 @@ class Together(Alone):
         if pending is None:
             return Agreed()
         pending.wait()
-        changed, stop, lost = map(bool, self._values.tolist())
+        changed, stop, lost, doubted = map(bool, self._values.tolist())
         change = None
         if changed:
             change, self._change = self.from_first(self._change), None
-        return Agreed(change, stop, lost)
+        return Agreed(change, stop, lost, doubted)
 
     def from_first(self, value: Any) -> Any:
         held = [value]

@@ -3,7 +3,7 @@
 Weight decay is replaced where the configuration decays: a group of norms and biases with weight decay 0 keeps it. A learning rate
 may be a tensor (capturable optimizers); it is then changed in place, so that a captured graph sees it.
 
-What the groups hold inside of `settings` proves nothing where the optimizer steps outside of it. Its own hooks tell of that.
+What the groups hold inside of `settings` proves nothing where the optimizer steps elsewhere (steps_seen.py).
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
+
+from sentinel.client.torch.steps_seen import StepsSeen
 
 OF_GROUPS = ("lr_scale", "weight_decay", "betas", "eps")
 
@@ -27,45 +29,6 @@ class NoCheckpoint(AttachError):
     """There is none to go on from that could be trusted."""
 
     code = 4
-
-
-class StepsSeen:
-    """Where the optimizers step, by the hooks that every torch optimizer has. Both hooks look: others, by which a library enters
-    `settings` and leaves it, may come before them or behind them. Holds no optimizer, and torch.compile can trace it.
-
-    Attributes:
-    inside: settings are in force now. outside: an optimizer has stepped without them since `forget`.
-    """
-
-    def __init__(self) -> None:
-        self.inside = self.outside = self._was_inside = False
-        self._hooks: list[Any] = []
-
-    def watch(self, optimizers: Iterable[Any]) -> None:
-        """These from here on. One that is no torch optimizer has no hooks, and nobody sees its steps."""
-        for hook in self._hooks:
-            hook.remove()
-        found = [_innermost(optimizer) for optimizer in optimizers]
-        hooked = [one for one in found if hasattr(one, "_optimizer_step_post_hooks")]
-        self._hooks = [one.register_step_pre_hook(self._before) for one in hooked]
-        self._hooks += [one.register_step_post_hook(self._behind) for one in hooked]
-
-    def forget(self) -> None:
-        self.outside = False
-
-    def _before(self, *_: Any) -> None:
-        self._was_inside = self.inside
-
-    def _behind(self, *_: Any) -> None:
-        if not self.inside and not self._was_inside:
-            self.outside = True
-
-
-def _innermost(optimizer: Any) -> Any:
-    """What steps: accelerate, DeepSpeed and Lightning wrap an optimizer and hold it by this name."""
-    while isinstance(inner := getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
-        optimizer = inner
-    return optimizer
 
 
 class Tuning:
@@ -103,7 +66,7 @@ class Tuning:
         assert not self._held, "settings are in force already"
         names = {name: value for name, value in values.items() if name in ("betas", "eps", "weight_decay")}
         for group in self.groups:  # all of them first: groups may share one tensor
-            held = {"lr": copied(group["lr"])} | {name: group[name] for name in names if name in group}
+            held = {"lr": _copied(group["lr"])} | {name: group[name] for name in names if name in group}
             self._held.append((group, held))
         for group, held in self._held:
             if (scale := values.get("lr_scale")) is not None:
@@ -112,9 +75,9 @@ class Tuning:
                 if name in group and (name != "weight_decay" or group[name] != 0):
                     _set(group, name, value)
         self._rates = [None if isinstance(group["lr"], torch.Tensor) else group["lr"] for group, _ in self._held]
-        self.lr = copied(self._held[0][0]["lr"]) if self._held else None
+        self.lr = _copied(self._held[0][0]["lr"]) if self._held else None
         self.scheduled_lr = self._held[0][1]["lr"] if self._held else None
-        self.steps.inside = True
+        self.steps.enter(self._rates if "lr_scale" in values else [], names)
 
     def read_back(self) -> dict[str, Any]:
         """What is in force now, from the groups. What they do not agree upon, and the factor of a learning rate of 0, is not
@@ -138,7 +101,7 @@ class Tuning:
     def put_back(self) -> None:
         """As the schedule and the configuration had them. Raises AttachError where the learning rate was changed meanwhile."""
         held, self._held = self._held, []
-        self.steps.inside = False
+        self.steps.leave()
         moved = [group["lr"] for (group, _), rate in zip(held, self._rates, strict=True) if rate not in (None, group["lr"])]
         for group, values in held:
             for name, value in values.items():
@@ -159,7 +122,7 @@ def _decays(group: dict[str, Any], held: dict[str, Any]) -> bool:
     return bool(held.get("weight_decay", group["weight_decay"]))
 
 
-def copied(value: Any) -> Any:
+def _copied(value: Any) -> Any:
     return value.clone() if isinstance(value, torch.Tensor) else value
 
 

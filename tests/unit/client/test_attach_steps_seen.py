@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from sentinel.client.torch.tuning import StepsSeen
+from sentinel.client.torch.steps_seen import LEFT_OUT_MOST, StepsSeen
 from tests.unit.client.attached_kit import Loop, ask, events, stream, supervise
 
 pytestmark = pytest.mark.usefixtures("alone")
@@ -95,9 +95,80 @@ def test_one_of_two_optimizers_outside_is_enough(tmp_path, monkeypatch):
 def test_an_update_that_fp16_leaves_out_is_no_step_outside(tmp_path, monkeypatch):
     supervise(tmp_path, monkeypatch, lr_scale=0.5)
     loop = Loop()
-    monkeypatch.setattr(loop.optimizer, "step", lambda: None)
+    own = loop.optimizer.step
+    monkeypatch.setattr(loop.optimizer, "step", lambda: own() if loop.run.step > 3 else None)
     loop.train()
     assert stream(tmp_path, "start")[0]["effective"]["lr_scale"] == 0.5
+    assert events(tmp_path, "override_refused") == []
+
+
+def test_but_an_optimizer_that_nobody_sees_step_is_not_believed_for_long(tmp_path, monkeypatch):
+    supervise(tmp_path, monkeypatch, lr_scale=0.5)
+    loop = Loop(total_steps=LEFT_OUT_MOST + 10)
+    monkeypatch.setattr(loop.optimizer, "step", lambda: None)  # as where another one trains, or the program itself
+    loop.train()
+    (refused,) = events(tmp_path, "override_refused")
+    assert (refused["step"], refused["keys"]) == (LEFT_OUT_MOST + 1, ["lr_scale"])
+    assert f"no step of the optimizer was seen in {LEFT_OUT_MOST} rows" in refused["reason"]
+
+
+def test_a_step_behind_log_counts_for_the_next_row(tmp_path, monkeypatch):
+    supervise(tmp_path, monkeypatch, lr_scale=0.5)
+    loop = Loop(uses=("samples",))
+    for step in loop.run.steps(loop.run.restore(loop.load)):
+        with loop.run.settings():
+            loop.model(torch.ones(1, 4)).sum().backward()
+        loop.run.log(loss=1.0 * step)
+        loop.optimizer.step()
+    (refused,) = events(tmp_path, "override_refused")
+    assert (refused["step"], refused["keys"]) == (2, ["lr_scale"])
+
+
+def test_a_step_at_a_rate_of_zero_moves_nothing(tmp_path, monkeypatch):
+    """torch.distributed.checkpoint makes one, where the optimizer has no state yet."""
+    from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
+
+    supervise(tmp_path, monkeypatch, lr_scale=0.5)
+    loop = Loop()
+    steps = []
+    put = torch.optim.SGD(loop.model.parameters(), lr=0.1)  # never has a state
+    loop.run.bind(loop.model, [put], total_steps=6, clip=1.0)
+    loop.optimizer = put  # type: ignore[assignment]
+    loop.train(lambda step: steps.append(get_optimizer_state_dict(loop.model, put)))
+    assert len(steps) == 6
+    assert stream(tmp_path, "start")[0]["effective"]["lr_scale"] == 0.5
+    assert events(tmp_path, "override_refused") == []
+    assert [line["lr"] for line in stream(tmp_path, "step")] == [0.05] * 6
+
+
+def test_what_was_refused_is_not_put_in_force_later(tmp_path, monkeypatch):
+    supervise(tmp_path, monkeypatch, lr_scale=0.5)
+    loop = Loop()
+    loop.train(lambda step: loop.optimizer.step() if step == 3 else None)
+    (refused,) = events(tmp_path, "override_refused")
+    assert refused["step"] == 3
+    assert loop.rates == [0.05, 0.05, 0.05, 0.1, 0.1, 0.1]
+    assert [line["lr"] for line in stream(tmp_path, "step")] == loop.rates, "the newest step of a row"
+
+
+@pytest.mark.parametrize("change", [{"lr": 0.1}, {"betas": (0.9, 0.999)}, {"weight_decay": 0.3}], ids=str)
+def test_other_values_inside_are_no_settings(tmp_path, monkeypatch, change):
+    supervise(tmp_path, monkeypatch, lr_scale=0.5, betas=[0.8, 0.9], weight_decay=0.2)
+    loop = Loop()
+    own = loop.optimizer.step
+
+    def step() -> None:
+        kept = [dict(group) for group in loop.optimizer.param_groups]
+        for group in loop.optimizer.param_groups:
+            group |= change if loop.run.step > 2 else {}
+        own()
+        for group, before in zip(loop.optimizer.param_groups, kept, strict=True):
+            group |= before
+
+    monkeypatch.setattr(loop.optimizer, "step", step)
+    loop.train()
+    (refused,) = events(tmp_path, "override_refused")
+    assert (refused["step"], refused["keys"]) == (3, ["betas", "lr_scale", "weight_decay"])
 
 
 def test_nobody_looks_where_nobody_supervises_and_the_old_optimizer_is_let_go(tmp_path, monkeypatch):
@@ -133,8 +204,8 @@ def test_a_library_enters_the_settings_in_hooks_of_its_own_in_any_order(is_first
     optimizer, seen = an_optimizer(), StepsSeen()
 
     def hook() -> None:
-        optimizer.register_step_pre_hook(lambda *_: setattr(seen, "inside", True))
-        optimizer.register_step_post_hook(lambda *_: setattr(seen, "inside", False))
+        optimizer.register_step_pre_hook(lambda *_: seen.enter([], {}))
+        optimizer.register_step_post_hook(lambda *_: seen.leave())
 
     for register in (hook, lambda: seen.watch([optimizer])) if is_first else (lambda: seen.watch([optimizer]), hook):
         register()
@@ -142,17 +213,57 @@ def test_a_library_enters_the_settings_in_hooks_of_its_own_in_any_order(is_first
     assert not seen.outside
 
 
-def test_a_wrapped_optimizer_and_one_without_hooks():
-    seen, wrapped = StepsSeen(), Wrapped(an_optimizer())
-    seen.watch([wrapped, object()])
-    seen.inside = True
+class Sharpness:
+    """Holds its optimizer by a name of its own, and itself by another."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.base_optimizer, self.itself = optimizer, self
+
+    @property
+    def optimizer(self) -> Any:
+        raise KeyError("not yet")
+
+    def step(self) -> None:
+        self.base_optimizer.step()
+
+
+@pytest.mark.parametrize("wrap", [Wrapped, Sharpness])
+def test_a_wrapped_optimizer_is_seen_within_what_wraps_it(wrap):
+    seen, wrapped = StepsSeen(), wrap(an_optimizer())
+    seen.watch([wrapped])
+    assert seen.can_see
+    seen.enter([], {})
     wrapped.step()
-    assert not seen.outside
-    seen.inside = False
+    seen.leave()
+    assert (seen.within, seen.outside, seen.why_doubted) == (True, False, "")
     wrapped.step()
-    assert seen.outside
+    assert (seen.is_first_outside, seen.rate) == (True, 0.1)
+    assert "outside of run.settings" in seen.why_doubted
     seen.forget()
-    assert not seen.outside
+    assert (seen.within, seen.outside, seen.rate) == (False, False, None)
+
+
+def test_a_step_that_enters_the_settings_itself_is_inside():
+    class Own(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            seen.enter([], {})
+            try:
+                return inner.step()
+            finally:
+                seen.leave()
+
+    inner, seen = an_optimizer(), StepsSeen()
+    outer = Own([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+    outer.inner = inner  # type: ignore[attr-defined]
+    seen.watch([outer])
+    outer.step()
+    assert (seen.within, seen.outside) == (True, False)
+
+
+def test_an_optimizer_without_hooks_is_not_believed():
+    seen = StepsSeen()
+    seen.watch([object()])
+    assert "nobody sees this optimizer step" in seen.why_doubted
 
 
 def test_a_compiled_step_is_seen():
@@ -160,6 +271,9 @@ def test_a_compiled_step_is_seen():
     seen.watch([optimizer])
     step = torch.compile(lambda: optimizer.step(), backend="eager")  # the tracer decides what becomes of the hooks
     for is_inside in (True, False, True):
-        seen.inside, seen.outside = is_inside, False
+        if is_inside:
+            seen.enter([], {})
         step()
-        assert seen.outside is not is_inside
+        seen.leave()
+        assert (seen.within, seen.outside, seen.is_first_outside) == (is_inside, not is_inside, not is_inside)
+        seen.forget()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
-from sentinel.report.lineage import Branch, Lineage, lineage_text
+from sentinel.model.attempts import SettingsInForce
+from sentinel.report.lineage import Branch, Lineage, branch_document, lineage_text
 from tests.builders import Bench
 
 
@@ -56,3 +58,13 @@ def test_the_tree_says_what_survives(words: str) -> None:
 
 def test_nothing_launched_says_so() -> None:
     assert lineage_text([]) == "no attempt was launched yet"
+
+
+def test_a_live_change_that_was_refused_is_not_told_to_be_in_force() -> None:
+    lineage = Lineage()
+    lineage.take(f.AttemptLaunched(1, None, SettingsInForce(), "why"))
+    lineage.take(f.OverridesAnswered(1, "ov-1.half", 100))
+    lineage.take(f.OverridesAnswered(1, "ov-1.half", 150, ("lr_scale",)))
+    text = lineage_text([branch_document(branch) for branch in lineage.branches()])
+    assert "settings ov-1.half in force from step 100\n" in text
+    assert "settings ov-1.half lr_scale not in force from step 150\n" in text

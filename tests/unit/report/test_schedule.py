@@ -90,6 +90,11 @@ def test_a_refused_change_never_held_and_the_trainers_own_until_ends_one() -> No
     assert cost(*launch(1, 0, own), newest=500)["steps_under"] == {"clip_norm": 100}
 
 
+def test_what_was_in_force_and_is_refused_later_counts_up_to_there() -> None:
+    facts = [*launch(1), *write(98, HALF), f.OverridesAnswered(1, HALF.id, 151, ("lr_scale",))]
+    assert cost(*facts, newest=500)["steps_under"] == {"lr_scale": 51}, "steps 100 to 150"
+
+
 def test_a_trainer_that_lapsed_by_itself_is_believed() -> None:
     facts = [*launch(1, 0, HALF), f.SettingLapsed(1, ("lr_scale",), 51, HALF, "by itself", by_trainer=True)]
     assert cost(*facts, newest=500)["full_rate_steps_lost"] == 25.0

@@ -1,0 +1,161 @@
+"""Where the optimizers of a run step: inside of `settings`, with what was put in force there, or elsewhere.
+
+The hooks that every torch optimizer has tell of each step. They are looked at before it and behind it, since libraries enter
+`settings` and leave it by hooks of their own, in any order, and since a step may enter them itself. A step at a learning rate of
+0 moves nothing: torch's own tools make one, so that the optimizer has a state that can be saved or loaded.
+
+What no hook tells of is not seen: another optimizer than the one attached, an update by hand, a graph that is replayed. A row
+without a step is one whose update was left out, as fp16 does where a gradient overflows. Many in a row are no such chance.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+LEFT_OUT_MOST = 40  # rows: a scale of 2**16 overflows 26 times until it is 2**-10
+
+
+class StepsSeen:
+    """Of all optimizers of a run. Holds none of them; torch.compile can trace it.
+
+    Attributes:
+    inside: settings are in force now.
+    within: an optimizer has stepped with them since `forget`. outside: one has stepped without them, or with other values.
+    is_first_outside: so the newest step of the first optimizer was made. rate: of the newest such step, the learning rate of the
+        first group; None where torch.compile traced it.
+    rows_unseen: how often in a row `forget` found no step at all.
+    can_see: there is an optimizer with hooks.
+    """
+
+    def __init__(self) -> None:
+        self.inside = self.within = self.outside = self.is_first_outside = self.can_see = False
+        self.rate: Any = None
+        self.rows_unseen = 0
+        self.count = 0  # of steps that were seen inside
+        self._rates: tuple[float, ...] = ()
+        self._values: tuple[tuple[str, Any], ...] = ()
+        self._handles: list[Any] = []
+
+    def watch(self, optimizers: Sequence[Any]) -> None:
+        """These from here on, with every optimizer that one of them wraps."""
+        for handle in self._handles:
+            handle.remove()
+        found = [(one, place == 0) for place, optimizer in enumerate(optimizers) for one in _layers(optimizer)]
+        hooks = [(one, _Hooks(self, is_first)) for one, is_first in found if hasattr(one, "_optimizer_step_post_hooks")]
+        self._handles = [one.register_step_pre_hook(each.before) for one, each in hooks]
+        self._handles += [one.register_step_post_hook(each.behind) for one, each in hooks]
+        self.can_see = bool(hooks)
+
+    def enter(self, rates: Iterable[float | None], values: Mapping[str, Any]) -> None:
+        """`rates`: of the groups, where a factor was asked for; None where it is a tensor. `values`: what else was asked for."""
+        self._rates = tuple(rate for rate in rates if rate is not None)
+        self._values = tuple(values.items())
+        self.inside = True
+
+    def leave(self) -> None:
+        self.inside = False
+
+    def begin(self) -> None:
+        """The run begins: what was before is undone by what was loaded."""
+        self.forget()
+        self.rows_unseen = 0
+
+    def forget(self) -> None:
+        """The row is written."""
+        self.rows_unseen = 0 if self.within or self.outside else self.rows_unseen + 1
+        self.within = self.outside = self.is_first_outside = False
+        self.rate = None
+
+    @property
+    def why_doubted(self) -> str:
+        """Why what is read inside of `settings` proves nothing; empty where it does, or where an update was left out."""
+        if not self.can_see:
+            return "nobody sees this optimizer step: give attach the torch optimizers that it is made of"
+        if self.outside:
+            return "the optimizer steps outside of run.settings, or with other values than were put in force there"
+        if not self.within and self.rows_unseen >= LEFT_OUT_MOST:
+            return f"no step of the optimizer was seen in {self.rows_unseen} rows: give attach the one that steps"
+        return ""
+
+    def agrees(self, optimizer: Any) -> bool:
+        """Whether its groups hold what was put in force. A group whose weight decay is 0 keeps it. A rate in a tensor is not
+        looked at: nobody waits for a device here."""
+        for group in optimizer.param_groups:
+            rate = group.get("lr")
+            if self._rates and not isinstance(rate, torch.Tensor) and rate not in self._rates:
+                return False
+            if any(key in group and not _is(group[key], value, key) for key, value in self._values):
+                return False
+        return True
+
+
+class _Hooks:
+    """Of one optimizer. `is_first`: it is the first one attached, or a layer of it."""
+
+    def __init__(self, seen: StepsSeen, is_first: bool) -> None:
+        self._seen, self._is_first = seen, is_first
+        self._was_inside = False
+        self._count = 0
+
+    def before(self, *_: Any) -> None:
+        self._was_inside = self._seen.inside
+        if not torch.compiler.is_compiling():  # a number that changes would be traced anew
+            self._count = self._seen.count
+
+    def behind(self, optimizer: Any, *_: Any) -> None:
+        seen = self._seen
+        is_inside = seen.inside or self._was_inside
+        if torch.compiler.is_compiling():
+            seen.within |= is_inside
+            seen.outside |= not is_inside
+            if self._is_first:
+                seen.is_first_outside = not is_inside
+            return
+        is_within = is_inside or seen.count > self._count  # the last: an optimizer that this one wraps has stepped inside
+        if is_within and (not seen.inside or seen.agrees(optimizer)):
+            seen.within = True
+            seen.count += 1
+            if self._is_first:
+                seen.is_first_outside = False
+        elif is_within or _moves(optimizer):
+            seen.outside = True
+            if self._is_first:
+                seen.is_first_outside = True
+                rate = optimizer.param_groups[0].get("lr")
+                seen.rate = rate.clone() if isinstance(rate, torch.Tensor) else rate
+
+
+def _layers(optimizer: Any) -> Iterator[Any]:
+    """It, and what it wraps, by whatever name: accelerate, DeepSpeed, Lightning and sharpness-aware optimizers do."""
+    waiting, known = [optimizer], set()
+    while waiting:
+        one = waiting.pop()
+        if id(one) in known:
+            continue
+        known.add(id(one))
+        yield one
+        held: list[Any] = []
+        with contextlib.suppress(Exception):  # an attribute may be computed
+            held.append(one.optimizer)
+        with contextlib.suppress(Exception):
+            held += vars(one).values()
+        for each in held:
+            many = each if isinstance(each, (list, tuple)) else [each]
+            waiting += [inner for inner in many if isinstance(inner, torch.optim.Optimizer)]
+
+
+def _moves(optimizer: Any) -> bool:
+    """A rate on a device is waited for: this is looked at behind a step outside alone."""
+    return any(float(group.get("lr", 1.0)) != 0.0 for group in optimizer.param_groups)
+
+
+def _is(found: Any, value: Any, key: str) -> bool:
+    if isinstance(found, torch.Tensor):
+        return True
+    if key == "betas":
+        return [*map(float, found)] == [*map(float, value)]
+    return bool(found == value or (key == "weight_decay" and found == 0))
