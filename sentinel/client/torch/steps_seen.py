@@ -4,19 +4,21 @@ The hooks that every torch optimizer has tell of each step. They are looked at b
 `settings` and leave it by hooks of their own, in any order, and since a step may enter them itself. A step at a learning rate of
 0 moves nothing: torch's own tools make one, so that the optimizer has a state that can be saved or loaded.
 
-What no hook tells of is not seen: another optimizer than the one attached, an update by hand, a graph that is replayed. A row
-without a step is one whose update was left out, as fp16 does where a gradient overflows. Many in a row are no such chance.
+What no hook tells of is not seen: another optimizer than the one attached, an update by hand. Parameters change by them all the
+same. A row without a step in which none changed is one without an update: fp16 leaves it out where a gradient overflows.
 """
 
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
-LEFT_OUT_MOST = 40  # rows: a scale of 2**16 overflows 26 times until it is 2**-10
+UNSEEN_MOST = 5  # rows in which parameters changed by no step that was seen: averaged weights that are put in for an evaluation
+LOOKED_AT = 4  # parameters: each row pays for them
 
 
 class StepsSeen:
@@ -27,7 +29,7 @@ class StepsSeen:
     within: an optimizer has stepped with them since `forget`. outside: one has stepped without them, or with other values.
     is_first_outside: so the newest step of the first optimizer was made. rate: of the newest such step, the learning rate of the
         first group; None where torch.compile traced it.
-    rows_unseen: how often in a row `forget` found no step at all.
+    rows_unseen: in so many rows, since the newest step that was seen, parameters changed without one.
     can_see: there is an optimizer with hooks.
     """
 
@@ -39,6 +41,8 @@ class StepsSeen:
         self._rates: tuple[float, ...] = ()
         self._values: tuple[tuple[str, Any], ...] = ()
         self._handles: list[Any] = []
+        self._parameters: list[weakref.ref[Any]] = []
+        self._version = 0
 
     def watch(self, optimizers: Sequence[Any]) -> None:
         """These from here on, with every optimizer that one of them wraps."""
@@ -49,6 +53,8 @@ class StepsSeen:
         self._handles = [one.register_step_pre_hook(each.before) for one, each in hooks]
         self._handles += [one.register_step_post_hook(each.behind) for one, each in hooks]
         self.can_see = bool(hooks)
+        groups = [group for one, _ in hooks for group in one.param_groups][:LOOKED_AT]
+        self._parameters = [weakref.ref(one) for group in groups for one in group["params"][:1]]
 
     def enter(self, rates: Iterable[float | None], values: Mapping[str, Any]) -> None:
         """`rates`: of the groups, where a factor was asked for; None where it is a tensor. `values`: what else was asked for."""
@@ -66,7 +72,11 @@ class StepsSeen:
 
     def forget(self) -> None:
         """The row is written."""
-        self.rows_unseen = 0 if self.within or self.outside else self.rows_unseen + 1
+        before, self._version = self._version, sum(one._version for each in self._parameters if (one := each()) is not None)
+        if self.within or self.outside:
+            self.rows_unseen = 0
+        elif self._version != before:
+            self.rows_unseen += 1
         self.within = self.outside = self.is_first_outside = False
         self.rate = None
 
@@ -77,8 +87,8 @@ class StepsSeen:
             return "nobody sees this optimizer step: give attach the torch optimizers that it is made of"
         if self.outside:
             return "the optimizer steps outside of run.settings, or with other values than were put in force there"
-        if not self.within and self.rows_unseen >= LEFT_OUT_MOST:
-            return f"no step of the optimizer was seen in {self.rows_unseen} rows: give attach the one that steps"
+        if not self.within and self.rows_unseen >= UNSEEN_MOST:
+            return f"parameters changed in {self.rows_unseen} rows by no step that was seen: give attach the optimizer that steps"
         return ""
 
     def agrees(self, optimizer: Any) -> bool:

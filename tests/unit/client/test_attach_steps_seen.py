@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from sentinel.client.torch.steps_seen import LEFT_OUT_MOST, StepsSeen
+from sentinel.client.torch.steps_seen import UNSEEN_MOST, StepsSeen
 from tests.unit.client.attached_kit import Loop, ask, events, stream, supervise
 
 pytestmark = pytest.mark.usefixtures("alone")
@@ -92,24 +92,36 @@ def test_one_of_two_optimizers_outside_is_enough(tmp_path, monkeypatch):
     assert "lr_scale" not in stream(tmp_path, "start")[0]["effective"]
 
 
-def test_an_update_that_fp16_leaves_out_is_no_step_outside(tmp_path, monkeypatch):
+def test_rows_without_an_update_are_no_steps_outside(tmp_path, monkeypatch):
+    """As fp16 leaves one out, as a loop logs each part of a batch, and as a part of a model is frozen for a while."""
     supervise(tmp_path, monkeypatch, lr_scale=0.5)
-    loop = Loop()
+    loop = Loop(total_steps=120)
     own = loop.optimizer.step
-    monkeypatch.setattr(loop.optimizer, "step", lambda: own() if loop.run.step > 3 else None)
+    monkeypatch.setattr(loop.optimizer, "step", lambda: own() if loop.run.step > 100 else None)
     loop.train()
     assert stream(tmp_path, "start")[0]["effective"]["lr_scale"] == 0.5
     assert events(tmp_path, "override_refused") == []
 
 
-def test_but_an_optimizer_that_nobody_sees_step_is_not_believed_for_long(tmp_path, monkeypatch):
+def by_hand(loop: Loop) -> None:
+    with torch.no_grad():
+        for parameter in loop.model.parameters():
+            parameter -= 0.1 * parameter.grad
+
+
+def by_another_optimizer(loop: Loop) -> None:
+    torch.optim.SGD(loop.model.parameters(), lr=0.1).step()
+
+
+@pytest.mark.parametrize("update", [by_hand, by_another_optimizer])
+def test_parameters_that_change_by_no_step_that_was_seen_are_a_doubt(tmp_path, monkeypatch, update):
     supervise(tmp_path, monkeypatch, lr_scale=0.5)
-    loop = Loop(total_steps=LEFT_OUT_MOST + 10)
-    monkeypatch.setattr(loop.optimizer, "step", lambda: None)  # as where another one trains, or the program itself
+    loop = Loop(total_steps=20)
+    monkeypatch.setattr(loop.optimizer, "step", lambda: update(loop))
     loop.train()
     (refused,) = events(tmp_path, "override_refused")
-    assert (refused["step"], refused["keys"]) == (LEFT_OUT_MOST + 1, ["lr_scale"])
-    assert f"no step of the optimizer was seen in {LEFT_OUT_MOST} rows" in refused["reason"]
+    assert (refused["step"], refused["keys"]) == (UNSEEN_MOST + 1, ["lr_scale"])
+    assert f"parameters changed in {UNSEEN_MOST} rows by no step that was seen" in refused["reason"]
 
 
 def test_a_step_behind_log_counts_for_the_next_row(tmp_path, monkeypatch):
