@@ -131,9 +131,6 @@ class Reporting(TrainerCallback):
         losses, self._losses = self._losses, []
         norm, self._norm = self._norm, None
         metrics = {"loss": torch.stack(losses).sum()} | ({} if norm is None else {"grad_norm": norm})
-        if not self._run.was_tuned:  # fp16 left the update out; what it would have been made with is in force all the same
-            with self._run.settings():
-                pass
         self._run.log(**metrics)
         self._decide(args, state, control)
 

@@ -61,7 +61,6 @@ class Answers:
         self._asked: Resume | None = None
         self._changes: list[tuple[Overrides, list[tuple[int, int]]]] = []
         self._newest = self._launch  # what the settings in force come from
-        self._claimed: list[str] = []  # of them, what was read back from the optimizer
         self._lapsed: list[str] = []
 
     # -- what happens --------------------------------------------------------------------------------------------------
@@ -134,21 +133,22 @@ class Answers:
         if lapsed := self._lapsed:
             self._lapsed = []
             self._tell("override_lapsed", self._step, keys=lapsed, effective=effective)
-        self._claimed = [key for key in OF_GROUPS if key in self._live.values and key in effective]
+        if self._tuning.steps.why_doubted:
+            self.take_back()
 
     @property
     def is_doubted(self) -> bool:
-        """What was claimed is not how this step was made."""
-        return bool(self._claimed and self._tuning.steps.why_doubted)
+        """Settings of the optimizer were put in force, and this step was not made with them."""
+        return bool(self._tuning.steps.why_doubted) and not self._live.values.keys().isdisjoint(OF_GROUPS)
 
     def take_back(self) -> None:
-        """What was claimed is not in force, on this rank or another. It is dropped, on every rank the same."""
-        keys, self._claimed = sorted(self._claimed), []
+        """What was put in force is not how the optimizer steps, on this rank or another. It is dropped, on every rank."""
+        keys = sorted(self._live.values.keys() & set(OF_GROUPS))
         if keys:
             why = self._tuning.steps.why_doubted or "on another rank the optimizer steps outside of run.settings"
             reason = f"{', '.join(keys)}: {why}"
             self._tell("override_refused", self._step, id=self._newest.id, reason=reason, keys=keys)
-        self._live.drop(OF_GROUPS)
+            self._live.drop(keys)
 
     def _write_receipt(self, effective: dict[str, Any], **sizes: int | None) -> None:
         self.is_begun = True

@@ -361,11 +361,6 @@ class Run:
             self._tuning.put_back()
         self._answers.tuned = True
 
-    @property
-    def was_tuned(self) -> bool:
-        """This step has entered `settings`."""
-        return self._answers.tuned
-
     def log(self, /, **metrics: Any) -> None:
         """The step is done. Rank 0's numbers are written; tensors on a device are not waited for. Every rank calls it, once a
         step: here it learns of live changes and requests. What is no number is left out, which is said once for each name."""
@@ -438,7 +433,11 @@ class Run:
             self._stop = "stop_now"
 
     def _answer(self) -> None:
-        """The receipt, and what was asked since: behind the step in which all of it was used and read back."""
+        """The receipt, and what was asked since: behind the step in which all of it was used and read back. Where an update was
+        left out, as fp16 does, or a row is a part of a batch, what it would have been made with is read back."""
+        if not self._answers.tuned and self._tuning.steps.is_left_out:
+            with self.settings():
+                pass
         weights = [] if self._answers.is_begun else list(self._model.parameters())
         params, places = sum(each.numel() for each in weights), {each.device for each in weights if each.device.type == "cuda"}
         gpus, tokens = len(places) * self._ranks.size, self._tokens_per_step
@@ -510,8 +509,6 @@ class Run:
         self.phase("checkpoint")
         self._checkpoints.wait()
         if not self._answers.is_begun:  # no step was trained
-            with self.settings():
-                pass
             self._answer()
         if self._session is not None:
             self._refuse_late(self._ranks.last().change)

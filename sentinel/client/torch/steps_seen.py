@@ -17,8 +17,11 @@ from typing import Any
 
 import torch
 
-UNSEEN_MOST = 5  # rows in which parameters changed by no step that was seen: averaged weights that are put in for an evaluation
-LOOKED_AT = 4  # parameters: each row pays for them
+# Rows in which parameters changed by no step that was seen. The program may change them itself, as by a norm that it keeps, while
+# fp16 leaves updates out (a scale of 2**16 overflows 26 times until it is 2**-10), or while what is attached is frozen.
+UNSEEN_AT_FIRST = 40
+UNSEEN_LATER = 200
+LOOKED_AT = 4  # groups, of each the first and the last parameter: every row pays for them
 
 
 class StepsSeen:
@@ -30,15 +33,15 @@ class StepsSeen:
     is_first_outside: so the newest step of the first optimizer was made. rate: of the newest such step, the learning rate of the
         first group; None where torch.compile traced it.
     rows_unseen: in so many rows, since the newest step that was seen, parameters changed without one.
-    can_see: there is an optimizer with hooks.
+    is_blind: there are optimizers, and none of them has hooks.
     """
 
     def __init__(self) -> None:
-        self.inside = self.within = self.outside = self.is_first_outside = self.can_see = False
+        self.inside = self.within = self.outside = self.is_first_outside = self.is_blind = False
         self.rate: Any = None
         self.rows_unseen = 0
         self.count = 0  # of steps that were seen inside
-        self._rates: tuple[float, ...] = ()
+        self._rates: dict[int, Any] = {}  # of each group, by its identity
         self._values: tuple[tuple[str, Any], ...] = ()
         self._handles: list[Any] = []
         self._parameters: list[weakref.ref[Any]] = []
@@ -52,13 +55,14 @@ class StepsSeen:
         hooks = [(one, _Hooks(self, is_first)) for one, is_first in found if hasattr(one, "_optimizer_step_post_hooks")]
         self._handles = [one.register_step_pre_hook(each.before) for one, each in hooks]
         self._handles += [one.register_step_post_hook(each.behind) for one, each in hooks]
-        self.can_see = bool(hooks)
+        self.is_blind = bool(optimizers) and not hooks
         groups = [group for one, _ in hooks for group in one.param_groups][:LOOKED_AT]
-        self._parameters = [weakref.ref(one) for group in groups for one in group["params"][:1]]
+        ends = [one for group in groups for one in (*group["params"][:1], *group["params"][1:][-1:])]
+        self._parameters = [weakref.ref(one) for one in ends if one.requires_grad and not one.is_inference()]
 
-    def enter(self, rates: Iterable[float | None], values: Mapping[str, Any]) -> None:
-        """`rates`: of the groups, where a factor was asked for; None where it is a tensor. `values`: what else was asked for."""
-        self._rates = tuple(rate for rate in rates if rate is not None)
+    def enter(self, groups: Iterable[Mapping[str, Any]], values: Mapping[str, Any]) -> None:
+        """`groups`: with the rates in force, where a factor was asked for. `values`: what else was asked for."""
+        self._rates = {id(group): group["lr"] for group in groups}
         self._values = tuple(values.items())
         self.inside = True
 
@@ -72,7 +76,7 @@ class StepsSeen:
 
     def forget(self) -> None:
         """The row is written."""
-        before, self._version = self._version, sum(one._version for each in self._parameters if (one := each()) is not None)
+        before, self._version = self._version, self._versions()
         if self.within or self.outside:
             self.rows_unseen = 0
         elif self._version != before:
@@ -80,27 +84,41 @@ class StepsSeen:
         self.within = self.outside = self.is_first_outside = False
         self.rate = None
 
+    def _versions(self) -> int:
+        return sum(one._version for each in self._parameters if (one := each()) is not None)
+
+    @property
+    def is_left_out(self) -> bool:
+        """No step was seen since `forget`, and nothing changed: a row without an update."""
+        return not self.within and not self.outside and self._versions() == self._version
+
     @property
     def why_doubted(self) -> str:
         """Why what is read inside of `settings` proves nothing; empty where it does, or where an update was left out."""
-        if not self.can_see:
+        if self.is_blind:
             return "nobody sees this optimizer step: give attach the torch optimizers that it is made of"
         if self.outside:
             return "the optimizer steps outside of run.settings, or with other values than were put in force there"
-        if not self.within and self.rows_unseen >= UNSEEN_MOST:
+        if not self.within and self.rows_unseen >= (UNSEEN_LATER if self.count else UNSEEN_AT_FIRST):
             return f"parameters changed in {self.rows_unseen} rows by no step that was seen: give attach the optimizer that steps"
         return ""
 
     def agrees(self, optimizer: Any) -> bool:
-        """Whether its groups hold what was put in force. A group whose weight decay is 0 keeps it. A rate in a tensor is not
-        looked at: nobody waits for a device here."""
+        """Whether its groups hold what was put in force. A group whose weight decay is 0 keeps it."""
         for group in optimizer.param_groups:
-            rate = group.get("lr")
-            if self._rates and not isinstance(rate, torch.Tensor) and rate not in self._rates:
+            if self._rates and not self._has_rate(group):
                 return False
             if any(key in group and not _is(group[key], value, key) for key, value in self._values):
                 return False
         return True
+
+    def _has_rate(self, group: Mapping[str, Any]) -> bool:
+        """The value of a rate in a tensor is not looked at: nobody waits for a device here. An optimizer that another one wraps
+        may have groups of its own, with the rates of the other's."""
+        rate, known = group.get("lr"), self._rates.get(id(group), self)
+        if isinstance(rate, torch.Tensor):
+            return rate is known or known is self
+        return rate == known if known is not self else rate in [one for one in self._rates.values() if isinstance(one, float)]
 
 
 class _Hooks:
@@ -160,7 +178,8 @@ def _layers(optimizer: Any) -> Iterator[Any]:
 
 def _moves(optimizer: Any) -> bool:
     """A rate on a device is waited for: this is looked at behind a step outside alone."""
-    return any(float(group.get("lr", 1.0)) != 0.0 for group in optimizer.param_groups)
+    rates = [group.get("lr") for group in optimizer.param_groups]
+    return any(rate is None or bool(rate != 0.0) for rate in rates)
 
 
 def _is(found: Any, value: Any, key: str) -> bool:

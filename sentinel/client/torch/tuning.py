@@ -9,6 +9,7 @@ What the groups hold inside of `settings` proves nothing where the optimizer ste
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from numbers import Real
 from typing import Any
 
 import torch
@@ -55,43 +56,55 @@ class Tuning:
 
     @property
     def can(self) -> tuple[str, ...]:
-        """What can be changed: the learning rate, what the groups have, and a weight decay where there is one."""
+        """What can be changed: what all groups that have it hold in the form in which it is asked for (Adafactor has two numbers
+        for eps, Adan three for betas, and a rate may be None), and a weight decay where there is one."""
         groups = self.groups
-        own = [key for key in ("betas", "eps") if any(key in group for group in groups)]
-        decays = ["weight_decay"] if any(group.get("weight_decay") for group in groups) else []
-        return ("lr_scale", *decays, *own)
+        decays = any(group.get("weight_decay") for group in groups)
+        held = {key: [group[key] for group in groups if key in group] for key in ("lr", "betas", "eps")}
+        able = {
+            "lr_scale": bool(groups) and len(held["lr"]) == len(groups) and all(map(_is_number, held["lr"])),
+            "weight_decay": decays,
+            "betas": bool(held["betas"]) and all(map(_is_pair, held["betas"])),
+            "eps": bool(held["eps"]) and all(map(_is_number, held["eps"])),
+        }
+        return tuple(key for key in OF_GROUPS if able[key])
 
     def put(self, values: Mapping[str, Any]) -> None:
         """In force until `put_back`, over whatever the program's schedule has set."""
         assert not self._held, "settings are in force already"
-        names = {name: value for name, value in values.items() if name in ("betas", "eps", "weight_decay")}
+        can = self.can if values else ()
+        names = {name: value for name, value in values.items() if name in ("betas", "eps", "weight_decay") and name in can}
+        scale = values.get("lr_scale") if "lr_scale" in can else None
         for group in self.groups:  # all of them first: groups may share one tensor
-            held = {"lr": _copied(group["lr"])} | {name: group[name] for name in names if name in group}
-            self._held.append((group, held))
+            self._held.append((group, {name: _copied(group[name]) for name in ("lr", *names) if name in group}))
         for group, held in self._held:
-            if (scale := values.get("lr_scale")) is not None:
+            if scale is not None:
                 _set(group, "lr", held["lr"] * scale)
             for name, value in names.items():
                 if name in group and (name != "weight_decay" or group[name] != 0):
                     _set(group, name, value)
-        self._rates = [None if isinstance(group["lr"], torch.Tensor) else group["lr"] for group, _ in self._held]
-        self.lr = _copied(self._held[0][0]["lr"]) if self._held else None
-        self.scheduled_lr = self._held[0][1]["lr"] if self._held else None
-        self.steps.enter(self._rates if "lr_scale" in values else [], names)
+        self._rates = [None if isinstance(rate := group.get("lr"), torch.Tensor) else rate for group, _ in self._held]
+        first, configured = self._held[0] if self._held else ({}, {})
+        self.lr, self.scheduled_lr = _copied(first.get("lr")), configured.get("lr")
+        self.steps.enter((group for group, _ in self._held) if scale is not None else (), names)
 
     def read_back(self) -> dict[str, Any]:
         """What is in force now, from the groups. What they do not agree upon, and the factor of a learning rate of 0, is not
         known and left out."""
         found: dict[str, Any] = {}
-        if self._held:
-            found["lr"] = float(self._held[0][0]["lr"])
-        scales = {float(f"{float(group['lr']) / float(held['lr']):.12g}") for group, held in self._held if float(held["lr"])}
+        rates = [(group.get("lr"), held.get("lr")) for group, held in self._held]
+        numbers = [(float(rate), float(held)) for rate, held in rates if _is_number(rate) and _is_number(held)]
+        if numbers and len(numbers) == len(rates):
+            found["lr"] = numbers[0][0]
+        scales = {float(f"{rate / held:.12g}") for rate, held in numbers if held}
         if len(scales) == 1:
             found["lr_scale"] = scales.pop()
         for name in ("betas", "eps", "weight_decay"):
             here = [
                 group[name] for group, held in self._held if name in group and (name != "weight_decay" or _decays(group, held))
             ]
+            if not all(map(_is_pair if name == "betas" else _is_number, here)):
+                continue
             values = {tuple(map(float, value)) if name == "betas" else float(value) for value in here}
             if len(values) == 1:
                 value = values.pop()
@@ -102,7 +115,7 @@ class Tuning:
         """As the schedule and the configuration had them. Raises AttachError where the learning rate was changed meanwhile."""
         held, self._held = self._held, []
         self.steps.leave()
-        moved = [group["lr"] for (group, _), rate in zip(held, self._rates, strict=True) if rate not in (None, group["lr"])]
+        moved = [group["lr"] for (group, _), rate in zip(held, self._rates, strict=True) if rate not in (None, group.get("lr"))]
         for group, values in held:
             for name, value in values.items():
                 _set(group, name, value)
@@ -120,6 +133,14 @@ class Tuning:
 
 def _decays(group: dict[str, Any], held: dict[str, Any]) -> bool:
     return bool(held.get("weight_decay", group["weight_decay"]))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (Real, torch.Tensor)) and not isinstance(value, bool)
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) and len(value) == 2 and all(map(_is_number, value))
 
 
 def _copied(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from sentinel.client.torch.steps_seen import UNSEEN_MOST, StepsSeen
+from sentinel.client.torch.steps_seen import UNSEEN_AT_FIRST, UNSEEN_LATER, StepsSeen
 from tests.unit.client.attached_kit import Loop, ask, events, stream, supervise
 
 pytestmark = pytest.mark.usefixtures("alone")
@@ -116,12 +116,124 @@ def by_another_optimizer(loop: Loop) -> None:
 @pytest.mark.parametrize("update", [by_hand, by_another_optimizer])
 def test_parameters_that_change_by_no_step_that_was_seen_are_a_doubt(tmp_path, monkeypatch, update):
     supervise(tmp_path, monkeypatch, lr_scale=0.5)
-    loop = Loop(total_steps=20)
+    loop = Loop(total_steps=UNSEEN_AT_FIRST + 3)
     monkeypatch.setattr(loop.optimizer, "step", lambda: update(loop))
     loop.train()
     (refused,) = events(tmp_path, "override_refused")
-    assert (refused["step"], refused["keys"]) == (UNSEEN_MOST + 1, ["lr_scale"])
-    assert f"parameters changed in {UNSEEN_MOST} rows by no step that was seen" in refused["reason"]
+    assert (refused["step"], refused["keys"]) == (UNSEEN_AT_FIRST + 1, ["lr_scale"])
+    assert f"parameters changed in {UNSEEN_AT_FIRST} rows by no step that was seen" in refused["reason"]
+
+
+def test_a_loop_that_keeps_a_norm_by_hand_while_fp16_leaves_updates_out_is_believed(tmp_path, monkeypatch):
+    supervise(tmp_path, monkeypatch, lr_scale=0.5)
+    loop = Loop(total_steps=150)
+    own = loop.optimizer.step
+
+    def step() -> None:
+        if loop.run.step in (30, 31, 32, 149):
+            own()
+        with torch.no_grad():
+            loop.model.weight.clamp_(-3, 3)
+
+    monkeypatch.setattr(loop.optimizer, "step", step)
+    loop.train()
+    assert UNSEEN_LATER > 150 > UNSEEN_AT_FIRST > 30
+    assert events(tmp_path, "override_refused") == []
+
+
+@pytest.mark.parametrize("entered", ["at-every-update", "never"])
+def test_a_row_without_an_update_is_answered_by_what_it_would_have_had(tmp_path, monkeypatch, entered):
+    """A loop that logs each part of a batch, and enters the settings only where it steps."""
+    supervise(tmp_path, monkeypatch, lr_scale=0.5)
+    loop = Loop(uses=())
+    for step in loop.run.steps(loop.run.restore(loop.load)):
+        loop.model(torch.ones(1, 4)).sum().backward()
+        if step % 3 == 0:
+            with loop.run.settings() if entered != "never" else contextlib.nullcontext():
+                loop.rates.append(loop.optimizer.param_groups[0]["lr"])
+                loop.optimizer.step()
+        loop.run.log(loss=1.0)
+    assert stream(tmp_path, "start")[0]["effective"]["lr_scale"] == 0.5
+    refused = [(line["step"], line["keys"]) for line in events(tmp_path, "override_refused")]
+    assert refused == ([(3, ["lr_scale"])] if entered == "never" else [])
+    assert loop.rates == ([0.1, 0.1] if entered == "never" else [0.05, 0.05])
+
+
+def test_what_an_older_request_put_in_force_is_taken_back_beside_a_newer_answer(tmp_path, monkeypatch):
+    supervise(tmp_path, monkeypatch, lr_scale=0.5)
+    loop = Elsewhere(since=4)
+    loop.train(lambda step: ask(loop.run, "ov-1.clip", clip_norm=0.3) if step == 3 else None)
+    (refused,) = events(tmp_path, "override_refused")
+    assert (refused["id"], refused["step"], refused["keys"]) == ("ov-1.clip", 4, ["lr_scale"])
+    (applied,) = events(tmp_path, "override_applied")
+    assert (applied["effective"]["clip_norm"], "lr_scale" in applied["effective"]) == (0.3, False)
+
+
+def test_a_factor_that_was_never_known_is_taken_back_as_well(tmp_path, monkeypatch):
+    supervise(tmp_path, monkeypatch, lr_scale=0.5)
+    loop = Elsewhere(since=3, lr=0.0)
+
+    def warm_up(step: int) -> None:
+        for group in loop.optimizer.param_groups:
+            group["lr"] = 0.01 * (step - 1)
+
+    loop.train(warm_up)
+    assert "lr_scale" not in stream(tmp_path, "start")[0]["effective"]
+    assert [(line["step"], line["keys"]) for line in events(tmp_path, "override_refused")] == [(3, ["lr_scale"])]
+    assert [round(line["lr"], 6) for line in stream(tmp_path, "step")] == [0.0, 0.005, 0.02, 0.03, 0.04, 0.05]
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [{"lr": 0.1, "eps": (None, 1e-3)}, {"lr": None, "eps": 1e-8}, {"lr": 0.1, "betas": (0.9, 0.9, 0.99)}, {}],
+    ids=["Adafactor", "relative-step", "Adan", "nothing"],
+)
+def test_an_optimizer_with_settings_of_another_form_is_not_broken(tmp_path, monkeypatch, groups):
+    class Own(torch.optim.Optimizer):
+        def step(self, closure: Any = None) -> None:
+            found.append(dict(self.param_groups[0]))
+
+    supervise(tmp_path, monkeypatch, lr_scale=0.5, betas=[0.8, 0.9])
+    loop, found = Loop(), []
+    own = Own(loop.model.parameters(), groups)
+    loop.run.bind(loop.model, [own], total_steps=6, clip=1.0)
+    for _ in loop.run.steps(loop.run.restore(loop.load)):
+        with loop.run.settings():
+            own.step()
+        loop.run.log(loss=1.0)
+    has_rate = groups.get("lr") is not None
+    assert [one.get("lr") for one in found] == [0.05 if has_rate else None] * 6
+    assert [one.get("betas") for one in found] == [groups.get("betas")] * 6
+    assert ("lr_scale" in stream(tmp_path, "start")[0]["effective"]) == has_rate
+    (refused,) = events(tmp_path, "override_refused")
+    assert refused["keys"] == (["betas"] if has_rate else ["betas", "lr_scale"])
+
+
+def test_a_rank_without_an_optimizer_and_parameters_without_a_version_are_no_doubt():
+    seen = StepsSeen()
+    seen.watch([])
+    assert seen.why_doubted == ""
+    with torch.inference_mode():
+        frozen = torch.ones(2)
+    optimizer = an_optimizer()
+    optimizer.param_groups[0]["params"].insert(0, frozen)
+    seen.watch([optimizer])
+    seen.begin()
+    assert seen.is_left_out
+
+
+def test_groups_are_held_against_their_own_rates():
+    parameters = [torch.nn.Parameter(torch.ones(1)) for _ in range(2)]
+    optimizer = torch.optim.SGD([{"params": [one], "lr": rate} for one, rate in zip(parameters, (0.2, 0.1), strict=True)])
+    seen = StepsSeen()
+    optimizer.param_groups[0]["lr"] = 0.1
+    seen.enter(optimizer.param_groups, {})
+    assert seen.agrees(optimizer)
+    optimizer.param_groups[0]["lr"] = 0.05
+    optimizer.param_groups[1]["lr"] = 0.1
+    assert not seen.agrees(optimizer)
+    optimizer.param_groups[0]["lr"] = torch.tensor(0.1)
+    assert not seen.agrees(optimizer), "another object than was put"
 
 
 def test_a_step_behind_log_counts_for_the_next_row(tmp_path, monkeypatch):
@@ -243,7 +355,7 @@ class Sharpness:
 def test_a_wrapped_optimizer_is_seen_within_what_wraps_it(wrap):
     seen, wrapped = StepsSeen(), wrap(an_optimizer())
     seen.watch([wrapped])
-    assert seen.can_see
+    assert not seen.is_blind
     seen.enter([], {})
     wrapped.step()
     seen.leave()
