@@ -92,11 +92,10 @@ class Tuning:
         """What is in force now, from the groups. What they do not agree upon, and the factor of a learning rate of 0, is not
         known and left out."""
         found: dict[str, Any] = {}
-        rates = [(group.get("lr"), held.get("lr")) for group, held in self._held]
-        numbers = [(float(rate), float(held)) for rate, held in rates if _is_number(rate) and _is_number(held)]
-        if numbers and len(numbers) == len(rates):
-            found["lr"] = numbers[0][0]
-        scales = {float(f"{rate / held:.12g}") for rate, held in numbers if held}
+        rates = [(group["lr"], held["lr"]) for group, held in self._held if _is_number(group.get("lr"))]
+        if rates and len(rates) == len(self._held):
+            found["lr"] = float(rates[0][0])
+        scales = {float(f"{float(rate) / float(held):.12g}") for rate, held in rates if float(held)}
         if len(scales) == 1:
             found["lr_scale"] = scales.pop()
         for name in ("betas", "eps", "weight_decay"):
