@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from sentinel.client.torch.ranks import Agreed
 from sentinel.client.torch.steps_seen import UNSEEN_AT_FIRST, UNSEEN_LATER, StepsSeen
 from tests.unit.client.attached_kit import Loop, ask, events, stream, supervise
 
@@ -207,6 +208,17 @@ def test_an_optimizer_with_settings_of_another_form_is_not_broken(tmp_path, monk
     assert ("lr_scale" in stream(tmp_path, "start")[0]["effective"]) == has_rate
     (refused,) = events(tmp_path, "override_refused")
     assert refused["keys"] == (["betas"] if has_rate else ["betas", "lr_scale"])
+
+
+def test_what_another_rank_does_is_taken_back_on_all(tmp_path, monkeypatch):
+    supervise(tmp_path, monkeypatch, lr_scale=0.5)
+    loop = Loop()
+    monkeypatch.setattr(loop.run._ranks, "meet", lambda *flags: Agreed(*flags[:3], doubted=loop.run.step == 3))
+    loop.train()
+    (refused,) = events(tmp_path, "override_refused")
+    assert (refused["step"], refused["keys"]) == (3, ["lr_scale"])
+    assert refused["reason"] == "lr_scale: on another rank the optimizer steps outside of run.settings"
+    assert loop.rates == [0.05, 0.05, 0.05, 0.1, 0.1, 0.1]
 
 
 def test_a_rank_without_an_optimizer_and_parameters_without_a_version_are_no_doubt():
