@@ -8,7 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sentinel.channels import alertmanager, apprise, command, email, pagerduty, slack, slack_bot, teams, terminal, webhook
+from sentinel.channels import (
+    alertmanager,
+    apprise,
+    command,
+    email,
+    pagerduty,
+    slack,
+    slack_bot,
+    teams,
+    terminal,
+    webhook,
+)
 from sentinel.channels.alertmanager_keeper import AlertmanagerKeeper
 from sentinel.channels.row import ChannelRow, ShortForm
 from sentinel.policy.schema import with_channels

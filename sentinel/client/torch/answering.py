@@ -89,7 +89,7 @@ class Answers:
     def rate(self) -> Any:
         """The learning rate with which this step was made, of the first group; None where no step entered `settings` yet."""
         tuning, steps = self._tuning, self._tuning.steps
-        if tuning.lr is None or not steps.is_first_outside:
+        if tuning.lr is None or not steps.first_outside:
             return tuning.lr
         return steps.rate if steps.rate is not None else tuning.scheduled_lr
 
@@ -133,19 +133,12 @@ class Answers:
         if lapsed := self._lapsed:
             self._lapsed = []
             self._tell("override_lapsed", self._step, keys=lapsed, effective=effective)
-        if self._tuning.steps.why_doubted:
-            self.take_back()
-
-    @property
-    def is_doubted(self) -> bool:
-        """Settings of the optimizer were put in force, and this step was not made with them."""
-        return bool(self._tuning.steps.why_doubted) and not self._live.values.keys().isdisjoint(OF_GROUPS)
 
     def take_back(self) -> None:
-        """What was put in force is not how the optimizer steps, on this rank or another. It is dropped, on every rank."""
+        """On one of the ranks the optimizer does not step with what was put in force. All of them drop it, at the same step."""
         keys = sorted(self._live.values.keys() & set(OF_GROUPS))
         if keys:
-            why = self._tuning.steps.why_doubted or "on another rank the optimizer steps outside of run.settings"
+            why = self._tuning.steps.why_doubted or "on one of the ranks the optimizer stepped outside of run.settings"
             reason = f"{', '.join(keys)}: {why}"
             self._tell("override_refused", self._step, id=self._newest.id, reason=reason, keys=keys)
             self._live.drop(keys)

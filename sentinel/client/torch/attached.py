@@ -374,8 +374,6 @@ class Run:
         with self._lock:
             if self._answers.are_due:
                 self._answer()
-            elif self._answers.is_doubted:
-                self._answers.take_back()
             now_s = time.perf_counter()
             if self._reporter is not None:
                 for name in taken_names:

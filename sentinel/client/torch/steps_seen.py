@@ -28,19 +28,20 @@ class StepsSeen:
     """Of all optimizers of a run. Holds none of them; torch.compile can trace it.
 
     Attributes:
-    inside: settings are in force now.
-    within: an optimizer has stepped with them since `forget`. outside: one has stepped without them, or with other values.
-    is_first_outside: so the newest step of the first optimizer was made. rate: of the newest such step, the learning rate of the
+    in_force: the settings are, now.
+    stepped_inside: an optimizer has stepped with them since `forget`.
+    stepped_outside: one has stepped without them since then, or with other values.
+    first_outside: so the newest step of the first optimizer was made. rate: of the newest such step, the learning rate of the
         first group; None where torch.compile traced it.
+    steps_inside: how many were seen, in all.
     rows_unseen: in so many rows, since the newest step that was seen, parameters changed without one.
     is_blind: there are optimizers, and none of them has hooks.
     """
 
     def __init__(self) -> None:
-        self.inside = self.within = self.outside = self.is_first_outside = self.is_blind = False
+        self.in_force = self.stepped_inside = self.stepped_outside = self.first_outside = self.is_blind = False
         self.rate: Any = None
-        self.rows_unseen = 0
-        self.count = 0  # of steps that were seen inside
+        self.rows_unseen = self.steps_inside = 0
         self._rates: dict[int, Any] = {}  # of each group, by its identity
         self._values: tuple[tuple[str, Any], ...] = ()
         self._handles: list[Any] = []
@@ -64,10 +65,10 @@ class StepsSeen:
         """`groups`: with the rates in force, where a factor was asked for. `values`: what else was asked for."""
         self._rates = {id(group): group["lr"] for group in groups}
         self._values = tuple(values.items())
-        self.inside = True
+        self.in_force = True
 
     def leave(self) -> None:
-        self.inside = False
+        self.in_force = False
 
     def begin(self) -> None:
         """The run begins: what was before is undone by what was loaded."""
@@ -77,11 +78,11 @@ class StepsSeen:
     def forget(self) -> None:
         """The row is written."""
         before, self._version = self._version, self._versions()
-        if self.within or self.outside:
+        if self.stepped_inside or self.stepped_outside:
             self.rows_unseen = 0
         elif self._version != before:
             self.rows_unseen += 1
-        self.within = self.outside = self.is_first_outside = False
+        self.stepped_inside = self.stepped_outside = self.first_outside = False
         self.rate = None
 
     def _versions(self) -> int:
@@ -90,16 +91,16 @@ class StepsSeen:
     @property
     def is_left_out(self) -> bool:
         """No step was seen since `forget`, and nothing changed: a row without an update."""
-        return not self.within and not self.outside and self._versions() == self._version
+        return not self.stepped_inside and not self.stepped_outside and self._versions() == self._version
 
     @property
     def why_doubted(self) -> str:
         """Why what is read inside of `settings` proves nothing; empty where it does, or where an update was left out."""
         if self.is_blind:
             return "nobody sees this optimizer step: give attach the torch optimizers that it is made of"
-        if self.outside:
+        if self.stepped_outside:
             return "the optimizer steps outside of run.settings, or with other values than were put in force there"
-        if not self.within and self.rows_unseen >= (UNSEEN_LATER if self.count else UNSEEN_AT_FIRST):
+        if not self.stepped_inside and self.rows_unseen >= (UNSEEN_LATER if self.steps_inside else UNSEEN_AT_FIRST):
             return f"parameters changed in {self.rows_unseen} rows by no step that was seen: give attach the optimizer that steps"
         return ""
 
@@ -108,17 +109,18 @@ class StepsSeen:
         for group in optimizer.param_groups:
             if self._rates and not self._has_rate(group):
                 return False
-            if any(key in group and not _is(group[key], value, key) for key, value in self._values):
+            if any(key in group and not _holds(key, group[key], value) for key, value in self._values):
                 return False
         return True
 
     def _has_rate(self, group: Mapping[str, Any]) -> bool:
-        """The value of a rate in a tensor is not looked at: nobody waits for a device here. An optimizer that another one wraps
-        may have groups of its own, with the rates of the other's."""
-        rate, known = group.get("lr"), self._rates.get(id(group), self)
+        """An optimizer that another one wraps may have groups of its own, with the rates of the other's. The value of a rate in a
+        tensor is not looked at: nobody waits for a device here."""
+        rate, is_own = group.get("lr"), id(group) not in self._rates
         if isinstance(rate, torch.Tensor):
-            return rate is known or known is self
-        return rate == known if known is not self else rate in [one for one in self._rates.values() if isinstance(one, float)]
+            return is_own or rate is self._rates[id(group)]
+        known = self._rates.values() if is_own else (self._rates[id(group)],)
+        return any(rate == one for one in known if not isinstance(one, torch.Tensor))
 
 
 class _Hooks:
@@ -126,33 +128,34 @@ class _Hooks:
 
     def __init__(self, seen: StepsSeen, is_first: bool) -> None:
         self._seen, self._is_first = seen, is_first
-        self._was_inside = False
-        self._count = 0
+        self._was_in_force = False
+        self._steps_before = 0
 
     def before(self, *_: Any) -> None:
-        self._was_inside = self._seen.inside
+        self._was_in_force = self._seen.in_force
         if not torch.compiler.is_compiling():  # a number that changes would be traced anew
-            self._count = self._seen.count
+            self._steps_before = self._seen.steps_inside
 
     def behind(self, optimizer: Any, *_: Any) -> None:
         seen = self._seen
-        is_inside = seen.inside or self._was_inside
+        is_inside = seen.in_force or self._was_in_force
         if torch.compiler.is_compiling():
-            seen.within |= is_inside
-            seen.outside |= not is_inside
+            seen.stepped_inside |= is_inside
+            seen.stepped_outside |= not is_inside
             if self._is_first:
-                seen.is_first_outside = not is_inside
+                seen.first_outside = not is_inside
             return
-        is_within = is_inside or seen.count > self._count  # the last: an optimizer that this one wraps has stepped inside
-        if is_within and (not seen.inside or seen.agrees(optimizer)):
-            seen.within = True
-            seen.count += 1
+        wraps_one_inside = seen.steps_inside > self._steps_before
+        is_within = is_inside or wraps_one_inside
+        if is_within and (not seen.in_force or seen.agrees(optimizer)):
+            seen.stepped_inside = True
+            seen.steps_inside += 1
             if self._is_first:
-                seen.is_first_outside = False
+                seen.first_outside = False
         elif is_within or _moves(optimizer):
-            seen.outside = True
+            seen.stepped_outside = True
             if self._is_first:
-                seen.is_first_outside = True
+                seen.first_outside = True
                 rate = optimizer.param_groups[0].get("lr")
                 seen.rate = rate.clone() if isinstance(rate, torch.Tensor) else rate
 
@@ -182,7 +185,7 @@ def _moves(optimizer: Any) -> bool:
     return any(rate is None or bool(rate != 0.0) for rate in rates)
 
 
-def _is(found: Any, value: Any, key: str) -> bool:
+def _holds(key: str, found: Any, value: Any) -> bool:
     if isinstance(found, torch.Tensor):
         return True
     if key == "betas":

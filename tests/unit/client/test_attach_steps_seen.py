@@ -217,7 +217,7 @@ def test_what_another_rank_does_is_taken_back_on_all(tmp_path, monkeypatch):
     loop.train()
     (refused,) = events(tmp_path, "override_refused")
     assert (refused["step"], refused["keys"]) == (3, ["lr_scale"])
-    assert refused["reason"] == "lr_scale: on another rank the optimizer steps outside of run.settings"
+    assert refused["reason"] == "lr_scale: on one of the ranks the optimizer stepped outside of run.settings"
     assert loop.rates == [0.05, 0.05, 0.05, 0.1, 0.1, 0.1]
 
 
@@ -346,7 +346,7 @@ def test_a_library_enters_the_settings_in_hooks_of_its_own_in_any_order(is_first
     for register in (hook, lambda: seen.watch([optimizer])) if is_first else (lambda: seen.watch([optimizer]), hook):
         register()
     optimizer.step()
-    assert not seen.outside
+    assert not seen.stepped_outside
 
 
 class Sharpness:
@@ -371,12 +371,12 @@ def test_a_wrapped_optimizer_is_seen_within_what_wraps_it(wrap):
     seen.enter([], {})
     wrapped.step()
     seen.leave()
-    assert (seen.within, seen.outside, seen.why_doubted) == (True, False, "")
+    assert (seen.stepped_inside, seen.stepped_outside, seen.why_doubted) == (True, False, "")
     wrapped.step()
-    assert (seen.is_first_outside, seen.rate) == (True, 0.1)
+    assert (seen.first_outside, seen.rate) == (True, 0.1)
     assert "outside of run.settings" in seen.why_doubted
     seen.forget()
-    assert (seen.within, seen.outside, seen.rate) == (False, False, None)
+    assert (seen.stepped_inside, seen.stepped_outside, seen.rate) == (False, False, None)
 
 
 def test_a_step_that_enters_the_settings_itself_is_inside():
@@ -393,7 +393,7 @@ def test_a_step_that_enters_the_settings_itself_is_inside():
     outer.inner = inner  # type: ignore[attr-defined]
     seen.watch([outer])
     outer.step()
-    assert (seen.within, seen.outside) == (True, False)
+    assert (seen.stepped_inside, seen.stepped_outside) == (True, False)
 
 
 def test_an_optimizer_without_hooks_is_not_believed():
@@ -411,5 +411,5 @@ def test_a_compiled_step_is_seen():
             seen.enter([], {})
         step()
         seen.leave()
-        assert (seen.within, seen.outside, seen.is_first_outside) == (is_inside, not is_inside, not is_inside)
+        assert (seen.stepped_inside, seen.stepped_outside, seen.first_outside) == (is_inside, not is_inside, not is_inside)
         seen.forget()
