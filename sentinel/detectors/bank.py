@@ -210,20 +210,23 @@ class DetectorBank:
         covered = self._series.add(reading, names)
         if not covered:
             return ()
-        now_s = self._now_s = now_s if now_s > self._now_s else self._now_s  # as `_clock`, without a call
-        self._line_s = now_s
-        self._run.pace.add(reading.step, reading.time_s)
+        if now_s > self._now_s:  # as `_clock`, without a call
+            self._now_s = now_s
+        else:
+            now_s = self._now_s
+        self._line_s, step = now_s, reading.step
+        self._run.pace.add(step, reading.time_s)
         rate = metrics.get("lr")
         if rate is not None:
             self._run.rate = rate
-            jump = self._rate.take(reading.step, rate)
+            jump = self._rate.take(step, rate)
             has_returned, (lowest, highest) = False, self._returns.quiet
             if not lowest <= rate <= highest:
                 has_returned = self._returns.take(rate)
                 self._run.rate_rises = self._returns.is_up
             if jump != 1.0 or has_returned:
                 self._run.level_at_rate = self._returns.level_at(rate) if has_returned else None
-                self._change_settings(reading.step, MOVED_BY_RATE, risen=jump > 1.0 or has_returned)
+                self._change_settings(step, MOVED_BY_RATE, risen=jump > 1.0 or has_returned)
         found: list[Finding] = []
         for judge in self._each_row:
             some = judge(reading, covered, now_s)
@@ -233,7 +236,7 @@ class DetectorBank:
             self._names, self._readers = names, self._readers_of(names)
         feeds, seldom = self._readers
         for metric, fives, readers in feeds:
-            block = fives.take(reading.step, metrics[metric])
+            block = fives.take(step, metrics[metric])
             if block is not None:
                 if metric == LOSS:
                     self._note_loss(block)

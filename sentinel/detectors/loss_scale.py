@@ -75,7 +75,8 @@ class LossScale(Detector):
             self._searching_until = receipt.resume_step + self._settings.search_steps
 
     def step(self, reading: StepReading, covered: int, now_s: float) -> list[Finding]:
-        scale, overflow = reading.metrics.get(METRIC), reading.metrics.get("overflow")
+        metrics = reading.metrics
+        scale, overflow = metrics.get(METRIC), metrics.get("overflow")
         if scale is None and not overflow:
             return []
         step, reason, newest = reading.step, "", self._newest

@@ -134,17 +134,13 @@ class Slowdown(Detector):
             source, cost = _logged_cost(metrics)
         if not 0.0 < cost < INFINITE or (source != self._source and not self._keeps_source(source)):
             return False
-        if source != TOKENS:
-            samples = reading.samples
-            size = 0
-            for taken in samples:  # none in most logs
-                size += taken.end - taken.start
+        if source != TOKENS and (reading.samples or self._is_sampled):  # neither in most logs
+            size = sum([taken.end - taken.start for taken in reading.samples])
             if (size > 0) is not self._is_sampled:
                 self._is_sampled = size > 0
                 self._forget()
-            if size:
-                cost /= size
             self._size = size or 1
+            cost /= self._size
         part = self._part
         part.append((cost, (step, time_s, now_s)))
         return len(part) == BLOCK and self._judge_block()

@@ -143,8 +143,7 @@ class Spike(Detector):
             if watch.holding.state is FIRING or watch.is_familiar:
                 firing = True
         loss = self._loss
-        is_out = loss is not None and loss.score is not None and loss.score[0] > SOFT_Z
-        if is_out and loss is not None and not found and self._agreed(loss, reading.step):
+        if loss is not None and loss.holding.state is PENDING and not found and self._agreed(loss, reading.step):
             confirmed = loss.confirm(reading.step)
             if confirmed is not None:
                 found.append(confirmed)
@@ -156,7 +155,8 @@ class Spike(Detector):
     def _agreed(self, loss: SpikeWatch, step: int) -> bool:
         """Loss and gradient norm both far outside in this row, and no grace."""
         norm = self._watches.get("grad_norm")
-        return norm is not None and step > loss.quiet_until and loss.is_clear and norm.is_far(1.0)
+        is_out = loss.score is not None and loss.score.z > SOFT_Z
+        return is_out and norm is not None and step > loss.quiet_until and loss.is_clear and norm.is_far(1.0)
 
     def band_before(self, metric: str) -> Level | None:
         watch = self._watches.get(metric)
@@ -258,9 +258,10 @@ class SpikeWatch:
         if value is None or value - value != 0.0:
             self.score = None
             return None
-        step, young = reading.step, not self._norm and self.baseline.is_young
-        score = self.score = self.baseline.judge(step, value, NEVER_Z if young else SOFT_Z)
-        if score is not None and score[0] <= SOFT_Z and not young and self._soft is None and self.holding.state is IDLE:
+        step, baseline = reading.step, self.baseline
+        young = baseline.is_young and not self._norm
+        score = self.score = baseline.judge(step, value, NEVER_Z if young else SOFT_Z)
+        if not young and score is not None and score[0] <= SOFT_Z and self._soft is None and self.holding.state is IDLE:
             return None  # nearly every row
         if young:
             if self._is_tall_for_the_young(step, value):

@@ -142,12 +142,14 @@ class StaleCheckpoint(Detector):
         self._saving.add(rank)
 
     def step(self, reading: StepReading, covered: int, now_s: float) -> Sequence[Finding]:
-        step, last_s = reading.step, self._last_time_s
-        self._last_time_s = time_s = reading.time_s
+        step, time_s, last_s = reading.step, reading.time_s, self._last_time_s
+        self._last_time_s = time_s
         if last_s is None:
             self._began_s = max(self._began_s, now_s)
         elif time_s > last_s and step > self._base:
-            passed_s = min(time_s - last_s, INTERVAL_S_MAX)
+            passed_s = time_s - last_s
+            if passed_s > INTERVAL_S_MAX:
+                passed_s = INTERVAL_S_MAX
             self._age_s += passed_s
             self._unsealed_s = self._unsealed_s + passed_s if self._unsealed_step >= 0 else 0.0
         if step > self._step:

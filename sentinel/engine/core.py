@@ -10,6 +10,7 @@ after the facts are on disk.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf
 from typing import assert_never
 
 from sentinel.client.masking import Masking
@@ -100,6 +101,9 @@ class Engine:
         self._live = LiveAttempt()
         self._incidents: tuple[Incident, ...] = ()  # those of which `_all_closed` speaks
         self._all_closed = True
+        self._asked_of: RunState | None = None  # that of which the two below speak
+        self._is_calm = False  # as far as the state says: no incident is open, and no step can show that one is due
+        self._launched_s = inf  # infinite before there is an attempt
         self.is_outdated = False  # another policy is in force: this engine decides nothing more
 
     @property
@@ -152,18 +156,25 @@ class Engine:
 
     def _step(self, now_s: float, reading: StepReading) -> tuple[Fact, ...]:
         """The hot path: a healthy step of a run with nothing open costs no decision. Backlogs and recorded logs are read here."""
-        state = self.state
-        attempt = state.attempt
-        self._live.step(reading, now_s, attempt.launched_s if attempt else now_s)
+        state, live = self.state, self._live
+        if state is not self._asked_of:
+            self._ask(state)
+        live.step(reading, now_s, self._launched_s)
         found = self.detectors.step(reading, now_s)
-        if state.incidents is not self._incidents:
-            self._incidents, self._all_closed = state.incidents, not state.open_incidents
-        is_calm = not found and self._all_closed and attempt is not None and attempt.first_step is not None
-        if is_calm and attempt is not None and not proving.has_doubts(self._live, attempt):
+        if self._is_calm and not found and live.claimed is None and live.rates is None:
             return ()
-        decision = Decision(state, now_s, self.policy, self.detectors, self._live)
+        decision = Decision(state, now_s, self.policy, self.detectors, live)
         attempts.on_step(decision, reading, found)
         return self._settled(decision)
+
+    def _ask(self, state: RunState) -> None:
+        """What every step wants to know of the state, which most steps leave as it is."""
+        if state.incidents is not self._incidents:
+            self._incidents, self._all_closed = state.incidents, not state.open_incidents
+        self._asked_of, attempt = state, state.attempt
+        self._launched_s = attempt.launched_s if attempt is not None else inf
+        began = attempt is not None and attempt.first_step is not None
+        self._is_calm = began and self._all_closed and not (attempt is not None and proving.asks_for_skip(attempt))
 
     def _decide(self, decision: Decision, event: Event) -> None:
         detectors, live, now_s = self.detectors, self._live, decision.now_s

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sentinel.engine.decision import Decision
-from sentinel.engine.live_attempt import LiveAttempt
 from sentinel.engine.live_settings import mismatch
 from sentinel.model import facts as f
 from sentinel.model.attempts import SampleRange
@@ -84,11 +83,11 @@ def _factor_at(decision: Decision, row: StepReading) -> float | None:
     return factor if grade_of(attempt.proofs, LEARNING_RATE) in PROVEN else None
 
 
-def has_doubts(live: LiveAttempt, attempt: Attempt) -> bool:
-    """Whether the next step may show that the attempt does not run as asked. A skip counts for as long as it is in force: no
-    incident need be open for it, and a person may have asked for it."""
+def asks_for_skip(attempt: Attempt) -> bool:
+    """Whether the next step may show that a skip is not in force. It counts for as long as it is asked for: no incident need be
+    open for it, and a person may have asked for it. (What a step may show beside: `LiveAttempt.claimed` and `rates`.)"""
     before = attempt.before.skip if attempt.before is not None else ()
-    return live.claimed is not None or live.rates is not None or bool(attempt.overrides.skip or before)
+    return bool(attempt.overrides.skip or before)
 
 
 def observe_settings(decision: Decision, attempt: Attempt, reading: StepReading) -> tuple[Finding, ...]:

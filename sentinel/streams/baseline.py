@@ -18,8 +18,8 @@ of the detectors for what was tried beside it.
 
 from __future__ import annotations
 
-import math
 from collections import deque
+from math import exp, expm1, inf, log, nan
 from typing import NamedTuple
 
 from sentinel.model.readings import StepReading
@@ -58,7 +58,8 @@ class Baseline:
 
     __slots__ = (
         "_awake", "_clean_rows", "_early_min", "_first_step", "_history_min", "_history_steps", "_judged", "_last_step", "_level",
-        "_log_space", "_refused", "_spread", "_window_steps", "_young_rows", "is_young", "rebase_reason", "rebased",
+        "_levels", "_log_space", "_refused", "_residuals", "_spread", "_window_steps", "_young_rows", "is_young", "rebase_reason",
+        "rebased",
     )  # fmt: skip
 
     def __init__(
@@ -72,6 +73,7 @@ class Baseline:
         self._log_space = log_space
         self._level = Window(level_steps, min(level_steps, LEVEL_SAMPLES_MIN))
         self._spread = Window(window_steps, min(window_steps, WINDOW_SAMPLES_MIN))
+        self._levels, self._residuals = self._level.ordered, self._spread.ordered
         self._refused: deque[tuple[int, float]] = deque(maxlen=SAMPLES_MAX)
         self._young_rows = min(window_steps, WINDOW_SAMPLES_MIN)
         self.is_young = True
@@ -83,7 +85,7 @@ class Baseline:
         self.rebased = 0
         self.rebase_reason = ""
 
-    def judge(self, step: int, value: float, clean_z: float = -math.inf) -> Score | None:
+    def judge(self, step: int, value: float, clean_z: float = -inf) -> Score | None:
         """Score of `value` against the past, which does not contain it; None is 'unknown': too little past, or no number.
 
         A value with z up to `clean_z` is learned at once, as by `learn`: nearly every value of a run, and one call for it."""
@@ -94,7 +96,7 @@ class Baseline:
                 self._awake = True  # until it is cut: the window never shrinks below what woke it
             elif len(self._spread) < self._early_min:
                 return None
-        ordered, levels = self._spread.ordered, self._level.ordered
+        ordered, levels = self._residuals, self._levels
         count = len(ordered)  # as `middle_and_spread`, without a call
         lag, upper = ordered[count >> 1], ordered[(3 * count) >> 2]
         spread, half = upper - lag, 0.5 * (upper - ordered[count >> 2])
@@ -102,11 +104,11 @@ class Baseline:
             spread = half
         level = levels[len(levels) >> 1]
         if self._log_space:
-            if not 0.0 < value < math.inf:
+            if not 0.0 < value < inf:
                 return None
-            scaled = math.log(value)
+            scaled = log(value)
             residual = scaled - level
-            rise = math.expm1(residual if residual < 700.0 else 700.0)
+            rise = expm1(residual if residual < 700.0 else 700.0)
             lag = 0.0
         else:
             if value - value != 0.0:
@@ -155,10 +157,10 @@ class Baseline:
             return
         if value - value != 0.0 or (self._log_space and value <= 0.0):
             return
-        scaled = math.log(value) if self._log_space else value
+        scaled = log(value) if self._log_space else value
         if self._first_step is None:
             self._first_step = step
-            self._take_in(step, scaled, math.nan)  # there is no level yet to be away from
+            self._take_in(step, scaled, nan)  # there is no level yet to be away from
         else:
             self._take_in(step, scaled, scaled - self._level.median())
 
@@ -215,8 +217,8 @@ class Baseline:
             return None
         middle, mad = self._level.median(), self._spread.middle_and_spread()[1]
         if self._log_space:
-            middle = math.exp(min(middle, 700.0))
-            mad = middle * math.expm1(min(mad, 700.0))
+            middle = exp(min(middle, 700.0))
+            mad = middle * expm1(min(mad, 700.0))
         return Level(middle, mad, len(self._spread), self._spread.first_step, self._level.last_step)
 
     def _is_hole(self, step: int) -> bool:

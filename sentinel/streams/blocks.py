@@ -20,6 +20,7 @@ BLOCK = 5
 SPREAD_BLOCKS = 81
 GAP_TO_SIGMA = 1 / 0.95  # median gap between 2nd and 4th of five standard normal numbers (simulated: 0.95)
 LARGEST_GAP = 1e300
+INFINITE = math.inf
 LOOKED_AT = 20  # medians, for the places that a log writes
 
 
@@ -40,10 +41,11 @@ def too_little_history(until_step: int | None) -> str:
 class Fives:
     """Five finite samples to a block. `log_space` for norms: positive samples only, and a block of their logarithms."""
 
-    __slots__ = ("_first_step", "_log_space", "_part")
+    __slots__ = ("_above", "_first_step", "_log_space", "_part")
 
     def __init__(self, *, log_space: bool = False) -> None:
         self._log_space = log_space
+        self._above = 0.0 if log_space else -math.inf  # samples lie between it and infinity
         self._part: list[float] = []
         self._first_step = 0
 
@@ -52,9 +54,9 @@ class Fives:
 
     def take(self, step: int, value: float) -> Block | None:
         """The block that this sample completed. What is no number (in log space: or not positive) is passed over."""
-        part = self._part
-        if value - value != 0.0 or (self._log_space and value <= 0.0):
+        if not self._above < value < INFINITE:
             return None
+        part = self._part
         if not part:
             self._first_step = step
         part.append(value)
@@ -99,8 +101,9 @@ class Blocks:
         steps.append(last_step)
         if len(steps) > self._keep:
             del medians[0], steps[0]
-        self._gaps.push(last_step, gap)
-        self.sigma = self._gaps.median() * GAP_TO_SIGMA
+        gaps = self._gaps
+        gaps.push(last_step, gap)
+        self.sigma = gaps.ordered[len(gaps.ordered) >> 1] * GAP_TO_SIGMA
         self.count += 1
 
     def push(self, step: int, value: float) -> bool:

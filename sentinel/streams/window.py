@@ -34,10 +34,12 @@ class Window:
         entries, ordered = self._entries, self.ordered
         entries.append((step, value))
         insort(ordered, value)
-        oldest_kept, count = step - self._span_steps, len(ordered)
-        while count > self._samples_min and (entries[0][0] <= oldest_kept or count > self._samples_max):
-            del ordered[bisect_left(ordered, entries.popleft()[1])]
-            count -= 1
+        if len(ordered) > self._samples_min:
+            oldest_kept = step - self._span_steps
+            while entries[0][0] <= oldest_kept or len(ordered) > self._samples_max:
+                del ordered[bisect_left(ordered, entries.popleft()[1])]
+                if entries[0][0] > oldest_kept or len(ordered) <= self._samples_min:
+                    return  # nearly always: one came, and one leaves
 
     def median(self) -> float:
         """Upper median; the window must not be empty."""

@@ -12,9 +12,9 @@ becomes a pattern; from the second line of a pattern on it is used. What the pat
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
-from sentinel.telemetry.printed_pairs import NUMBER, number_of
+from sentinel.telemetry.printed_pairs import NUMBER
 
 _NUMBER = re.compile(rb"(?<![\w.])" + NUMBER + rb"(?![\d.])", re.IGNORECASE)
 _TOKEN = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|(?<![\w.])(" + NUMBER + rb")(?![\d.])", re.IGNORECASE)
@@ -42,11 +42,12 @@ class _Layout:
         found = self._pattern.fullmatch(line)
         if found is None:
             return None
-        texts = found.groups()
+        texts: Sequence[bytes] = found.groups()
         if self._grouped:
-            values = dict(zip(self._names, map(number_of, texts), strict=True))
-        else:
-            values = dict(zip(self._names, map(float, texts)))  # noqa: B905 - a group a name, and this is every line of a log
+            texts = list(texts)
+            for index in self._grouped:
+                texts[index] = texts[index].replace(b",", b"")
+        values = dict(zip(self._names, map(float, texts)))  # noqa: B905 - a group a name, and this is every line of a log
         for name, factor in self._factors:
             values[name] *= factor
         return values

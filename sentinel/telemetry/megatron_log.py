@@ -82,7 +82,7 @@ class MegatronLines:
         if found is None or (found.start() > 1 and self._speaker.is_other(line)):
             return None
         step = _step(found[1])
-        fields = self._fields(line[found.end() :])
+        fields = self._fields(line, found.end())
         if not fields:
             raise ValueError("an iteration without a field")
         if self._is_nemo:
@@ -123,8 +123,8 @@ class MegatronLines:
                 metrics.setdefault(_VAL_LOSS + behind, value)
         return StepReading(ATTEMPT, _step(found[3]), self._elapsed_s, (), metrics) if metrics else None
 
-    def _fields(self, rest: bytes) -> dict[str, float]:
-        same = self._layout.fullmatch(rest) if self._layout is not None else None
+    def _fields(self, line: bytes, start: int) -> dict[str, float]:
+        same = self._layout.fullmatch(line, start) if self._layout is not None else None
         if same is not None:
             try:
                 return dict(zip(self._layout_names, map(float, same.groups())))  # noqa: B905 - a group a name
@@ -133,7 +133,7 @@ class MegatronLines:
             fields = {name: value for name, value in zip(self._layout_names, values, strict=True) if value is not None}
             if len(fields) == len(values):
                 return fields
-        return self._fields_one_by_one(rest)
+        return self._fields_one_by_one(line[start:])
 
     def _fields_one_by_one(self, rest: bytes) -> dict[str, float]:
         fields: dict[str, float] = {}

@@ -47,11 +47,11 @@ class Rewind:
     def follow(self, readings: Iterable[StepReading]) -> Iterator[StepReading | Receipt]:
         remember = self._past.append
         for reading in readings:
-            step = reading.step
-            if self._offsets or (step < self._newest and step <= (self._first or 0)):
+            step, newest = reading.step, self._newest
+            if self._offsets or (step < newest and step <= (self._first or 0)):
                 reading = self._counted_on(reading)
                 step = reading.step
-            if step > self._newest:
+            if step > newest:
                 if self._first is None:
                     self._first = step
                 if self._back:
