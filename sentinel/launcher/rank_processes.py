@@ -45,7 +45,10 @@ class Frame:
 def read_state(pid: int, marks: Mapping[str, str]) -> tuple[Doing, str] | None:
     """What the process does and the kernel function it stands in. None where it is gone, cannot be seen, or carries other
     `marks` (variables of its environment): its pid belongs to somebody else."""
-    process = read_process(pid)
+    try:
+        process = read_process(pid)
+    except OSError:  # no file is left to open
+        return None
     if process is None or not process.is_living or not is_marked(pid, marks):
         return None
     try:

@@ -35,9 +35,9 @@ Strike = Callable[[ChaosRun, Random], None]
 class Kind:
     """`does`: for the table. `strike`: does it to the run that has reached the drawn step. `faults`: of the trainer, instead, in
     its own grammar (trainer/faults.py) with {step} for the drawn one. `noticed`: an incident is due. `loses_lines`: it takes away
-    rows of the stream. `small_disk`: the run lies
-    on a filesystem of its own. `pages`: a person has to be called. `differs`: why the end may differ although no data and no
-    setting was changed.
+    rows of the stream. `small_disk`: the run lies on a filesystem of its own. `pages`: a person is to be called. `structural`: it
+    comes again in every attempt, whatever is done; where it is noticed, the run must end as failed, with a page that says so.
+    `differs`: why the end may differ although no data and no setting was changed.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Kind:
     precision: str = "fp32"
     small_disk: bool = False
     pages: bool = False
+    structural: bool = False
     noticed: bool = False
     loses_lines: bool = False
     differs: str = ""
@@ -362,7 +363,7 @@ KINDS: Sequence[Kind] = (
     Kind("nan-grads", "numbers", "a gradient becomes NaN for 30 steps", faults=("nan_grad@step={step}:length=30",), noticed=True),
     Kind("nan-state", "numbers", "every parameter becomes NaN", faults=("nan_state@step={step}",), noticed=True),
     Kind("unstable", "numbers", "the learning rate is 50 times what it should be",
-         faults=("unstable@step={step}:times=50",),
+         faults=("unstable@step={step}:times=50",), structural=True,
          differs="the learning rate of the fault is in every update behind it, and not every draw of it is noticed"),
     Kind("sick-optimizer", "numbers", "Adam's first moments run away",
          faults=("sick_optimizer@step={step}:later=10",), noticed=True),

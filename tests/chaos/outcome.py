@@ -72,8 +72,11 @@ def judge(run: ChaosRun, kind: Kind, drawn: tuple[int, int], unhurt: Ending, sec
     ours = Ending.of(run)
     changed, is_equal = changes(run), bool(ours.digests) and ours.digests == unhurt.digests
     pages = count_pages(run)
-    wrong = [*what_is_wrong(run, state.ended, kind.loses_lines)]
-    if pages and not kind.pages:
+    is_structural = kind.structural and bool(state.incidents)
+    wrong = [*what_is_wrong(run, state.ended, kind.loses_lines, is_structural=is_structural)]
+    if is_structural and not (pages and state.end_reason.startswith("structural")):
+        wrong.append(f"a structural fault ends in {pages} page(s) and the words: {state.end_reason}")
+    if pages and not kind.pages and not is_structural:
         wrong.append(f"{pages} page(s), and policy could do without")
     if kind.noticed and not state.incidents:
         wrong.append("nobody noticed it")
@@ -85,11 +88,11 @@ def judge(run: ChaosRun, kind: Kind, drawn: tuple[int, int], unhurt: Ending, sec
     return Outcome(kind.name, drawn[0], drawn[1], incidents, bitwise, lost, new_ground_s(run), seconds, pages, tuple(wrong))
 
 
-def what_is_wrong(run: ChaosRun, ended: str | None, loses_lines: bool = False) -> Iterator[str]:
-    if ended != "finished":
+def what_is_wrong(run: ChaosRun, ended: str | None, loses_lines: bool = False, *, is_structural: bool = False) -> Iterator[str]:
+    if ended != ("failed" if is_structural else "finished"):
         yield f"it {ended or 'did not end'}"
     missing = sorted(set(range(1, run.steps + 1)) - set(run.surviving()))
-    if missing and not loses_lines and not _tells_lost_lines(run):
+    if missing and not loses_lines and not is_structural and not _tells_lost_lines(run):
         yield f"{len(missing)} steps have no line, the first is {missing[0]}"
     words = [sys.executable, "-m", "sentinel", "journal", "verify", str(run.run_dir)]
     verified = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)

@@ -1,9 +1,13 @@
+import os
+import socket
+
 import pytest
 
 from sentinel.model.attempts import Alive, Exited, ExitReport, NotStarted, Unseen
 from sentinel.model.readings import CheckpointReading, EndReading, Heartbeat, LauncherReading, Receipt, SourceReading, StepReading
 from sentinel.telemetry import checkpoints, metrics_jsonl
 from sentinel.telemetry.run_telemetry import RunTelemetry
+from tests.file_limit import no_file_left
 
 EXITED = Exited(1, ExitReport(0, (), None))
 
@@ -39,6 +43,22 @@ def test_each_source_says_at_its_first_look_that_it_sees(telemetry) -> None:
     assert {(word.source, word.ok) for word in words} == {
         (name, True) for name in ("metrics", "heartbeats", "checkpoints", "launcher")
     }
+
+
+def test_where_no_file_is_left_to_open_nothing_raises_and_all_is_read_afterwards(world, telemetry, launcher) -> None:
+    telemetry.follow(1)
+    launcher.view = Alive(1, 10, (11,))
+    world.start(1)
+    me = {"phase": "forward", "pid": os.getpid(), "host": socket.gethostname()}
+    for step in range(1, 10):
+        world.beat(1, 0, me | {"step": step, "time_s": float(step)})
+        read_all(telemetry, float(step))
+    world.beat(1, 0, me | {"step": 10, "time_s": 10.0})
+    world.checkpoint(10)
+    with no_file_left():
+        blind = [one for now_s in (20.0, 30.0) for one in telemetry.poll(now_s)]
+    assert {(one.source, one.ok) for one in blind if isinstance(one, SourceReading)} >= {("heartbeats", False)}
+    assert {"CheckpointReading", "Heartbeat"} <= set(kinds(read_all(telemetry, 40.0)))
 
 
 def test_life_comes_first_and_the_exit_last_of_all(world, telemetry, launcher) -> None:

@@ -23,6 +23,7 @@ from sentinel.telemetry.heartbeats import RankLife
 from sentinel.telemetry.rank_look import MUTE_AFTER_S
 from sentinel.telemetry.silence import SILENT_UNKNOWN_S
 from sentinel.telemetry.silent_ranks import SilentRanks
+from tests.file_limit import no_file_left
 
 HOST = socket.gethostname()
 Child = Callable[[Path], int]
@@ -75,6 +76,14 @@ def test_a_silent_rank_that_is_stopped_is_reported_once(tmp_path: Path, child: C
     found = ranks.poll(12.1, seen)
     assert [(one.rank, one.doing) for one in found if isinstance(one, SilentRank)] == [(0, "runs"), (1, "stopped")]
     assert [one for one in ranks.poll(13.2, seen) if getattr(one, "rank", None) == 1] == []  # known
+
+
+def test_where_no_file_is_left_to_open_nothing_is_said_until_there_is(tmp_path: Path, child: Child) -> None:
+    ranks, seen = with_one_stopped(tmp_path, child)
+    with no_file_left():
+        assert ranks.poll(12.1, seen) == []
+    found = ranks.poll(13.2, seen)
+    assert [(one.rank, one.doing) for one in found if isinstance(one, SilentRank)] == [(0, "runs"), (1, "stopped")]
 
 
 def test_a_rank_that_was_heard_between_two_looks_is_told_again(tmp_path: Path, child: Child) -> None:
