@@ -9,7 +9,7 @@ Each may lag the journal, and none may lead it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from sentinel.client.run_layout import HEAD_NAME, JOURNAL_NAME, RUN_FILE_NAME
@@ -102,16 +102,17 @@ def _beyond(head: Chain, name: str, journal: Journal | None) -> list[str]:
 def _beyond_attempts(begun: int, journal: Journal | None) -> list[str]:
     if begun == 0:
         return []
-    known = _newest_known(journal) if journal else 0
+    known = newest_attempt(journal.read_bodies()) if journal else 0
     if begun <= known:
         return []
     return [f"attempt {begun} has a folder, and the newest that the journal knows is {known or 'none'}"]
 
 
-def _newest_known(journal: Journal) -> int:
-    """The number of the newest attempt, 0 without one. Of a long journal only the few facts that say it are decoded."""
+def newest_attempt(bodies: Iterable[tuple[str, str]]) -> int:
+    """The number of the newest attempt, 0 without one; `bodies`: kind and text of each entry. Of a long journal only the few
+    facts that say it are decoded."""
     kinds = {recorded_name(kind) for kind in (AttemptLaunched, InspectionLaunched, JournalSalvaged, RunRestored)}
-    facts = (decode_fact(kind, body) for kind, body in journal.read_bodies() if kind in kinds)
+    facts = (decode_fact(kind, body) for kind, body in bodies if kind in kinds)
     return max((_used_up(fact) for fact in facts), default=0)
 
 

@@ -11,8 +11,9 @@ from sentinel.client.atomic_file import fsync_directory
 from sentinel.client.closed_files import make_folder
 from sentinel.client.run_layout import HEAD_NAME, JOURNAL_NAME, LEASE_NAME
 from sentinel.errors import JournalEmpty, JournalError, LostHistory
-from sentinel.journal.head import Chain, Row, newest_attempt_folder, read_head, second_head_path
-from sentinel.journal.lost_history import find_changed, find_missing
+from sentinel.journal.head import Chain, Row, newest_attempt_folder, read_head, read_second_head, second_head_path
+from sentinel.journal.lease import read_lease
+from sentinel.journal.lost_history import find_changed, find_missing, newest_attempt
 from sentinel.journal.store import Journal
 from sentinel.model.facts import JournalSalvaged
 
@@ -81,16 +82,21 @@ def copies_of(run_dir: Path) -> list[Path]:
 
 
 def count_lost(run_dir: Path, best: WholeEntries) -> int | None:
-    """How many entries the run is known to have had beyond these; None where that is unknown, 0 where these are all."""
+    """How many entries the run is known to have had beyond these; None where that is unknown, 0 where these are all. Old copies
+    that were put back together agree with each other: the newest attempt's folder has a head as well, and its number is newer."""
     try:
-        head = read_head(run_dir)
+        head, second = read_head(run_dir), read_second_head(run_dir)
     except LostHistory:
         return None
-    if head is None:
+    heads = [one for one in (head, second) if one is not None]
+    if head is None or any(Chain().extended(best.rows[: one.seq]) != one for one in heads if one.seq <= best.chain.seq):
         return None
-    if head.seq > best.chain.seq:
-        return head.seq - best.chain.seq
-    return 0 if Chain().extended(best.rows[: head.seq]) == head else None
+    furthest = max(one.seq for one in heads)
+    if furthest > best.chain.seq:
+        return furthest - best.chain.seq
+    lease, attempt = read_lease(run_dir), newest_attempt((str(kind), str(body)) for _, _, _, kind, body in best.rows)
+    is_outrun = newest_attempt_folder(run_dir) > attempt or (lease is not None and lease.epoch > best.epoch)
+    return None if is_outrun else 0
 
 
 def rebuild(run_dir: Path, best: WholeEntries, lost: int | None, epoch: int) -> Path:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sentinel.client.strict_json import as_float
 from sentinel.launcher.elsewhere import EndedHere, describe, read_ended_here, settled_report
 from sentinel.launcher.exit_report import read_object, read_pid, read_report
 from sentinel.launcher.file_locks import is_locked
+from sentinel.launcher.log_writers import attempt_written_by
 from sentinel.launcher.process_tree import Process, find_living, is_same_process, read_boot_id, read_environment
 from sentinel.model.attempts import Alive, AttemptView, Exited, NotStarted, Orphaned, Unseen
 from sentinel.run_files.attempt_files import AttemptFiles, is_this_host, rank_files
@@ -74,7 +76,7 @@ def read_view(files: AttemptFiles, with_processes: bool = True) -> AttemptView:
 def _observe(files: AttemptFiles, with_processes: bool) -> AttemptView:
     view = _exited(files)
     if view is not None:
-        return view
+        return _kept_alive(files) or view
     keeper = read_keeper(files)
     if keeper is not None and keeper.is_living_here:
         return Alive(files.attempt, keeper.pid, _pids(find_living(roots=(keeper.pid,))) if with_processes else ())
@@ -102,6 +104,16 @@ def _exited(files: AttemptFiles) -> Exited | None:
     return None if report is None else Exited(files.attempt, report)
 
 
+def _kept_alive(files: AttemptFiles) -> Alive | None:
+    """The attempt although it has an exit record: a keeper writes that when nothing lives below it, so that this one is none of
+    its. Its own takes the place of it in the end."""
+    with suppress(OSError, ValueError):
+        keeper = read_keeper(files)
+        if keeper is not None and keeper.is_living_here and (below := find_living(roots=(keeper.pid,))):
+            return Alive(files.attempt, keeper.pid, _pids(below))
+    return None
+
+
 def _never_kept(files: AttemptFiles) -> AttemptView:
     if not files.run_dir.is_dir():
         return Unseen(files.attempt, f"the run directory {files.run_dir} is not there; is its filesystem mounted?")
@@ -122,11 +134,11 @@ def _keeper_dead(files: AttemptFiles, keeper: KeeperRecord) -> AttemptView:
 
 
 def find_orphans(files: AttemptFiles) -> tuple[Process, ...]:
-    """What lives of an attempt whose keeper does not: what carries its mark, and what is below that.
+    """What lives of an attempt whose keeper does not: what carries its mark or writes its logs, and what is below that.
 
     Not by the command's session: its number may long belong to strangers.
     """
-    return find_living(marks=files.environment)
+    return find_living(marks=files.environment, also=lambda pid: attempt_written_by(pid, files.run_dir) == files.attempt)
 
 
 def find_ranks(files: AttemptFiles, view: AttemptView, command_pid: int | None) -> tuple[int, ...]:

@@ -117,12 +117,15 @@ def find_descendants(processes: Mapping[int, Process], roots: Iterable[int]) -> 
     return below
 
 
-def find_living(roots: Iterable[int] = (), marks: Mapping[str, str] | None = None) -> tuple[Process, ...]:
-    """The living processes below `roots`, and those with the `marks` and below; without the roots and this process."""
+def find_living(
+    roots: Iterable[int] = (), marks: Mapping[str, str] | None = None, also: Callable[[int], bool] | None = None
+) -> tuple[Process, ...]:
+    """The living processes below `roots`, and those with the `marks` and below; without the roots and this process. `also`: who
+    else is as good as marked, by pid."""
     processes = read_processes()
     top = set(roots)
     asked = () if marks is None else (pid for pid, process in processes.items() if not process.is_kernels)
-    members = {pid for pid in asked if is_marked(pid, marks or {})}
+    members = {pid for pid in asked if is_marked(pid, marks or {}) or (also is not None and also(pid))}
     members |= find_descendants(processes, members | top)
     members -= {os.getpid()} | top
     return tuple(processes[pid] for pid in sorted(members) if processes[pid].is_living)

@@ -4,8 +4,9 @@ A run directory that was put back to an earlier day, or deleted, leaves the trai
 that names them. They write into the same checkpoints as whatever is launched beside them. Only this machine is looked at.
 
 The mark is SENTINEL_RUN_DIR together with SENTINEL_ATTEMPT, in a process that sees this very directory under that path: a
-container may have another at the same place. Nothing else of sentinel's carries it: helpers, trackers and keepers are started
-without. The commands of a launcher do, and they are below the supervisor, which looks at nothing below itself.
+container may have another at the same place. What has lost the mark is known by the logs that it writes (`log_writers`).
+Nothing else of sentinel's carries it: helpers, trackers and keepers are started without. The commands of a launcher do, and they
+are below the supervisor, which looks at nothing below itself.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sentinel.errors import RetryLater
+from sentinel.launcher.log_writers import attempt_written_by
 from sentinel.launcher.process_tree import (
     find_descendants,
     is_marked,
@@ -43,8 +45,8 @@ class Stranger:
 def find_strangers(run_dir: Path, known: Collection[int] = ()) -> tuple[Stranger, ...]:
     """By pid, what lives with the run's mark on this machine and is of none of the attempts `known`.
 
-    A process is of a known attempt if it carries its number and, where both name one, its launch. Raises OSError where a
-    spec.json cannot be read.
+    A process is of a known attempt if it carries its number and, where both name one, its launch. One without the mark that
+    writes the logs of an attempt is of that. Raises OSError where a spec.json cannot be read.
     """
     mark = {RUN_DIR_VARIABLE: str(AttemptFiles.of(run_dir, 0).run_dir)}
     launches = {str(number): read_launch(AttemptFiles.of(run_dir, number)) for number in known}
@@ -54,7 +56,12 @@ def find_strangers(run_dir: Path, known: Collection[int] = ()) -> tuple[Stranger
         spared |= find_descendants(processes, [os.getpid()])
     found = []
     for pid in sorted(processes.keys() - spared):
-        if not processes[pid].is_living or processes[pid].is_kernels or not is_marked(pid, mark):
+        if not processes[pid].is_living or processes[pid].is_kernels:
+            continue
+        if not is_marked(pid, mark):
+            written = attempt_written_by(pid, run_dir)
+            if written is not None and str(written) not in launches:
+                found.append(Stranger(pid, str(written)))
             continue
         variables = _variables(pid)
         attempt, launch = variables.get(ATTEMPT_VARIABLE), variables.get(LAUNCH_VARIABLE)

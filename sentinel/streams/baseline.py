@@ -35,8 +35,6 @@ REBASE_SAMPLES_MIN = 32
 CLEAN_ROWS_END_A_BREACH = 5
 LEVEL_SAMPLES_AFTER_CUT = 5
 HOLE_INTERVALS = 10
-
-
 Z_TO_CHECK = 3.0  # below it nobody acts, and a look at the rounding would cost every row
 
 

@@ -14,8 +14,9 @@ import pytest
 
 from sentinel.launcher import attempt_view
 from sentinel.launcher.attempt_view import read_view
+from sentinel.launcher.exit_report import write_report
 from sentinel.launcher.process_tree import read_boot_id, read_process
-from sentinel.model.attempts import Alive, NotStarted, Orphaned, Unseen
+from sentinel.model.attempts import Alive, Exited, ExitReport, NotStarted, Orphaned, Unseen
 from sentinel.run_files.attempt_files import AttemptFiles
 
 
@@ -46,6 +47,19 @@ def test_whoever_asks_only_whether_it_lives_causes_no_walk_through_all_processes
     keep(files)
     monkeypatch.setattr(attempt_view, "find_living", None)
     assert read_view(files, with_processes=False) == Alive(files.attempt, os.getpid(), ())
+
+
+def test_an_exit_record_beside_a_living_keeper_is_believed_when_nothing_lives_below_it(files: AttemptFiles) -> None:
+    keep(files)
+    write_report(files, ExitReport(0, (), None))
+    assert isinstance(read_view(files), Exited)
+    with subprocess.Popen(["sleep", "600"]) as rank:
+        view = read_view(files)
+        rank.kill()
+    assert isinstance(view, Alive)
+    assert rank.pid in view.pids
+    files.keeper.write_text("no keeper")
+    assert isinstance(read_view(files), Exited)
 
 
 def test_a_pid_used_again_is_not_the_keeper(files: AttemptFiles) -> None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -15,6 +15,7 @@ from sentinel.errors import GiveUp, RetryLater
 from sentinel.journal.lease import Lease, read_lease
 from sentinel.journal.run_file import PolicyReference, RunFile
 from sentinel.journal.run_lock import RunLock
+from sentinel.launcher.attempt_view import find_orphans
 from sentinel.launcher.local import LocalLauncher
 from sentinel.launcher.spec_file import read_launch, write_spec
 from sentinel.launcher.strangers import find_before_launch, find_strangers
@@ -36,13 +37,13 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
     """Starts a process of attempt N of the run in `tmp_path`, which is not below this one."""
     pipes: list[int] = []
 
-    def begin(attempt: int, **more: str) -> int:
+    def begin(attempt: int, *, errors: BinaryIO | None = None, is_marked: bool = True, **more: str) -> int:
         read, write = os.pipe()
         pipes.append(write)
+        mark = AttemptFiles.of(tmp_path, attempt).environment
         with subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", LEAVES, WAITS],
-            env=os.environ | AttemptFiles.of(tmp_path, attempt).environment | more,
-            stdin=read, stdout=subprocess.PIPE, text=True,
+            [sys.executable, "-I", "-S", "-c", LEAVES, WAITS], env=os.environ | (mark if is_marked else {}) | more,
+            stdin=read, stdout=subprocess.PIPE, stderr=errors, text=True,
         ) as parent:  # fmt: skip
             os.close(read)
             assert parent.stdout is not None
@@ -72,6 +73,23 @@ def test_another_launch_of_a_known_number_is_a_stranger(tmp_path: Path, begin: B
     write_spec(AttemptFiles.of(tmp_path, 2), spec(2, "today"))
     assert pids(tmp_path, 2) == [of_before]
     assert sorted(pids(tmp_path)) == sorted([of_today, of_before])
+
+
+def test_what_has_lost_its_mark_is_known_by_the_logs_that_it_writes(tmp_path: Path, begin: Begin) -> None:
+    """It wrote over its environment, or it was started while the run directory had another path."""
+    files = AttemptFiles.of(tmp_path, 2)
+    files.make_folders()
+    with open(files.launcher_err, "wb") as errors:
+        pid = begin(2, errors=errors, is_marked=False)
+    assert pids(tmp_path) == pids(tmp_path, 1) == [pid]
+    assert pids(tmp_path, 2) == []
+    assert [process.pid for process in find_orphans(files)] == [pid]
+    assert find_orphans(AttemptFiles.of(tmp_path, 1)) == ()
+    tmp_path.rename(moved := tmp_path.with_name(f"{tmp_path.name}-moved"))
+    try:
+        assert pids(moved) == [pid]
+    finally:
+        moved.rename(tmp_path)
 
 
 def test_what_the_supervisor_started_is_no_stranger(tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ import pytest
 from typer.testing import CliRunner
 
 from sentinel.cli.root import app
-from sentinel.client.run_layout import HEAD_NAME, JOURNAL_NAME
+from sentinel.client.run_layout import HEAD_NAME, JOURNAL_NAME, LEASE_NAME
 from sentinel.engine import Engine
 from sentinel.errors import AlreadySupervised, UsageError
 from sentinel.journal.session import take_run
 from sentinel.launcher.living import living_attempts
 from sentinel.model.attempts import Alive, AttemptView, NotStarted
-from sentinel.model.facts import JournalSalvaged
+from sentinel.model.facts import Held, JournalSalvaged
 from sentinel.operator import salvaging
 from sentinel.operator.salvaging import salvage
 from tests.builders import build_policy
@@ -91,6 +91,20 @@ def test_a_head_that_is_gone_leaves_unknown_how_much_is_lost(run_dir: Path) -> N
         salvage(run_dir, None, accept_loss=False)
     assert salvage(run_dir, None, accept_loss=True).lost is None
     take_run(run_dir).close()
+
+
+def test_old_copies_that_agree_with_each_other_are_missing_what_the_newest_attempt_s_head_counts(tmp_path: Path) -> None:
+    """All files of the journal were put back to an earlier hour of the same attempt."""
+    run_dir, old = tmp_path / "run", tmp_path / "old"
+    copied_live(run_dir, old)
+    with take_run(run_dir) as session:
+        session.journal.append(30.0, [Held(f"later {number}") for number in range(8)], session.epoch)
+        session.journal.settle()
+    for name in (JOURNAL_NAME, WAL, HEAD_NAME, LEASE_NAME):
+        (run_dir / name).unlink(missing_ok=True)
+        shutil.copy2(old / name, run_dir / name)
+    with pytest.raises(UsageError, match="8 entries are lost"):
+        salvage(run_dir, None, accept_loss=False)
 
 
 def test_what_stands_in_the_place_of_the_journal_is_moved_aside(run_dir: Path, tmp_path: Path) -> None:
