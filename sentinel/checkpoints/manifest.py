@@ -73,6 +73,20 @@ def listed_files(manifest: Mapping[str, Any]) -> Iterator[ListedFile]:
         yield ListedFile(name, size, digest)
 
 
+def find_missing_files(path: Path) -> str:
+    """What of the checkpoint at `path` is not there, by names and sizes alone, in a sentence; empty where all is."""
+    try:
+        for file in listed_files(read_manifest(path)[0]):
+            size = os.stat(path / file.name).st_size
+            if size != file.size:
+                return f"{path / file.name} has {size} bytes, and its manifest says {file.size}"
+    except OSError as error:
+        return f"{error.filename or path} cannot be looked at ({error.strerror or error})"
+    except ValueError as error:
+        return f"{path / MANIFEST} lists no files ({error})"
+    return ""
+
+
 def cursor_of(manifest: Mapping[str, Any]) -> int:
     """The data cursor under whatever name the trainer gives it; 0 when it says nothing."""
     nested = manifest.get("data")

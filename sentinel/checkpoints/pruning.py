@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from sentinel.checkpoints.files import PRUNED, is_there, read_checkpoint, step_of_name
+from sentinel.checkpoints.manifest import find_missing_files
 from sentinel.client.atomic_file import fsync_directory
 from sentinel.client.run_layout import CHECKPOINTS
 from sentinel.errors import GiveUp
@@ -17,15 +19,19 @@ from sentinel.errors import GiveUp
 SWEPT_MAX = 64  # left over from before, that are deleted in one go
 
 
-def prune_checkpoint(run_dir: Path, path: str, step: int, digest: str) -> str:
+def prune_checkpoint(run_dir: Path, path: str, step: int, digest: str, anchors: Sequence[str] = ()) -> str:
     """Delete the checkpoint `path` of the run if its manifest has this digest. Done twice, it deletes nothing more.
 
-    Returns what of it is still to be deleted, empty when nothing is. Raises GiveUp when it is not taken away: it has changed, or
-    it cannot be renamed now. That is not tried again here, for the run may need it by then: whoever decides, decides anew.
+    `anchors`: paths of those that are kept instead; each has to hold all that its manifest lists, by name and size. Returns what
+    of it is still to be deleted, empty when nothing is. Raises GiveUp when it is not taken away: it has changed, an anchor is not
+    whole, or it cannot be renamed now. That is not tried again here, for the run may need it by then: whoever decides, does anew.
     """
     name = path.removeprefix(f"{CHECKPOINTS}/")
     if path != f"{CHECKPOINTS}/{name}" or step_of_name(name) != step:
         raise GiveUp(f"{path} is no checkpoint of step {step} of this run")
+    for anchor in anchors:
+        if missing := find_missing_files(run_dir / anchor):
+            raise GiveUp(f"{path} is not deleted, for of those that are kept {missing}")
     try:
         _take_away(run_dir, name, digest)
     except OSError as error:

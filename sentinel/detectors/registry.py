@@ -144,6 +144,7 @@ OWN = (
     Finds(Kind.ENGINE_TROUBLE, asks_for_rule=False, only_tells=True),
     Finds(Kind.UNSEEN, asks_for_rule=False, only_tells=True),
     Finds(Kind.NODE_SICK, asks_for_rule=False, only_tells=True),
+    Finds(Kind.CANNOT_ACT, asks_for_rule=False, only_tells=True),
 )
 
 MAKER_OF: dict[Kind, DetectorRow] = {finds.kind: row for row in DETECTORS for finds in row.finds}
@@ -153,7 +154,8 @@ TUNED: tuple[tuple[str, str, type[Any]], ...] = tuple(
     (row.name, row.words, row.settings) for row in DETECTORS if row.settings is not None
 )
 """Name, words and settings of what `spec.detectors` tunes."""
-UNRULED = (Kind.EXPRESSION, Kind.LOG_MATCH, Kind.ENGINE_TROUBLE, Kind.UNSEEN, Kind.NODE_SICK)
+UNRULED = (Kind.EXPRESSION, Kind.LOG_MATCH, Kind.ENGINE_TROUBLE, Kind.UNSEEN, Kind.NODE_SICK, Kind.CANNOT_ACT)
 RULED_KINDS = tuple(kind for kind in KINDS if kind not in UNRULED)
 """What a rule may be `on`. One on an expression says `expr` instead, and a pattern over logs says itself what follows; of what a
-scheduler does, sentinel tries again or waits, whatever the policy; a node that its check calls sick is left out."""
+scheduler does, sentinel tries again or waits, whatever the policy; a node that its check calls sick is left out; and where
+sentinel itself cannot act, nothing is left but to call a person."""

@@ -4,10 +4,11 @@ the training meanwhile. Never a checkpoint after an unresolved onset, so the att
 from __future__ import annotations
 
 from sentinel.engine.decision import Decision
+from sentinel.engine.opening import open_incident
 from sentinel.engine.paging import page
 from sentinel.model import facts as f
 from sentinel.model.actions import Action, KillAttempt
-from sentinel.model.findings import Severity
+from sentinel.model.findings import Finding, Kind, Severity
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
 from sentinel.policy.schema import Rung
 
@@ -109,9 +110,10 @@ def unable(decision: Decision, action: Action, reason: str) -> None:
         ):  # `keep_training`, and nothing is there to train
             fail_run(decision, f"unable to act: {reason}")
         return
-    if decision.state.incidents:
-        follows = "the attempt trains on, and nobody repairs it" if decision.is_alive else FAILED
-        page(decision, decision.state.incidents[-1].id, "critical", f"unable to act: {reason}", follows)
+    follows = "the attempt trains on, and nobody repairs it" if decision.is_alive else FAILED
+    open_ones = decision.state.open_incidents
+    number = open_ones[-1].id if open_ones else _open_own(decision, reason)
+    page(decision, number, "critical", f"unable to act: {reason}", follows)
     if decision.state.giving_up and isinstance(action, KillAttempt):
         return  # the attempt still lives: the page says so, and its end will be seen when it comes
     if decision.is_alive:
@@ -119,3 +121,14 @@ def unable(decision: Decision, action: Action, reason: str) -> None:
     finish_giving_up(decision)
     if not decision.state.ended and not decision.state.held:
         fail_run(decision, f"unable to act: {reason}")
+
+
+def _open_own(decision: Decision, reason: str) -> int:
+    """An incident of sentinel's own, where what it could not do was for none: a first launch, or what a person asked for."""
+    attempt = decision.attempt.attempt if decision.attempt is not None else 0
+    finding = Finding(
+        Kind.CANNOT_ACT, "critical", attempt, None, decision.newest_step, decision.now_s, f"unable to act: {reason}", outside=True
+    )
+    incident = open_incident(decision, finding, "CannotAct", None)
+    decision.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, "a person is called"))
+    return incident.id

@@ -17,7 +17,7 @@ from sentinel.engine.ladder import take_next_rung, take_rung
 from sentinel.engine.lapsing import spare_steps
 from sentinel.engine.live_settings import write_live
 from sentinel.engine.relaunching import relaunch
-from sentinel.engine.retention import prune, spared_now, why_not_pruned
+from sentinel.engine.retention import judged_now, prune, why_not_pruned
 from sentinel.engine.stopping import ask_to_stop
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
@@ -208,11 +208,11 @@ def _prune(decision: Decision, keep: int) -> RequestAnswer:
     """Also of a run that has ended or is held: what it would resume from is known then."""
     if busy := why_not_pruned(decision):
         return _refuse(busy)
-    spared = spared_now(decision, keep)
-    if not spared:
+    judged = judged_now(decision, keep)
+    if not (spared := [one for one in judged if one.prune]):
         return _refuse(f"no checkpoint can be spared: each is one of the newest {keep}, or a resume or a rollback may need it")
     steps = ", ".join(str(one.checkpoint.step) for one in spared)
-    return RequestAnswer(f"deleted, one after the other: the checkpoints of steps {steps}", lambda: prune(decision, spared, keep))
+    return RequestAnswer(f"deleted, one after the other: the checkpoints of steps {steps}", lambda: prune(decision, judged, keep))
 
 
 # What is trained, and with which settings.

@@ -12,7 +12,7 @@ from sentinel.model.amounts import time_words
 from sentinel.model.incidents import Incident
 from sentinel.plan.ahead import newest_seen
 from sentinel.plan.remedy import choose_checkpoint
-from sentinel.plan.retention import Retained, choose_to_prune, judge_retention, rule_of, why_not_now
+from sentinel.plan.retention import Retained, anchors_of, choose_to_prune, judge_retention, rule_of, why_not_now
 from sentinel.plan.sparing import NOT_BY_SENTINEL, choose_spared, why_not_spared
 from sentinel.plan.trust import judge_trust
 
@@ -32,9 +32,10 @@ def prune_next(decision: Decision) -> None:
         return
     trusts = judge_trust(state, decision.policy.spec.probation.steps, decision.newest_step, decision.reported_progress)
     seen_step = newest_seen(state, decision.newest_step)
-    found = choose_to_prune(judge_retention(trusts, rule, attempt.resumed_step, seen_step))
+    judged = judge_retention(trusts, rule, attempt.resumed_step, seen_step)
+    found = choose_to_prune(judged)
     if found is not None:
-        _give_up(decision, found, found.reason)
+        _give_up(decision, found, found.reason, anchors_of(judged, rule.last))
 
 
 def why_not_pruned(decision: Decision) -> str:
@@ -45,22 +46,23 @@ def why_not_pruned(decision: Decision) -> str:
     return why_not_spared(decision.state, is_watched=attempt is not None and decision.live.attempt == attempt.attempt)
 
 
-def spared_now(decision: Decision, keep: int) -> tuple[Retained, ...]:
-    """What a person's request to make room may delete."""
-    judged = choose_spared(decision.state, decision.policy, keep, decision.newest_step, decision.reported_progress)
-    return tuple(one for one in judged if one.prune)
+def judged_now(decision: Decision, keep: int) -> tuple[Retained, ...]:
+    """What a person's request to make room may delete, and what it may not."""
+    return choose_spared(decision.state, decision.policy, keep, decision.newest_step, decision.reported_progress)
 
 
-def prune(decision: Decision, spared: tuple[Retained, ...], keep: int) -> None:
-    for one in spared:
-        _give_up(decision, one, f"a person asked for room, and kept the newest {keep}")
+def prune(decision: Decision, judged: tuple[Retained, ...], keep: int) -> None:
+    anchors = anchors_of(judged, keep)
+    for one in judged:
+        if one.prune:
+            _give_up(decision, one, f"a person asked for room, and kept the newest {keep}", anchors)
 
 
-def _give_up(decision: Decision, found: Retained, reason: str) -> None:
+def _give_up(decision: Decision, found: Retained, reason: str, anchors: tuple[str, ...]) -> None:
     step, digest = found.checkpoint.step, found.checkpoint.digest
     assert digest is not None, "what has no digest on record is kept"
     key = f"prune/{step}/{digest[:12]}"
-    decision.decide(PruneCheckpoint(key, step, found.checkpoint.path, digest, reason))
+    decision.decide(PruneCheckpoint(key, step, found.checkpoint.path, digest, reason, anchors))
 
 
 def on_pruned(decision: Decision, left_over: str) -> None:

@@ -197,7 +197,8 @@ class Quarantine(Declared):
 @recorded_as("PruneCheckpoint")
 @dataclass(frozen=True, slots=True)
 class PruneCheckpoint(Declared):
-    """Delete one checkpoint that no rollback can need any more, if its manifest still has this digest."""
+    """Delete one checkpoint that no rollback can need any more, if its manifest still has this digest, and if all files of the
+    `anchors` are there: paths of the newest good ones, which are kept."""
 
     phrase: ClassVar = "delete the checkpoint of step {action.step}: {action.reason}"
 
@@ -206,6 +207,7 @@ class PruneCheckpoint(Declared):
     path: str
     digest: str
     reason: str
+    anchors: tuple[str, ...] = ()
 
 
 @recorded_as("Capture")

@@ -56,6 +56,7 @@ class Kind(str):
     ENGINE_TROUBLE: ClassVar[Kind]
     UNSEEN: ClassVar[Kind]
     NODE_SICK: ClassVar[Kind]
+    CANNOT_ACT: ClassVar[Kind]
 
     def __new__(cls, word: str, is_numeric: bool | None = None) -> Kind:
         known = cls._declared.get(word)
@@ -95,6 +96,7 @@ Kind.LOG_MATCH = Kind("log_match")
 Kind.ENGINE_TROUBLE = Kind("engine_trouble")
 Kind.UNSEEN = Kind("unseen")
 Kind.NODE_SICK = Kind("node_sick")
+Kind.CANNOT_ACT = Kind("cannot_act")
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,7 @@ def _prune_unattended(run_dir: Path, session: RunSession, keep: int) -> Pruned:
     facts = handle(RequestReading(uuid.uuid4().hex[:12], by, PruneCheckpoints(keep)))
     answer = next(fact for fact in facts if isinstance(fact, RequestAnswered))
     handlers: dict[type[Action], Handler] = {
-        PruneCheckpoint: cast(Handler, lambda a: prune_checkpoint(run_dir, a.path, a.step, a.digest))
+        PruneCheckpoint: cast(Handler, lambda a: prune_checkpoint(run_dir, a.path, a.step, a.digest, a.anchors))
     }
     left: list[str] = []
     for action in [one for one in engine.state.pending.values() if isinstance(one, PruneCheckpoint)]:

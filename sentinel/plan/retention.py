@@ -21,6 +21,7 @@ from sentinel.plan.remedy import margin_steps
 from sentinel.plan.trust import Trust
 from sentinel.policy.schema import Policy
 
+ANCHORS_MAX = 8
 SOURCES = ("metrics", "checkpoints", "step lines")  # blind in one of them, nobody knows that the run is healthy
 
 
@@ -116,6 +117,13 @@ def judge_retention(
 def choose_to_prune(retained: Iterable[Retained]) -> Retained | None:
     """The oldest one that is given up; one that could not be deleted comes behind the others."""
     return min((r for r in retained if r.prune), key=lambda r: (r.checkpoint.unpruned_s or 0.0, r.checkpoint.step), default=None)
+
+
+def anchors_of(judged: Iterable[Retained], last: int) -> tuple[str, ...]:
+    """Paths of the newest good ones that stay. Before any other is deleted it is asked whether all their files are there: a
+    trainer that writes empty ones would else be left with nothing."""
+    good = [one.checkpoint for one in judged if not one.prune and not one.checkpoint.condemned]
+    return tuple(one.path for one in good[-min(last, ANCHORS_MAX) :])
 
 
 def _floor(steps: Sequence[int], reach_steps: int, seen_step: int | None) -> int:

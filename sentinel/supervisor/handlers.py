@@ -90,7 +90,7 @@ def build_handlers(
         a.FindCheckpoints: lambda _: _find(run_dir, trained),
         a.VerifyCheckpoint: lambda v: verify_saved(run_dir, run_dir / v.path, progressed, v.how or "full", v.key),
         a.Quarantine: lambda action: _quarantine(run_dir, launcher, action),
-        a.PruneCheckpoint: lambda action: prune_checkpoint(run_dir, action.path, action.step, action.digest),
+        a.PruneCheckpoint: lambda action: prune_checkpoint(run_dir, action.path, action.step, action.digest, action.anchors),
         a.Capture: save_evidence,
         a.SendPage: send_page,
         a.InspectSamples: inspect,

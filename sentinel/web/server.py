@@ -5,6 +5,8 @@ proxy in front of it. There is none here, so this file adds what the proxy would
 
 - A deadline for a whole request and for a whole answer. waitress limits silence only: a client that sends one byte a second
   stays for ever, and so does one that never reads its answer.
+- An end to requests that are sent without waiting for an answer. One read may hold hundreds, and waitress would answer all of
+  them into memory before it looks whether the client takes any.
 - Room for newcomers. At its limit of connections waitress stops accepting until a client leaves. Here idle ones are closed.
 - A pause when no file descriptor is left. waitress tries again at once, without end.
 """
@@ -32,6 +34,7 @@ HEAD_BYTES_MAX = 16 << 10
 BODY_BYTES_MAX = 128 << 10  # Slack sends a message whole with the press of a button in it, percent-encoded
 ANSWER_BYTES_MAX = 64 << 20  # above any answer of this site: waitress writes a longer one to a temporary file
 BACKLOG = 64
+AT_ONCE_MAX = 4  # requests of a connection; a browser sends one and waits
 CLOSE_S = 2.0
 NO_DESCRIPTOR_PAUSE_S = 0.5
 
@@ -89,6 +92,15 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
 
     _awaited: object = None  # the request that is not whole yet, or the answer that is not sent yet
     _since_s = 0.0
+
+    def received(self, data: bytes) -> bool:
+        """Of more requests at once than a client needs, the first few are answered, and the connection ends with them."""
+        is_taken = bool(super().received(data))
+        with self.requests_lock:
+            if len(self.requests) > AT_ONCE_MAX:
+                del self.requests[AT_ONCE_MAX:]
+                self.requests[-1].headers["CONNECTION"] = "close"
+        return is_taken
 
     @property
     def is_idle(self) -> bool:

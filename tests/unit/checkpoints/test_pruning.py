@@ -39,6 +39,25 @@ def test_done_twice_nothing_more_is_deleted(tmp_path: Path) -> None:
     assert names(tmp_path / "checkpoints") == []
 
 
+def test_nothing_is_deleted_while_a_file_of_those_that_are_kept_is_missing_or_of_another_size(tmp_path: Path) -> None:
+    """A trainer's disk wrote empty files for hours, and every whole checkpoint of before was given up for them."""
+    for step in (100, 200, 300):
+        save(tmp_path, step)
+    anchors = [f"checkpoints/step-{step:08d}" for step in (200, 300)]
+    (old, *_) = list_checkpoints(tmp_path)
+    file = next(place for place in (tmp_path / anchors[1]).rglob("*") if place.is_file() and place.name != "manifest.json")
+    before = file.read_bytes()
+    file.write_bytes(b"")
+    with pytest.raises(GiveUp, match=f"step-00000100 is not deleted, for of those that are kept .*0 bytes.*says {len(before)}"):
+        prune_checkpoint(tmp_path, old.path, 100, old.digest, anchors)
+    file.unlink()
+    with pytest.raises(GiveUp, match="cannot be looked at"):
+        prune_checkpoint(tmp_path, old.path, 100, old.digest, anchors)
+    file.write_bytes(before)
+    assert prune_checkpoint(tmp_path, old.path, 100, old.digest, anchors) == ""
+    assert names(tmp_path / "checkpoints") == ["step-00000200", "step-00000300"]
+
+
 def test_killed_while_deleting_leaves_nothing_that_looks_like_a_checkpoint_and_is_finished_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,7 +76,8 @@ def test_a_directory_that_stays_unreadable_ends_in_a_sentence_and_starts_nothing
     assert bench.state.ended == "failed"
     assert "which checkpoints there are cannot be read" in bench.state.end_reason
     assert len(bench.of(f.AttemptLaunched)) == 1
-    bench.die()
+    assert "which checkpoints there are cannot be read" in bench.decided(a.SendPage)[-1].text, "though of no incident"
+    bench.done("page/").die()
     find(bench, SAVED)
     assert bench.resumed_from == 60, "and the next start looks again"
 

@@ -67,10 +67,10 @@ def test_labels_are_free_beside_severity():
 
 def test_the_language_knows_exactly_the_kinds_and_severities_of_the_model():
     """A rule on an expression says `expr`, a pattern over logs says itself what follows, and of a scheduler's trouble and of
-    ranks out of sight nothing follows but waiting; a node that its check calls sick is left out, whatever the rules; nothing else
-    makes these kinds."""
+    ranks out of sight nothing follows but waiting; a node that its check calls sick is left out, whatever the rules; where
+    sentinel itself cannot act a person is called; nothing else makes these kinds."""
     assert set(get_args(FindingKind)) == {str(kind) for kind in KINDS} - {
-        "expression", "log_match", "engine_trouble", "unseen", "node_sick",
+        "expression", "log_match", "engine_trouble", "unseen", "node_sick", "cannot_act",
     }  # fmt: skip
     assert get_args(Severity) == get_args(findings.Severity)
 

@@ -13,7 +13,16 @@ from typing import Any
 import pytest
 
 from sentinel.web.address import Address, bind
-from sentinel.web.server import BODY_BYTES_MAX, CLOSE_S, DEFAULT_LIMITS, HEAD_BYTES_MAX, THREADS, Server, ServerLimits
+from sentinel.web.server import (
+    AT_ONCE_MAX,
+    BODY_BYTES_MAX,
+    CLOSE_S,
+    DEFAULT_LIMITS,
+    HEAD_BYTES_MAX,
+    THREADS,
+    Server,
+    ServerLimits,
+)
 from tests.integration.supervised import wait_for
 from tests.unit.web.web_kit import DEADLINE_S, hear
 
@@ -85,6 +94,13 @@ def test_one_connection_carries_many_requests_and_their_bodies(rig: Rig) -> None
     heard = rig.say(GET % b"/a" + post, LAST % b"/c")
     assert heard.count(b"HTTP/1.1 200 OK") == 3
     assert heard.index(b"/a") < heard.index(b"/b{1}") < heard.index(b"/c")
+
+
+def test_of_many_requests_at_once_the_first_few_are_answered_and_the_connection_ends(rig: Rig) -> None:
+    """A client that reads nothing would else fill the memory of the process that supervises the run: 108 answers a connection."""
+    heard = rig.say(GET % b"/a" * 100)
+    assert heard.count(b"HTTP/1.1 200 OK") == AT_ONCE_MAX
+    assert rig.is_alive()
 
 
 def test_a_request_that_comes_byte_by_byte_is_answered(rig: Rig) -> None:
