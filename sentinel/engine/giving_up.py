@@ -110,10 +110,11 @@ def unable(decision: Decision, action: Action, reason: str) -> None:
         ):  # `keep_training`, and nothing is there to train
             fail_run(decision, f"unable to act: {reason}")
         return
-    follows = "the attempt trains on, and nobody repairs it" if decision.is_alive else FAILED
     open_ones = decision.state.open_incidents
-    number = open_ones[-1].id if open_ones else _open_own(decision, reason)
-    page(decision, number, "critical", f"unable to act: {reason}", follows)
+    if open_ones or any(attempt.first_step is not None for attempt in decision.state.attempts):
+        follows = "the attempt trains on, and nobody repairs it" if decision.is_alive else FAILED
+        number = open_ones[-1].id if open_ones else _open_own(decision, reason)
+        page(decision, number, "critical", f"unable to act: {reason}", follows)
     if decision.state.giving_up and isinstance(action, KillAttempt):
         return  # the attempt still lives: the page says so, and its end will be seen when it comes
     if decision.is_alive:
@@ -124,7 +125,8 @@ def unable(decision: Decision, action: Action, reason: str) -> None:
 
 
 def _open_own(decision: Decision, reason: str) -> int:
-    """An incident of sentinel's own, where what it could not do was for none: a first launch, or what a person asked for."""
+    """An incident of sentinel's own, where what it could not do was for none: a launch, or what a person asked for. Not before the
+    run has trained: whoever types a command that cannot be started reads that where it stands."""
     attempt = decision.attempt.attempt if decision.attempt is not None else 0
     finding = Finding(
         Kind.CANNOT_ACT, "critical", attempt, None, decision.newest_step, decision.now_s, f"unable to act: {reason}", outside=True

@@ -130,7 +130,7 @@ def _supervise(
                     return EXIT_STOPPED
                 outage.let_answer(error, is_being_answered(run_dir))
             except (JournalBlocked, RetryLater, UsageError) as error:  # UsageError: the run directory itself is out of reach
-                outage.wait_out(error)
+                outage.wait_out(error, SystemClock().wall_s())
             except JournalError as error:
                 raise outage.no_journal(error, SystemClock().wall_s()) from error
 

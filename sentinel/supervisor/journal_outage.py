@@ -19,6 +19,7 @@ from sentinel.supervisor.stop_signals import StopSignals
 from sentinel.supervisor.systemd import Notifier
 
 RETRY_S = 5.0
+PAGE_AFTER_S = 60.0  # and a route that did not take the page is tried again as rarely
 LAST_ACT_S = 60.0
 ANSWER_LOOK_S, ANSWER_MAX_S = 0.25, 60.0  # an answer is sent for 20 s at most, and then the routes are left
 
@@ -36,6 +37,7 @@ class JournalOutage:
         self.has_begun = False
         self._is_on = False
         self._let_s = 0.0
+        self._waited_s, self._page_at_s = 0.0, PAGE_AFTER_S
         self._has_gone = False
 
     def begin(self, wall_s: float = 0.0) -> None:
@@ -46,9 +48,11 @@ class JournalOutage:
         if self._is_on:
             say(f"{self._run_dir}: the journal can be written again; supervision goes on")
         self.has_begun, self._is_on, self._let_s, self._has_gone = True, False, 0.0, False
+        self._waited_s, self._page_at_s = 0.0, PAGE_AFTER_S
 
-    def wait_out(self, error: SentinelError) -> None:
-        """Returns when it is time to try again. Raises `error` when nothing was started yet, WatchLost when a stop is wanted."""
+    def wait_out(self, error: SentinelError, wall_s: float = 0.0) -> None:
+        """Returns when it is time to try again. Raises `error` when nothing was started yet, WatchLost when a stop is wanted.
+        When it has lasted, a person is called: what trains there may have died since, and nothing follows."""
         if not self.has_begun:
             raise error
         if self.stops.names:
@@ -56,6 +60,10 @@ class JournalOutage:
         if not self._is_on:
             say(f"{error}\n{self._run_dir}: training is left as it is, and sentinel tries again every {time_words(RETRY_S)}")
         self._is_on = True
+        self._waited_s += RETRY_S
+        if self._waited_s >= self._page_at_s and self.pages is not None:
+            self._page_at_s = self._waited_s + PAGE_AFTER_S
+            self.pages.page_outage(error, wall_s, say)
         self.systemd.waiting(f"waiting: {error}")  # else its watchdog would end what waits for the disk
         if self.stops.event.wait(RETRY_S):
             raise self.lost(error) from error

@@ -1,13 +1,16 @@
-"""A person is paged when a run's journal is not whole. No incident can be opened for it: there is no journal to write it in.
+"""A person is paged when a run's journal is not whole, or cannot be written for long. No incident can be opened for it: there is
+no journal to write it in.
 
-Who was paged stands in journal-lost.json, so that a supervisor that is started again and again (systemd) pages once for the same
-loss, and so that the page is taken back when the run goes on.
+Who was paged about a loss stands in journal-lost.json, so that a supervisor that is started again and again (systemd) pages once
+for it, and so that the page is taken back when the run goes on. Who was paged about an outage is kept in memory: that file lies
+on the very disk.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +18,31 @@ from sentinel.client.atomic_file import write_atomically
 from sentinel.client.regular_file import read_regular
 from sentinel.client.run_layout import LOST_NAME
 from sentinel.client.strict_json import dumps, loads
-from sentinel.errors import JournalError, LostHistory, UsageError
+from sentinel.errors import JournalError, LostHistory, SentinelError, UsageError
 from sentinel.journal.run_file import find_run_file
 from sentinel.policy.schema_paging import Paging, Route
 from sentinel.supervisor.own_pages import OwnPage, Stage, send_own_page
+
+
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    """As `OwnPage` has it; `verbs`: of sentinel, for whoever is called."""
+
+    kind: str
+    about: str
+    title: str
+    verbs: tuple[str, ...]
+    topic: str = ""
+
+
+_LOSS = _Trouble(
+    "journal_lost", "its journal", "the journal is not whole, and nobody supervises the run",
+    ("journal verify", "journal salvage"),
+)  # fmt: skip
+_OUTAGE = _Trouble(
+    "journal_blocked", "its outage", "the run directory cannot be written, and nothing is done for the run until it can",
+    ("status",), "outage",
+)  # fmt: skip
 
 
 class JournalPages:
@@ -34,6 +58,7 @@ class JournalPages:
         self._run_dir = run_dir
         self._routes = paging.routes
         self._is_asked = is_asked
+        self._paged_of_outage: set[str] = set()
 
     def page(self, error: JournalError, wall_s: float, say: Callable[[str], None]) -> None:
         """Send the page on every route that has not taken it for this very loss. What comes of each is said."""
@@ -42,27 +67,36 @@ class JournalPages:
         record, missing = self._read(), _missing(error)
         names = set(record["routes"]) if record is not None and record["missing"] == missing else set()
         for route in self._routes:
-            if route.name not in names and self._send(route, "trigger", error.message, wall_s, say):
+            if route.name not in names and self._send(route, _LOSS, "trigger", error.message, wall_s, say):
                 names.add(route.name)
         with suppress(OSError):  # it is only so that nobody is paged twice
             write_atomically(self._run_dir / LOST_NAME, dumps({"missing": missing, "routes": sorted(names)}).encode() + b"\n")
 
+    def page_outage(self, error: SentinelError, wall_s: float, say: Callable[[str], None]) -> None:
+        """On every route that has not taken it: nothing is done for the run until this has passed."""
+        for route in self._routes if self._is_asked else ():
+            if route.name not in self._paged_of_outage and self._send(route, _OUTAGE, "trigger", error.message, wall_s, say):
+                self._paged_of_outage.add(route.name)
+
     def withdraw(self, wall_s: float, say: Callable[[str], None]) -> None:
         """The run goes on: whoever was paged is told so, once."""
+        for route in self._routes:
+            if route.name in self._paged_of_outage:
+                self._send(route, _OUTAGE, "resolve", "The journal can be written, and the run is supervised again.", wall_s, say)
+        self._paged_of_outage.clear()
         record = self._read()
         if record is None:
             return
         for route in self._routes:
             if route.name in record["routes"]:
-                self._send(route, "resolve", "The journal is whole, and the run goes on.", wall_s, say)
+                self._send(route, _LOSS, "resolve", "The journal is whole, and the run goes on.", wall_s, say)
         with suppress(OSError):
             (self._run_dir / LOST_NAME).unlink()
 
-    def _send(self, route: Route, stage: Stage, text: str, wall_s: float, say: Callable[[str], None]) -> bool:
+    def _send(self, route: Route, of: _Trouble, stage: Stage, text: str, wall_s: float, say: Callable[[str], None]) -> bool:
         run = _run_id(self._run_dir)
-        answers = tuple(f"sentinel journal {verb} {self._run_dir}" for verb in ("verify", "salvage"))
-        title = f"{run}: the journal is not whole, and nobody supervises the run"
-        page = OwnPage("journal_lost", "its journal", title, answers)
+        answers = tuple(f"sentinel {verb} {self._run_dir}" for verb in of.verbs)
+        page = OwnPage(of.kind, of.about, f"{run}: {of.title}", answers, of.topic)
         return send_own_page(self._run_dir, run, route, page, stage, text, wall_s, say)
 
     def _read(self) -> dict[str, Any] | None:

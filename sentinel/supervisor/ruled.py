@@ -124,7 +124,7 @@ def rule_anew(request: RunRequest, run_dir: Path, started_s: float, outage: Jour
         try:
             return rule_run(replace(request, policy=None), run_dir, started_s)
         except (PolicyError, UsageError) as error:
-            outage.wait_out(error)
+            outage.wait_out(error, SystemClock().wall_s())
 
 
 def keep_policy(ruled: Ruled) -> None:

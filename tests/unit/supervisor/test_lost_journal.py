@@ -7,15 +7,17 @@ from pathlib import Path
 import pytest
 
 from sentinel.client.run_layout import HEAD_NAME, LOST_NAME
-from sentinel.errors import JournalError, LostHistory
+from sentinel.errors import JournalBlocked, JournalError, LostHistory
 from sentinel.journal.salvage import verify_journal
 from sentinel.paging.asked import lay_routes
 from sentinel.policy.schema_paging import Paging
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.report.reading import read_status
 from sentinel.supervisor.app import supervise
+from sentinel.supervisor.journal_outage import PAGE_AFTER_S, RETRY_S, JournalOutage
 from sentinel.supervisor.lost_journal import JournalPages
 from sentinel.supervisor.run_request import RunRequest
+from sentinel.supervisor.stop_signals import StopSignals
 from tests.loopback import HttpServer, Reply
 from tests.unit.told_run import write_run
 
@@ -44,6 +46,28 @@ def test_every_route_is_paged_once_for_the_same_loss_and_told_when_the_run_goes_
     assert f"sentinel journal salvage {tmp_path}" in later[0]["answers"]
     assert not (tmp_path / LOST_NAME).exists()
     assert "has the page about its journal" in said[0]
+
+
+def test_an_outage_that_lasts_is_paged_once_and_its_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk was read-only for a night: a rank died in the first minute, and nobody was called."""
+    stops = StopSignals()
+    monkeypatch.setattr(stops.event, "wait", lambda timeout_s: False)
+    with HttpServer() as one, HttpServer() as bad:
+        bad.replies.append(Reply(500))
+        outage = JournalOutage(tmp_path, stops, pages=JournalPages(tmp_path, paging_to(one.url, bad.url)))
+        outage.begin()
+        for _ in range(round(PAGE_AFTER_S / RETRY_S) - 1):
+            outage.wait_out(JournalBlocked("run/sentinel.db: disk I/O error"), 1.0)
+        assert one.all() == []
+        for _ in range(100):
+            outage.wait_out(JournalBlocked("run/sentinel.db: disk I/O error"), 2.0)
+        outage.begin(3.0)
+        outage.begin(4.0)
+        heard, late = [got.json for got in one.all()], [got.json["stage"] for got in bad.all()]
+    assert [page["stage"] for page in heard] == ["trigger", "resolve"]
+    assert "nothing is done for the run until it can" in heard[0]["title"]
+    assert "disk I/O error" in heard[0]["text"]
+    assert late == ["trigger", "trigger", "resolve"]
 
 
 def test_a_route_that_failed_is_tried_again_by_the_next_start(tmp_path: Path) -> None:
