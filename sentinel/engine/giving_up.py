@@ -125,8 +125,8 @@ def unable(decision: Decision, action: Action, reason: str) -> None:
 
 
 def _open_own(decision: Decision, reason: str) -> int:
-    """An incident of sentinel's own, where what it could not do was for none: a launch, or what a person asked for. Not before the
-    run has trained: whoever types a command that cannot be started reads that where it stands."""
+    """An incident of sentinel's own, where what it could not do was for none: a launch, or what a person asked for. Not before
+    the run has trained: whoever types a command that cannot be started reads that where it stands."""
     attempt = decision.attempt.attempt if decision.attempt is not None else 0
     finding = Finding(
         Kind.CANNOT_ACT, "critical", attempt, None, decision.newest_step, decision.now_s, f"unable to act: {reason}", outside=True
