@@ -178,6 +178,8 @@ def on_exit(decision: Decision, report: ExitReport) -> None:
         keep_at_stop(decision)
     decision.detectors.end_attempt()
     drop_live_plan(decision, reason)
+    if isinstance(ended, Finished) and ended.is_shown:
+        _drop_needless_plan(decision, reason)
     if decision.state.plan is not None:
         return None
     if decision.state.giving_up:
@@ -202,6 +204,14 @@ def on_exit(decision: Decision, report: ExitReport) -> None:
             return end_stopped(decision, f"stopped by {by}: {reason}")
         case Failed(finding=finding):
             return _on_death(decision, attempt, finding, report)
+
+
+def _drop_needless_plan(decision: Decision, reason: str) -> None:
+    """The trainer had finished, and its processes hung while they left, or one of them died: to launch them again would train
+    nothing, and hang again. A plan against damage in the numbers goes on, and so does what a person asked for."""
+    plan = decision.state.plan
+    if plan is not None and plan.incident is not None and not decision.state.incident(plan.incident).is_numeric:
+        decision.record(f.PlanDropped(f"nothing is left to train: {reason}"))
 
 
 def _on_death(decision: Decision, attempt: Attempt, finding: Finding, report: ExitReport) -> None:

@@ -7,6 +7,7 @@ with a NUL, so that no reader takes it for whole. It knows nothing about what th
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -196,6 +197,19 @@ class TailedFile:
             lines.append(block[:EXCERPT_BYTES] + b"\0")
         if self._skipping:
             self._consume(block, len(block))
+            self._pass_hole()
+
+    def _pass_hole(self) -> None:
+        """Over a hole of a sparse file in one step: at a block a turn a terabyte of nothing would hold up what is behind it."""
+        assert self._handle is not None, "a block was read from it"
+        try:
+            data = os.lseek(self._handle, self._offset, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                return  # a filesystem that knows of no holes
+            data = os.fstat(self._handle).st_size  # nothing but a hole to the end
+        self._tail = (self._tail + bytes(min(max(0, data - self._offset), TAIL_BYTES)))[-TAIL_BYTES:]
+        self._offset = max(self._offset, data)
 
     def _rest(self) -> list[bytes]:
         block = self._next_block()

@@ -7,8 +7,11 @@ from math import nan
 import pytest
 
 from sentinel.model import facts as f
+from sentinel.model.actions import KillAttempt
 from sentinel.model.attempts import Exited, ExitReport, RankExit
+from sentinel.model.findings import Kind
 from sentinel.model.incidents import IncidentState
+from sentinel.model.readings import EndReading
 from tests.builders import Bench, build_policy
 
 
@@ -64,6 +67,22 @@ def test_a_trainer_that_finishes_before_its_kill_is_still_taken_back() -> None:
     assert bench.state.ended == ""
     bench.launched()
     assert bench.state.attempts[-1].resumed_step == 50
+
+
+def test_a_trainer_that_had_finished_and_hung_while_it_left_is_not_launched_again() -> None:
+    """Its processes stood in a collective that nobody ends (destroy_process_group); the next attempt would stand there, too."""
+    bench = Bench().launched()
+    bench.steps(1, 50).checkpoint(50).steps(51, 60).beat("forward", 60)
+    bench.says(EndReading(1, 60, "finished"))
+    bench.tick(1)
+    bench.tick(400)
+    assert bench.incident.kind is Kind.HANG
+    while not any(isinstance(action, KillAttempt) for action in bench.state.pending.values()):
+        assert bench.state.plan is not None
+        bench.done(bench.state.plan.actions[bench.state.plan.next].key)
+    bench.done("kill/").exits(signal=9)
+    assert (bench.state.ended, bench.incident.state) == ("finished", IncidentState.RECOVERED)
+    assert len(bench.of(f.AttemptLaunched)) == 1
 
 
 def test_every_open_incident_is_closed_when_the_run_finishes() -> None:

@@ -214,6 +214,20 @@ def test_a_line_longer_than_any_line_may_be_is_left_out(world, stream, monkeypat
     assert stream.damaged == 1
 
 
+def test_a_hole_of_a_terabyte_is_passed_in_one_step_and_what_stands_behind_it_is_read(world, stream) -> None:
+    """truncate -s +1T under a living trainer: the next rows lie behind it, and at a block a turn an exit waited for a day."""
+    world.write(1, {"step": 1})
+    with world.stream(1).open("ab") as file:
+        file.truncate(file.tell() + (1 << 40))
+    readings = [*stream.poll(1.0), *stream.poll(1.0), *stream.poll(1.0)]
+    assert not stream.has_more
+    world.write(1, {"step": 2}, {"step": 3}, {"step": 4})  # the first stands on the line of the hole
+    for _ in range(4):
+        readings += stream.poll(2.0)
+    assert steps_of(readings) == [1, 3, 4]
+    assert not stream.has_more
+
+
 def test_at_the_end_a_whole_line_without_a_newline_counts_and_a_torn_one_is_damage(world, stream) -> None:
     world.write(1, {"step": 1}, b'{"step":2}')
     assert steps_of(stream.poll(1.0)) == [1]
