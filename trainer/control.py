@@ -8,7 +8,7 @@ overlaps the update. Rank 0 broadcasts the change itself only where there is one
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -26,7 +26,8 @@ from .world import World
 @dataclass(frozen=True)
 class LiveSettings:
     """The settings that can change live, a field each, named as in `sentinel/client/settings.py`. To add one: its field, its
-    value in `configured`, and its use where it acts. `until`: key → first step at which it is the configured one again."""
+    value in `configured`, its use where it acts, and a reason in `idle_settings` where it acts on nothing. `until`: key → first
+    step at which it is the configured one again."""
 
     lr_scale: float
     clip_norm: float
@@ -50,13 +51,14 @@ class LiveSettings:
             checkpoint_interval=config.checkpoint.every,
         )
 
-    def overridden(self, overrides: Overrides, configured: LiveSettings) -> LiveSettings:
-        """After a statement of overrides: a missing key leaves its setting, null makes it the configured one."""
-        named = [key for key in LIVE if key in overrides.given]
+    def overridden(self, overrides: Overrides, configured: LiveSettings, idle: Collection[str] = ()) -> LiveSettings:
+        """A missing key leaves its setting, null makes it the configured one. `idle`: keys that are left as they are."""
+        able = [key for key in LIVE if key not in idle]
+        named = [key for key in able if key in overrides.given]
         values = {key: getattr(overrides, key) for key in named}
         values = {key: getattr(configured, key) if value is None else value for key, value in values.items()}
         until = {key: step for key, step in self.until.items() if key not in named}
-        until |= {key: step for key, step in overrides.until.items() if key in LIVE}
+        until |= {key: step for key, step in overrides.until.items() if key in able}
         return replace(self, **values, until=until)
 
     def at(self, step: int, configured: LiveSettings) -> LiveSettings:
@@ -81,6 +83,12 @@ LIVE = tuple(entry.name for entry in fields(LiveSettings) if entry.name != "unti
 def unknown_settings(overrides: Overrides) -> list[str]:
     """Settings that are asked for and that this trainer does not have: those of a newer `sentinel.client`."""
     return [key for key in LAPSING if key not in LIVE and getattr(overrides, key) is not None]
+
+
+def idle_settings(config: Config) -> dict[str, str]:
+    """Settings that act on nothing under this configuration, and why. A live change of one is refused; it reads back as null."""
+    precision = config.numerics.precision
+    return {} if precision == "fp16" else {"loss_scale": f"{precision} has no loss scale"}
 
 
 @dataclass(frozen=True)

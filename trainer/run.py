@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from . import checkpoint
 from .checkpoint.saving import Saver
 from .command_line import Launch
 from .config import Config
-from .control import LiveSettings
+from .control import LiveSettings, idle_settings
 from .data import Loader, open_corpus, same_on_all_ranks
 from .data_order import Position, Span
 from .exits import NonFiniteError
@@ -50,6 +51,7 @@ class Run:
     loader: Loader
     configured: LiveSettings
     settings: LiveSettings
+    idle: Mapping[str, str]  # settings that act on nothing here, and why
     position: Position
     params: int
     saver: Saver
@@ -90,6 +92,7 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
         loader=Loader(corpus, world.device),
         configured=settings,
         settings=settings,
+        idle=idle_settings(config),
         position=Position.first(config.data_seed),
         params=params,
         saver=Saver.for_run(config.checkpoint, root, session, world),
@@ -121,7 +124,7 @@ def choose_kernels(config: Config, session: Session | None, world: World) -> Ker
 def apply_overrides(run: Run, overrides: Overrides) -> list[Span]:
     """Put overrides in force. Returns the parts of their skip list that come too late. The caller has refused what cannot be
     applied."""
-    run.settings = run.settings.overridden(overrides, run.configured)
+    run.settings = run.settings.overridden(overrides, run.configured, run.idle)
     if overrides.data_seed is not None:
         run.position = run.position.reordered(overrides.data_seed)
     run.position, late = run.position.skipping(overrides.skip)
@@ -143,21 +146,23 @@ def settings_at(run: Run, step: int) -> list[str]:
 
 
 def effective(run: Run) -> dict[str, Any]:
-    """What is in force for the next step, read back from the live model, optimizer, scaler and data position."""
+    """What is in force for the next step, read back from the live model, optimizer, scaler and data position; null where it acts
+    on nothing."""
     live = run.optimizer.read_back()
     scheduled = run.schedule.lr(run.step + 1)  # 0 at the very end of a cosine that ends there
-    return live | {
+    read_back = {
         "lr_scale": float(f"{live['lr'] / scheduled:.12g}") if scheduled else run.settings.lr_scale,
         "seed": run.config.init.seed,
         "data_seed": run.position.data_seed,
         "embed_grad_scale": run.model.shrink,
-        "loss_scale": run.scaler.scale.item() if run.scaler.active else None,
+        "loss_scale": run.scaler.scale.item(),
         "precision": run.config.numerics.precision,
         "checkpoint_interval": run.settings.checkpoint_interval,
         "skip": run.position.skipped_ahead(),
         "until": dict(run.settings.until),
         "deterministic": run.repeats and (run.world.device.type == "cpu" or torch.are_deterministic_algorithms_enabled()),
     }
+    return live | read_back | dict.fromkeys(run.idle)
 
 
 def count_skipped(run: Run) -> None:

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 
 from sentinel.client import Overrides, Session, warm
+from sentinel.client.settings import SETTINGS
 
 from .command_line import Launch, check_out_dir, check_world, with_precision
 from .control import Control, Decision, unknown_settings
@@ -137,8 +138,7 @@ def _apply_live(run: Run, overrides: Overrides, step: int) -> str | None:
     refused = dict.fromkeys(unknown_settings(overrides), "this trainer has no such setting")
     if overrides.precision not in (None, run.config.numerics.precision):
         refused["precision"] = f"the model is sharded for {run.config.numerics.precision}; it takes a relaunch"
-    if overrides.loss_scale is not None and not run.scaler.active:
-        refused["loss_scale"] = f"{run.config.numerics.precision} has no loss scale"
+    refused |= {key: why for key, why in run.idle.items() if SETTINGS[key].is_asked(getattr(overrides, key))}
     late = apply_overrides(run, overrides)
     _report_lapsed(run, step, [key for key in settings_at(run, step) if key not in overrides.given])
     if refused:

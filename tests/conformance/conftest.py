@@ -5,14 +5,13 @@ A test marked `kept` is about processes that a keeper owns: the worlds of launch
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from sentinel.launcher import command
-from sentinel.launcher.kubernetes import jobsets
-from sentinel.launcher.slurm import answers, steps
 from tests.conformance.command_world import CommandWorld
 from tests.conformance.kubernetes_world import KubernetesWorld
 from tests.conformance.launcher_world import LocalWorld, World
@@ -23,6 +22,7 @@ WORLDS: dict[str, Callable[[Path], World]] = {
     "local": LocalWorld, "command": CommandWorld, "slurm": SlurmWorld, "kubernetes": KubernetesWorld,
     "sim": SimWorld,
 }  # fmt: skip
+WAITS = {"APART_S", "LOSS_GRACE_S"}  # of every launcher: between two looks that must agree, and for records after a lost rank
 UNKEPT = ("command", "slurm", "kubernetes")
 RANKED: dict[str, Callable[[Path], World]] = {**WORLDS, "torchrun": lambda run_dir: LocalWorld(run_dir, real_torchrun=True)}
 
@@ -39,10 +39,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def _exits_are_believed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scheduler of these tests is right when it says that a job has ended: nobody waits for heartbeats to prove it."""
     monkeypatch.setitem(command.QUIET_S, "exited", 1.0)
-    for place in (answers, steps, jobsets):
-        monkeypatch.setattr(place, "APART_S", 0.05)
-    for place in (steps, jobsets):
-        monkeypatch.setattr(place, "LOSS_GRACE_S", 0.05)
+    for name, module in tuple(sys.modules.items()):
+        if name.startswith("sentinel.launcher."):
+            for wait in WAITS & vars(module).keys():
+                monkeypatch.setattr(module, wait, 0.05)
 
 
 @pytest.fixture

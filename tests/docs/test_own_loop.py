@@ -10,7 +10,12 @@ from pathlib import Path
 
 import torch
 
+from sentinel.client.settings import SETTINGS
 from sentinel.client.torch import Run
+from sentinel.client.torch.answering import Answers
+from sentinel.client.torch.live import LiveSettings
+from sentinel.client.torch.sampling import Sampler
+from sentinel.client.torch.tuning import Tuning
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAIN, OWN = (ROOT / "docs/examples" / name for name in ("plain_loop.py", "own_loop.py"))
@@ -37,6 +42,19 @@ def test_every_call_stands_on_the_page() -> None:
     calls = [name for name, _ in inspect.getmembers(Run, inspect.isfunction) if not name.startswith("_")]
     assert calls
     assert [name for name in calls if f"`run.{name}(" not in page] == []
+
+
+def test_the_settings_that_an_attached_loop_cannot_have_stand_on_the_page() -> None:
+    """Those that it refuses although it samples, clips, and steps an AdamW inside of `settings`."""
+    tuning = Tuning([torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])], watches=False)
+    sampler = Sampler(size=64, data_seed=1, share=(0, 1))
+    sampler.take(1)
+    loop = Answers(lambda *_: None, lambda _: None, tuning, LiveSettings(), sampler, 1)
+    loop.clipped, loop.tuned = 1.0, True
+    *first, last = (f"`{key}`" for key in SETTINGS if key not in loop.can)
+    sentence = f"it has no setting {', '.join(first)} or {last}."
+    page = " ".join((ROOT / "docs/own-loop.md").read_text(encoding="utf-8").split())
+    assert sentence in page, f"docs/own-loop.md, What happens at each fault: write '{sentence}'"
 
 
 def test_both_programs_run_without_a_supervisor(tmp_path: Path) -> None:

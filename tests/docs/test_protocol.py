@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -45,25 +46,32 @@ from tests.docs.protocol_page import TEXT, keys_of, listed, table, words
 from trainer import exits
 
 
+def assert_line(name: str, wanted: Sequence[str]) -> None:
+    """The line has the code's words in the code's order."""
+    assert listed(name) == list(wanted), f"sentinel/client/PROTOCOL.md: this line must be\n    {name}: {' '.join(wanted)}"
+
+
 def test_the_closed_lists_are_the_codes() -> None:
-    assert listed("phases") == list(client.PHASES) == list(get_args(Phase))
-    assert listed("end reasons") == list(client.END_REASONS)
-    assert listed("requests") == list(client.REQUESTS) == list(get_args(Request))
-    assert listed("may lapse") == list(client.LAPSING)
-    assert listed("pointers") == list(checkpoint_pointers.POINTERS)
+    assert get_args(Phase) == client.PHASES
+    assert get_args(Request) == client.REQUESTS
+    assert_line("phases", client.PHASES)
+    assert_line("end reasons", client.END_REASONS)
+    assert_line("requests", client.REQUESTS)
+    assert_line("may lapse", client.LAPSING)
+    assert_line("pointers", checkpoint_pointers.POINTERS)
     assert {words(row[0])[0]: words(row[1])[0] for row in table("in the stream")} == charts.MEGATRON
     assert f"`{charts.MARKER}`" in TEXT
-    assert listed("cursor keys") == list(manifest_file._CURSOR_KEYS)
+    assert_line("cursor keys", manifest_file._CURSOR_KEYS)
     assert all(name == COUNT or name.startswith(STATE_PREFIXES) for name in listed("judged numbers"))
-    assert listed("capabilities") == list(run_file.CAPABILITIES)
+    assert_line("capabilities", run_file.CAPABILITIES)
     assert f"At most {SAMPLES_MAX} samples" in TEXT
-    assert listed("rank sources") == list(get_args(ExitSource))
+    assert_line("rank sources", get_args(ExitSource))
     assert f"`{RUN_DIR_VARIABLE}` and `{ATTEMPT_VARIABLE}`" in TEXT
 
 
 def test_override_keys_are_those_written_and_those_read() -> None:
-    keys = listed("override keys")
-    assert keys == list(overrides_to_json(SettingsInForce(), 1))
+    keys = list(overrides_to_json(SettingsInForce(), 1))
+    assert_line("override keys", keys)
     readable = {field.name for field in dataclasses.fields(client.Overrides)} - {"given", "raw"}
     assert set(keys) - {"incident"} == readable, "incident is for people, a trainer has no use for it"
 

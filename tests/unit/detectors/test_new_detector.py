@@ -45,10 +45,11 @@ class DeepLoss(Detector):
         self.begin(Start(0))
 
     def begin(self, start: Start) -> None:
-        self._attempt, self._high = start.attempt, 0
+        self._attempt, self._high, self._judged = start.attempt, 0, 0
 
     def step(self, reading: StepReading, covered: int, now_s: float) -> Sequence[Finding]:
         value = reading.metrics[METRIC]
+        self._judged += 1
         self._high = self._high + 1 if value > self._settings.limit else 0
         if self._high != self._settings.lasting_steps:
             return NOTHING
@@ -56,6 +57,8 @@ class DeepLoss(Detector):
         return (Finding(KIND, self._severity, self._attempt, onset, reading.step, now_s, reason, METRIC, value),)
 
     def verdict(self) -> tuple[Verdict, str]:
+        if not self._judged:
+            return Verdict.UNKNOWN, f"no {METRIC} read yet"
         return (Verdict.BREACHED, "high") if self._high else (Verdict.HEALTHY, "low")
 '''
 IMPORT = "from sentinel.detectors.deep_loss import KIND, DeepLoss, DeepLossSettings\n"
@@ -77,7 +80,7 @@ import sys
 from sentinel.engine.detector_bank import build_detector_bank
 from sentinel.journal.dataclass_codec import codec_of
 from sentinel.model.findings import Finding, Kind
-from sentinel.model.readings import StepReading
+from sentinel.model.readings import Receipt, StepReading
 from sentinel.policy.checks import check_policy
 from sentinel.policy_files.explain import Assumed, explain
 from sentinel.policy_files.loading import load_policy
@@ -101,6 +104,10 @@ for step in range(10, 15):
     bank.step(StepReading(1, step, float(step), (), {"loss": 1.0}), float(step))
 print(*bank.verdicts()[kind])
 print(*build_detector_bank(policy).verdicts()[kind])
+bank.begin_attempt(2, 20.0)
+before = tuple(StepReading(2, step, float(step), (), {"loss/deep": 1.0}) for step in range(1, 15))
+bank.receipt(Receipt(2, 20.0, 14, None, 1, {}, {}, before), 20.0)
+print(*bank.verdicts()[kind])
 """
 
 
@@ -142,6 +149,7 @@ def test_a_policy_tunes_it_the_bank_runs_it_and_the_journal_takes_its_finding(so
         "healthy low",
         "unknown loss/deep is missing since step 9",
         "unknown no attempt is running",
+        "unknown no loss/deep read yet",
     ]
 
 

@@ -18,6 +18,7 @@ DECLARED = {kind: detector.needs for kind, detector in make_bank()._by_kind.item
 OTHERS = frozenset(
     kind for kind in DECLARED if MAKER_OF[kind].wants or MAKER_OF[kind].source not in ("metrics", "signs of life")
 ) | {Kind.SLOWDOWN}
+BY_ONE_ROW = {Kind.NON_FINITE}  # judged from the first row on, by a fixed limit and without a past
 STEP_KINDS = tuple(kind for kind in make_bank().verdicts() if kind is not Kind.HANG and kind not in OTHERS)
 
 
@@ -61,8 +62,26 @@ def test_before_there_is_a_past_nothing_but_the_numbers_themselves_is_known(step
     bank = make_bank()
     feed(bank, full_rows(steps))
     known = set(bank.verdicts()) - OTHERS - set(unknown(bank))
-    assert known == ({Kind.NON_FINITE} if steps else set())
+    needs_past, silent = known - BY_ONE_ROW, BY_ONE_ROW - known
+    assert not needs_past, (
+        f"{sorted(needs_past)}: known after {steps} rows. `verdict` is Verdict.UNKNOWN until there is a past to judge by. "
+        "Where a fixed limit judges a row by itself, add the kind to BY_ONE_ROW; it is unknown until its first row"
+    )
+    assert not (known and steps == 0), f"{sorted(known)}: known before the first row; `verdict` is Verdict.UNKNOWN until then"
+    assert not (silent and steps), f"{sorted(silent)}: in BY_ONE_ROW, and still unknown after {steps} rows"
     assert all(unknown(bank).values())
+
+
+def test_after_a_resume_the_rows_before_it_are_no_verdict_on_the_attempt() -> None:
+    """The bank sees that the metric is logged; whether a row of this attempt was judged, only the detector knows."""
+    bank = make_bank(begun=False)
+    bank.begin_attempt(2, 0.0)
+    bank.receipt(receipt(2, resume_step=5, history=tuple(full_rows(5))), 0.0)
+    known = set(bank.verdicts()) - OTHERS - set(unknown(bank))
+    assert not known, (
+        f"{sorted(known)}: known before the first row of the attempt. `begin` forgets what was judged; `verdict` is "
+        "Verdict.UNKNOWN until `step` has judged a row, also with a fixed limit"
+    )
 
 
 @pytest.mark.parametrize(("metrics", "kinds"), [

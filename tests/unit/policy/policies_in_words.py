@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 from sentinel.channels import registry as _registry  # noqa: F401 - the channels that a policy may name
+from sentinel.detectors.registry import DETECTORS
 from sentinel.errors import Problem
 from sentinel.policy.checks import check_policy
 from sentinel.policy.schema import Policy
@@ -33,22 +34,25 @@ spec:
       then: stop_now
 """
 
+RULES: list[dict[str, Any]] = [
+    {"alert": "Spike", "on": "spike", "playbook": "numeric"},
+    {"alert": "NonFinite", "on": "non_finite", "playbook": "numeric"},
+    {"alert": "Hang", "on": "hang", "playbook": "restart"},
+    {"alert": "BrokenJob", "on": "broken_job", "playbook": "call"},
+    {"alert": "Crash", "on": "crash", "playbook": "restart"},
+]
+RULED = {rule["on"] for rule in RULES}
+# The checker would ask for a rule on what they find.
+UNRULED = [
+    row.name for row in DETECTORS if row.settings and any(one.asks_for_rule and one.kind not in RULED for one in row.finds)
+]
 SMALL: dict[str, Any] = {
     "apiVersion": "sentinel/v1",
     "kind": "RemediationPolicy",
     "metadata": {"name": "small"},
     "spec": {
-        "detectors": {
-            "loss_scale": "off", "divergence": "off", "drift": "off", "too_good": "off", "slowdown": "off", "straggler": "off",
-            "stale_checkpoint": "off",
-        },
-        "rules": [
-            {"alert": "Spike", "on": "spike", "playbook": "numeric"},
-            {"alert": "NonFinite", "on": "non_finite", "playbook": "numeric"},
-            {"alert": "Hang", "on": "hang", "playbook": "restart"},
-            {"alert": "BrokenJob", "on": "broken_job", "playbook": "call"},
-            {"alert": "Crash", "on": "crash", "playbook": "restart"},
-        ],
+        "detectors": dict.fromkeys(UNRULED, "off"),
+        "rules": RULES,
         "playbooks": {
             "numeric": [
                 {"rollback": {"before_onset": "100 steps"}, "skip": {"from": "onset - 20 steps", "to": "detected + 200 steps"}},

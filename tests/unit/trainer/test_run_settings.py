@@ -32,6 +32,7 @@ def test_only_deterministic_kernels_where_that_is_asked_for(world, monkeypatch, 
 def test_every_live_setting_is_put_in_force_and_read_back(world, monkeypatch, tmp_path):
     run, _ = train_here(world, monkeypatch, tmp_path / "run", *WORDS, "schedule.kind=constant")
     for key in LIVE:
+        assert key not in run.idle, f"{key}: {run.idle[key]}; add to WORDS, in this file, a configuration in which it acts"
         asked, usual = example(SETTINGS[key]), run.settings
         assert key in effective(run), f"{key}: the receipt lacks it; add it to `effective` in trainer/run.py"
         run.settings = replace(run.settings, **{key: asked})

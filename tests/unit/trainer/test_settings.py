@@ -53,6 +53,26 @@ def test_a_setting_that_this_trainer_does_not_have_is_refused_and_the_others_are
     assert events == [("override_refused", ["eps"]), ("override_applied", None)]
 
 
+def test_a_setting_that_acts_on_nothing_here_is_refused_and_reads_back_as_null(world, monkeypatch, tmp_path):
+    """As fp16's loss scale in fp32. What was asked for is no word about what is in force."""
+    run, _ = train_here(world, monkeypatch, tmp_path, "--preset", "micro", "--set", *SIZES)
+    assert run.idle == {"loss_scale": "fp32 has no loss scale"}
+    run.idle = {**run.idle, "eps": "this optimizer has none"}
+    events = []
+    monkeypatch.setattr(run.telemetry, "event", lambda event, step, **fields: events.append((event, fields)))
+    asked = {"clip_norm": 0.3, "eps": 1e-7, "loss_scale": 1024, "until": {"clip_norm": 90, "eps": 90}}
+    training._apply_live(run, Overrides.from_json(asked, ""), 2)
+    (refused, why), (applied, answer) = events
+    assert (refused, why["keys"], applied) == ("override_refused", ["eps", "loss_scale"], "override_applied")
+    assert why["reason"] == "loss_scale: fp32 has no loss scale; eps: this optimizer has none"
+    effective = answer["effective"]
+    assert (effective["clip_norm"], effective["eps"], effective["loss_scale"]) == (0.3, None, None)
+    assert effective["until"] == {"clip_norm": 90}
+    events.clear()
+    training._apply_live(run, Overrides.from_json({"eps": None}, ""), 2)
+    assert [event for event, _ in events] == ["override_applied"], "null asks for nothing"
+
+
 def test_the_embeddings_share_of_the_gradient_goes_back_to_the_configured_one():
     shrunk = LiveSettings.configured(parse_arguments(["--set", "stability.embedding_grad_shrink=0.5"]).config)
     assert (CONFIGURED.embed_grad_scale, shrunk.embed_grad_scale) == (1.0, 0.5)
