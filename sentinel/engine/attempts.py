@@ -20,7 +20,7 @@ from sentinel.engine.preemption import as_the_policy_knows, outcome_of
 from sentinel.engine.probation import judge_open_incidents, keep_at_stop, settle_at_finish
 from sentinel.engine.proving import observe_settings
 from sentinel.engine.refused_arguments import explain_refused_resume, go_on_without_refused
-from sentinel.engine.relaunching import drop_live_plan, relaunch
+from sentinel.engine.relaunching import drop_live_plan, drop_needless_plan, relaunch
 from sentinel.engine.retention import prune_next
 from sentinel.engine.sources import DROPPED, LOST, on_numbers_missing, write_down
 from sentinel.engine.unobserved import end_unobserved, end_unproven, is_unobserved
@@ -178,8 +178,7 @@ def on_exit(decision: Decision, report: ExitReport) -> None:
         keep_at_stop(decision)
     decision.detectors.end_attempt()
     drop_live_plan(decision, reason)
-    if isinstance(ended, Finished) and ended.is_shown:
-        _drop_needless_plan(decision, reason)
+    drop_needless_plan(decision, reason, has_finished=isinstance(ended, Finished) and ended.is_shown)
     if decision.state.plan is not None:
         return None
     if decision.state.giving_up:
@@ -204,14 +203,6 @@ def on_exit(decision: Decision, report: ExitReport) -> None:
             return end_stopped(decision, f"stopped by {by}: {reason}")
         case Failed(finding=finding):
             return _on_death(decision, attempt, finding, report)
-
-
-def _drop_needless_plan(decision: Decision, reason: str) -> None:
-    """The trainer had finished, and its processes hung while they left, or one of them died: to launch them again would train
-    nothing, and hang again. A plan against damage in the numbers goes on, and so does what a person asked for."""
-    plan = decision.state.plan
-    if plan is not None and plan.incident is not None and not decision.state.incident(plan.incident).is_numeric:
-        decision.record(f.PlanDropped(f"nothing is left to train: {reason}"))
 
 
 def _on_death(decision: Decision, attempt: Attempt, finding: Finding, report: ExitReport) -> None:

@@ -123,3 +123,12 @@ def drop_live_plan(decision: Decision, reason: str) -> None:
     plan = decision.state.plan
     if plan is not None and plan.is_live:
         decision.record(f.PlanDropped(f"overtaken before it was confirmed: {reason}"))
+
+
+def drop_needless_plan(decision: Decision, reason: str, *, has_finished: bool) -> None:
+    """The trainer had finished, and its processes hung while they left, or one of them died: to launch them again would train
+    nothing, and hang again. A plan against damage in the numbers goes on, and so does what a person asked for."""
+    plan = decision.state.plan
+    is_of_processes = plan is not None and plan.incident is not None and not decision.state.incident(plan.incident).is_numeric
+    if has_finished and is_of_processes:
+        decision.record(f.PlanDropped(f"nothing is left to train: {reason}"))
