@@ -130,8 +130,10 @@ class DetectorBank:
         self._readers_of = lru_cache(SHAPES_KEPT)(self._find_readers)
         self._names: tuple[str, ...] = ()  # of the newest row, which most rows repeat
         self._readers = self._readers_of(())
+        self._lines: tuple[int, frozenset[str]] = (-1, frozenset())  # a step that had several, and all metrics of them
         self._learning = tuple((detector.reads, detector.learn) for detector in _overriding(self._detectors, "learn"))
         self._on_beats = tuple(detector.heartbeats for detector in _overriding(self._detectors, "heartbeats"))
+        self._on_more = tuple(detector.complete for detector in _overriding(self._detectors, "complete"))
         self._on_away = tuple(detector.away for detector in _overriding(self._detectors, "away"))
         self._on_tick = tuple(detector.tick for detector in _overriding(self._detectors, "tick"))
         self._on_hardware_tick = tuple(detector.hardware_tick for detector in _overriding(self._detectors, "hardware_tick"))
@@ -202,14 +204,14 @@ class DetectorBank:
                     learn(reading)
 
     def step(self, reading: StepReading, now_s: float) -> tuple[Finding, ...]:
-        """One optimizer step. A step seen before changes nothing."""
+        """One optimizer step. Of a step seen before nothing counts but what another line of the newest one adds."""
         if reading.attempt != self._attempt:
             return ()
         metrics = reading.metrics
         names = tuple(metrics)
         covered = self._series.add(reading, names)
         if not covered:
-            return ()
+            return self._complete(reading, now_s)
         if now_s > self._now_s:  # as `_clock`, without a call
             self._now_s = now_s
         else:
@@ -247,6 +249,35 @@ class DetectorBank:
         if len(found) > 1:
             found.sort(key=self._place)
         return tuple(found) if found else ()
+
+    def _complete(self, reading: StepReading, now_s: float) -> tuple[Finding, ...]:
+        """A further line of the newest step, as trainers write an evaluation or what they watch beside the loss. What the lines
+        before it did not hold is judged as theirs was; pace and silence were told by the first."""
+        step = reading.step
+        if step != self._series.newest_step or not self._series.has_row(step):
+            return ()
+        of_step, seen = self._lines
+        seen = seen if of_step == step else frozenset(self._names)
+        fresh = {name: value for name, value in reading.metrics.items() if name not in seen}
+        self._lines = step, seen | fresh.keys()
+        if not fresh:
+            return ()
+        row, now_s, found = replace(reading, metrics=fresh), self._clock(now_s), list[Finding]()
+        self._series.complete(row)
+        self._run.rate = fresh.get("lr", self._run.rate)
+        for complete in self._on_more:
+            found += complete(row, now_s)
+        feeds, seldom = self._find_readers(tuple(fresh))
+        for feed in feeds:
+            block = feed.fives.take(step, fresh[feed.metric])
+            if block is not None:
+                if feed.metric == LOSS:
+                    self._note_loss(block)
+                for reader in feed.readers:
+                    found += reader.block(feed.metric, block, now_s)
+        for judge_seldom in seldom:
+            found += judge_seldom(row, 1, now_s)
+        return tuple(sorted(found, key=self._place))
 
     def _note_loss(self, block: Block) -> None:
         blocks, rate = self._run.loss_blocks, self._run.rate

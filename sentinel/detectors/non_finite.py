@@ -99,6 +99,14 @@ class NonFinite(Detector):
             self._miss(found, reading, now_s)
         return found
 
+    def complete(self, reading: StepReading, now_s: float) -> list[Finding]:
+        total = sum(reading.metrics.values())
+        if total - total == 0.0:
+            return []
+        found = self._judge(reading, now_s)
+        self._note_alarm(reading.step)
+        return found
+
     def _miss(self, found: list[Finding], reading: StepReading, now_s: float) -> None:
         """What has stayed away for long enough."""
         gone = self._presence.missing(self._row, reading, now_s)

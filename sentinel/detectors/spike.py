@@ -143,20 +143,29 @@ class Spike(Detector):
             if watch.holding.state is FIRING or watch.is_familiar:
                 firing = True
         loss = self._loss
-        if loss is not None and loss.holding.state is PENDING and not found and self._agreed(loss, reading.step):
-            confirmed = loss.confirm(reading.step)
-            if confirmed is not None:
-                found.append(confirmed)
-                firing = True
+        if loss is not None and loss.holding.state is PENDING and not found:
+            found = self._confirmed(loss, reading.step)
+            firing = firing or bool(found)
         self._run.is_spiking = firing
         self._run.calm_rows = 0 if firing else self._run.calm_rows + 1
         return found
 
-    def _agreed(self, loss: SpikeWatch, step: int) -> bool:
-        """Loss and gradient norm both far outside in this row, and no grace."""
+    def complete(self, reading: StepReading, now_s: float) -> list[Finding]:
+        watches = [watch for watch in self._all if watch.metric in reading.metrics]
+        found = [finding for watch in watches if (finding := watch.step(reading, 1, now_s)) is not None]
+        if self._loss is not None and self._loss.holding.state is PENDING and not found:
+            found = self._confirmed(self._loss, reading.step)
+        if any(watch.holding.state is FIRING or watch.is_familiar for watch in self._all):
+            self._run.is_spiking, self._run.calm_rows = True, 0
+        return found
+
+    def _confirmed(self, loss: SpikeWatch, step: int) -> list[Finding]:
+        """Loss and gradient norm both far outside in this row, and no grace: then a breach of the loss need not last."""
         norm = self._watches.get("grad_norm")
-        is_out = loss.score is not None and loss.score.z > SOFT_Z
-        return is_out and norm is not None and step > loss.quiet_until and loss.is_clear and norm.is_far(1.0)
+        if norm is None or step <= loss.quiet_until or not loss.is_clear or not norm.is_far(1.0):
+            return []
+        confirmed = loss.confirm(step)
+        return [] if confirmed is None else [confirmed]
 
     def band_before(self, metric: str) -> Level | None:
         watch = self._watches.get(metric)

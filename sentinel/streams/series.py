@@ -111,6 +111,18 @@ class Series:
         self.newest_step = step
         return 1 if gap <= 1 else min(gap, self.interval_steps)
 
+    def has_row(self, step: int) -> bool:
+        return step in self._rows
+
+    def complete(self, reading: StepReading) -> None:
+        """Another line of the newest step: the values that it adds."""
+        step, (columns, families) = reading.step, self._find_columns(tuple(reading.metrics))
+        for name, keep in columns:
+            keep((step, reading.metrics[name]))
+        for steps in families:
+            if not steps or steps[-1] != step:
+                steps.append(step)
+
     def _find_columns(self, names: tuple[str, ...]) -> Columns:
         """Where a row of these metrics goes. Asked once for all rows of a shape: most have that of the row before."""
         tracked = tuple((name, self._tracked[name]) for name in names if name in self._tracked)
