@@ -32,8 +32,10 @@ _FORCED = (
 _WEAK = r"token|[_-]key"  # words of the trade as well: the value has to look like a secret
 _NAMED = rf"[\w.-]{{0,64}}?(?:{_FORCED}|{_WEAK})"
 _NAME = rf"(?<![\w.-]){_NAMED}"
-_VALUE = r"(\"[^\"\n]*\"|'[^'\n]*'|(?:(?:Bearer|Basic|Token)[ \t]+)?[^\s\"',;&}]+)"
-_ASSIGNED = late_regex(rf"({_NAME})([\"']?[ \t]*[=:][ \t]*){_VALUE}", re.IGNORECASE)
+_VALUE = r"(\"[^\"\n]*\"|'[^'\n]*'|\\\"[^\"\n]*\"|(?:(?:Bearer|Basic|Token)[ \t]+)?[^\s\"',;&}]+)"
+_ASSIGNED = late_regex(rf"({_NAME})(\\?[\"']?[ \t]*(?:=>|[=:]=?)[ \t]*){_VALUE}", re.IGNORECASE)
+_ESCAPES = late_regex(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")  # a terminal's: colours, titles
+_REFERENCE = late_regex(r"\$(?:[A-Z_][A-Z0-9_]*|\{[^}]*\}?|\([^)]*\)?)\Z")  # to a variable, and no value
 _OPTION = late_regex(rf"({_NAME})([ \t]+)(?!-){_VALUE}", re.IGNORECASE)
 _LISTED = late_regex(  # words as repr and JSON write them
     rf"([\"'])(--?{_NAMED})(\1,[ \t]*)(\"[^\"\n]*\"|'[^'\n]*')", re.IGNORECASE
@@ -111,7 +113,16 @@ class Masking:
         return cls([*secret_values(environ), *secrets_in(command), *more])
 
     def text(self, text: str) -> str:
-        """`text` without what is, or looks like, a secret."""
+        """`text` without what is, or looks like, a secret. Escapes of a terminal within one go with it: whoever shows the text
+        takes them out, and would put it together again."""
+        if "\x1b" in text:
+            plain = _ESCAPES.sub("", text)
+            masked = self._without_secrets(plain)
+            if masked != plain:
+                return masked
+        return self._without_secrets(text)
+
+    def _without_secrets(self, text: str) -> str:
         for value in self._values:
             if value in text:
                 text = text.replace(value, MASK)
@@ -264,8 +275,10 @@ def _is_secret(name: str, value: str) -> bool:
     if found is None or _OF_THE_TRADE.search(bare) is not None:
         return False
     value = value.strip("\"'")
-    if not value or value == MASK or value.lower() in _WORDS_OF_A_CONFIGURATION or value.startswith(("$", "<", "{", "[")):
-        return False  # `$TOKEN`, `<|pad|>` and `{"a": 1}` are no values
+    if not value or value == MASK or value.lower() in _WORDS_OF_A_CONFIGURATION or value.startswith(("<", "{", "[")):
+        return False  # `<|pad|>` and `{"a": 1}` are no values
+    if _REFERENCE.match(value) is not None:
+        return False  # nor is `$TOKEN`
     if _FORCED_NAME.search(bare) is not None:
         return True
     if _NUMBER.fullmatch(value) is not None or len(value) < 6:
@@ -280,7 +293,8 @@ def _is_mixed(value: str) -> bool:
 
 def _may_stand_anywhere(value: str, has_forced_name: bool) -> bool:
     """Whether every place of a text that holds it is masked. Not a number, which is a step or a loss elsewhere; nor a path."""
-    if len(value) < VALUE_CHARS_MIN or value.startswith(("/", "./", "~", "$")) or _NUMBER.fullmatch(value) is not None:
+    is_place = value.startswith(("/", "./", "~/")) or _REFERENCE.match(value) is not None
+    if len(value) < VALUE_CHARS_MIN or is_place or _NUMBER.fullmatch(value) is not None:
         return False
     return value.lower() not in _WORDS_OF_A_CONFIGURATION and (has_forced_name or _is_mixed(value))
 

@@ -14,9 +14,10 @@ proxy in front of it. There is none here, so this file adds what the proxy would
 from __future__ import annotations
 
 import logging
+import resource
 import socket
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from waitress import wasyncore
@@ -50,6 +51,10 @@ class ServerLimits:
     check_s: float = 1.0
     connections: int = 512  # a browser opens up to six, so about eighty viewers
 
+    def fitted(self, files: int) -> ServerLimits:
+        """So that this process keeps three of four of the files that it may open: the run's are among them."""
+        return replace(self, connections=max(8, min(self.connections, files // 4)))
+
 
 DEFAULT_LIMITS = ServerLimits()
 
@@ -60,7 +65,7 @@ class Server:
     def __init__(self, listener: socket.socket, app: WSGIApplication, limits: ServerLimits = DEFAULT_LIMITS) -> None:
         self._listener = listener
         self._app = app
-        self._limits = limits
+        self._limits = limits.fitted(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self._waitress: _BoundedServer | None = None
         self._is_closing = threading.Event()
 

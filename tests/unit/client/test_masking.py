@@ -231,3 +231,34 @@ def test_every_pattern_is_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(masking.LateRegex, "compile", lambda self: compiled.append(self._text))
     masking.prepare()
     assert len(compiled) == sum(isinstance(value, masking.LateRegex) for value in vars(masking).values()) > 10
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("hf_LEAK06\x1b[0mabcdefghijklmnop", "***"),
+        ("API_KEY=\x1b[32m'zz99LEAK40xyz'\x1b[0m", "API_KEY='***'"),
+        ("\x1b]0;title\x07password: \x1b[1mhunter2", "password: ***"),
+        ("\x1b[31mred\x1b[0m and no secret", "\x1b[31mred\x1b[0m and no secret"),
+    ],
+)
+def test_an_escape_of_a_terminal_hides_no_secret(text: str, shown: str) -> None:
+    """Whoever shows the text takes the escapes out, and the secret stood there whole."""
+    assert Masking().text(text) == shown
+
+
+@pytest.mark.parametrize("sign", [":=", "=>", "==", "=", ":"])
+def test_however_a_value_is_assigned(sign: str) -> None:
+    assert "zz99LEAK" not in Masking().text(f"password {sign} 'zz99LEAK', and --api-key{sign}zz99LEAK")
+
+
+def test_json_within_a_text() -> None:
+    assert "zz99LEAK" not in Masking().text('{"line": "{\\"api_key\\": \\"zz99LEAK\\"}"}')
+
+
+def test_a_secret_may_begin_like_a_variable_and_a_reference_to_one_is_none() -> None:
+    environ = {"DB_PASSWORD": "$ecretP4ss99", "API_TOKEN": "~tilde99pass", "X_SECRET": "$TOKEN", "KEY_SECRET": "~/keys/one"}
+    masking = Masking.of(environ)
+    assert masking.text("a $ecretP4ss99 b ~tilde99pass") == "a *** b ***"
+    kept = "TOKEN=$TOKEN; PASSWORD=${PASSWORD:-x}; $TOKEN, $(pass show key), ~/keys/one"
+    assert masking.text(kept) == kept
