@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import stat
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -24,6 +25,7 @@ PART_CHARS_MIN = 8  # a shorter piece of an address is a word like `services`, a
 SHORT_CHARS = 6  # a secret so short may stand anywhere by chance
 HIDDEN = "(hidden)"
 LEFT_OUT = "(its words hold a secret, and are left out)"
+_ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 PERMANENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
 
 
@@ -81,10 +83,10 @@ def _from_file(path: str) -> tuple[str, str]:
 def _forms(value: str) -> Iterator[str]:
     """How a value may come back: in an address, in JSON, in a log of SMTP AUTH; of an address, its telling parts too."""
     for piece in (value, *_parts(value)):
-        yield piece
-        yield quote(piece)
-        yield quote(piece, safe="")
-        yield quote_plus(piece)
+        for form in (piece, quote(piece), quote(piece, safe=""), quote_plus(piece)):
+            yield form
+            yield _ESCAPE.sub(lambda found: found[0].lower(), form)  # servers write them either way
+            yield _ESCAPE.sub(lambda found: found[0].upper(), form)
         yield dumps(piece)[1:-1]
         yield repr(piece)[1:-1]
         yield base64.b64encode(piece.encode()).decode().rstrip("=")

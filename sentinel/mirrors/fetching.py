@@ -18,6 +18,7 @@ from sentinel.client.closed_files import closed
 from sentinel.client.file_digest import new_hasher
 from sentinel.client.regular_file import regular
 from sentinel.client.run_layout import CHECKPOINTS, JOURNAL_NAME
+from sentinel.client.strict_json import printable
 from sentinel.errors import UsageError
 from sentinel.journal.head import Chain
 from sentinel.journal.salvage import WholeEntries, read_whole
@@ -25,6 +26,7 @@ from sentinel.mirrors.opening import open_store
 from sentinel.mirrors.record import CheckpointThere, JournalThere, MirrorRecord, find_mirror, read_records
 from sentinel.mirrors.settings import check_address, is_address, plain_place
 from sentinel.mirrors.stores import Digest, MirrorError, Store, blocks_of, digest_of, listed
+from sentinel.mirrors.streams_part import is_left_out
 from sentinel.mirrors.stretches import BundleStretch, Files, read_stretches
 
 PART = ".fetched"
@@ -173,10 +175,13 @@ def _write_at(path: Path, at: int, data: bytes) -> bool:
 
 
 def _below(run_dir: Path, name: str) -> Path:
-    """Raises UsageError for a name that leads out of the run directory: no mirror of ours."""
+    """Raises UsageError for a name that no list of ours has: one that leads out of the run directory, or to what is fetched and
+    compared by itself."""
     where = PurePosixPath(name)
-    if where.is_absolute() or ".." in where.parts or not where.parts or "\0" in name:
+    if where.is_absolute() or ".." in where.parts or not where.parts or "\0" in name or name != printable(name):
         raise UsageError(f"the mirror names a file {name!r}, which lies outside the run directory: sentinel did not write it")
+    if is_left_out(where):
+        raise UsageError(f"the mirror lists {name!r} among the run's files, where it has no place: sentinel did not write it")
     return run_dir / name
 
 

@@ -12,14 +12,16 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeVar
 
 from sentinel.client.strict_json import dumps, loads
 from sentinel.mirrors.stores import MirrorError, NotThere, RefusedByStore, Store, read_small, send
 
 VERSION = 1
 KEPT = 2  # records, the newest
+LARGEST_INT = 2**53
+WALL_S_MAX = 1e11  # the year 5138
 _NAME = re.compile(r"mirror-(\d{8,12})\.json")
 
 
@@ -126,14 +128,33 @@ def _parse(store: Store, number: int, data: bytes) -> MirrorRecord:
     if plain["number"] != number:
         raise ValueError("is the record of another number")
     journal, before, streams = plain.pop("journal"), plain.pop("journal_before"), plain.pop("streams")
-    checkpoints = tuple(CheckpointThere(**one) for one in plain.pop("checkpoints"))
-    return MirrorRecord(
-        **plain,
-        journal=None if journal is None else JournalThere(**journal),
-        journal_before=None if before is None else JournalThere(**before),
-        streams=None if streams is None else StreamsThere(**streams),
-        checkpoints=checkpoints,
+    checkpoints = tuple(checked(CheckpointThere(**one)) for one in plain.pop("checkpoints"))
+    return checked(
+        MirrorRecord(
+            **plain,
+            journal=None if journal is None else checked(JournalThere(**journal)),
+            journal_before=None if before is None else checked(JournalThere(**before)),
+            streams=None if streams is None else checked(StreamsThere(**streams)),
+            checkpoints=checkpoints,
+        )
     )
+
+
+Checked = TypeVar("Checked", JournalThere, StreamsThere, CheckpointThere, MirrorRecord)
+
+
+def checked(made: Checked) -> Checked:
+    """What was read, if each of its numbers and texts is one that a mirror of ours may have. Raises ValueError."""
+    for one in fields(made):
+        value = getattr(made, one.name)
+        is_fit = {
+            "int": type(value) is int and 0 <= value < LARGEST_INT,
+            "float": isinstance(value, (int, float)) and 0.0 <= value < WALL_S_MAX,
+            "str": isinstance(value, str) and value.isprintable(),
+        }.get(str(one.type), True)
+        if not is_fit:
+            raise ValueError(f"{one.name}: {value!r:.80} is none of ours")
+    return made
 
 
 def find_mirror(store: Store, open_below: Callable[[str], Store]) -> tuple[Store, MirrorRecord]:

@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from sentinel.client.regular_file import regular
@@ -48,6 +48,11 @@ NOT_FOLDERS = {CHECKPOINTS, TENSORBOARD, INBOX, "quarantine", "mirror"}
 _NOT_ANYWHERE = re.compile(r"\..*|.*\.(?:lock|tmp|part|sock|pid)|keeper\.json|journal\.head|heartbeats|journal-damaged-\d+")
 _NUMBERED = re.compile(r"(?:list-)?(\d{8,12})\.(?:bin|json)")
 _GROWS = re.compile(r".*\.jsonl|(?:.*/)?logs/[^/]*")
+
+
+def is_left_out(path: PurePosixPath) -> bool:
+    """Whether a file of the run directory has no place in the list of files: nothing is sent under such a name, nor fetched."""
+    return path.parts[0] in NOT_FILES | NOT_FOLDERS or any(map(_NOT_ANYWHERE.fullmatch, path.parts))
 
 
 Stamp = tuple[int, int, int]

@@ -54,9 +54,19 @@ def read_list(store: Store, there: StreamsThere) -> Files | None:
         plain = loads(data)
         if plain["v"] != VERSION:
             raise RefusedByStore(f"{store.where}/{there.name}: was written by another version of sentinel")
-        return {name: FileThere(tuple(map(BundleStretch._make, parts))) for name, parts in plain["files"].items()}
-    except (NotThere, ValueError, KeyError, TypeError):
+        return {name: FileThere(tuple(map(_stretch, parts))) for name, parts in plain["files"].items()}
+    except (NotThere, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _stretch(part: list[object]) -> BundleStretch:
+    """Raises ValueError, TypeError for what no list of ours holds."""
+    bundle, offset, size, sha256 = part
+    if not (isinstance(bundle, str) and isinstance(sha256, str) and type(offset) is int and type(size) is int):
+        raise TypeError(f"{part!r:.80} is no stretch")
+    if offset < 0 or size < 0:
+        raise ValueError(f"{part!r:.80} is no stretch")
+    return BundleStretch(bundle, offset, size, sha256)
 
 
 def find_damaged(store: Store, files: Files) -> set[str]:

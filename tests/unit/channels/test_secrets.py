@@ -83,6 +83,15 @@ def test_no_spelling_of_a_secret_passes_the_scrubbing(value: str, around: str) -
         assert scrubbed == LEFT_OUT or form not in scrubbed.replace(HIDDEN, "")
 
 
+@pytest.mark.parametrize("spell", [str.lower, str.upper])
+def test_a_server_may_write_escapes_in_either_case(spell: Callable[[str], str]) -> None:
+    """hooks.slack.com answered with %2f for the %2F of the address."""
+    vault = Vault({"KEY": "https://hooks.example/services/T0AAAAAAA/xyz%2Fet1234567"})
+    vault.read(Secret(env="KEY"))
+    escape = spell("%2F")
+    assert "et1234567" not in vault.scrub(f"400: bad https://hooks.example/services/T0AAAAAAA/xyz{escape}et1234567")
+
+
 def test_the_telling_parts_of_a_secret_address_are_hidden_too() -> None:
     vault = Vault({"KEY": "https://hooks.example/services/T0AAAAAAA/B0BBBBBBB/xyzxyzxyzxyz?token=tttttttttt"})
     vault.read(Secret(env="KEY"))
