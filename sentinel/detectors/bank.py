@@ -64,6 +64,7 @@ TAILS_KEPT = 64
 LEVEL_BLOCKS = 4
 GRACE_ROWS = 20  # at least, where a rate rose: a level is the median of ten or more
 Judge = Callable[[StepReading, int, float], Sequence[Finding]]  # `Detector.step`
+NO_LINES: tuple[int, frozenset[str]] = (-1, frozenset())
 NOT_BLIND: Mapping[str, str] = MappingProxyType({})
 
 
@@ -130,7 +131,8 @@ class DetectorBank:
         self._readers_of = lru_cache(SHAPES_KEPT)(self._find_readers)
         self._names: tuple[str, ...] = ()  # of the newest row, which most rows repeat
         self._readers = self._readers_of(())
-        self._lines: tuple[int, frozenset[str]] = (-1, frozenset())  # a step that had several, and all metrics of them
+        self._covered = 1  # steps that the newest row stands for
+        self._lines = NO_LINES  # a step that had several, and all metrics of them
         self._learning = tuple((detector.reads, detector.learn) for detector in _overriding(self._detectors, "learn"))
         self._on_beats = tuple(detector.heartbeats for detector in _overriding(self._detectors, "heartbeats"))
         self._on_more = tuple(detector.complete for detector in _overriding(self._detectors, "complete"))
@@ -216,7 +218,7 @@ class DetectorBank:
             self._now_s = now_s
         else:
             now_s = self._now_s
-        self._line_s, step = now_s, reading.step
+        self._line_s, self._covered, step = now_s, covered, reading.step
         self._run.pace.add(step, reading.time_s)
         rate = metrics.get("lr")
         if rate is not None:
@@ -266,7 +268,7 @@ class DetectorBank:
         self._series.complete(row)
         self._run.rate = fresh.get("lr", self._run.rate)
         for complete in self._on_more:
-            found += complete(row, now_s)
+            found += complete(row, self._covered, now_s)
         feeds, seldom = self._find_readers(tuple(fresh))
         for feed in feeds:
             block = feed.fives.take(step, fresh[feed.metric])
@@ -276,7 +278,7 @@ class DetectorBank:
                 for reader in feed.readers:
                     found += reader.block(feed.metric, block, now_s)
         for judge_seldom in seldom:
-            found += judge_seldom(row, 1, now_s)
+            found += judge_seldom(row, self._covered, now_s)
         return tuple(sorted(found, key=self._place))
 
     def _note_loss(self, block: Block) -> None:
@@ -569,6 +571,7 @@ class DetectorBank:
         run.pace.begin()
         run.loss_blocks.clear()
         run.rate = None
+        self._lines = NO_LINES
         self._rate.begin()
         for feed in self._feeds:
             feed.fives.clear()

@@ -162,7 +162,7 @@ class Detector:
     def step(self, reading: StepReading, covered: int, now_s: float) -> Sequence[Finding]:
         return NOTHING
 
-    def complete(self, reading: StepReading, now_s: float) -> Sequence[Finding]:
+    def complete(self, reading: StepReading, covered: int, now_s: float) -> Sequence[Finding]:
         """A further line of the newest row's step, with the metrics that the lines before did not hold. For what gets every row;
         `step` gets such a line where it holds one of `reads`."""
         return NOTHING

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from sentinel.detectors.contract import Detector, Start
@@ -103,6 +103,7 @@ class Expressions(Detector):
         self._attempt = start.attempt
         self._quiet_until = start.quiet_until
         self._memory.clear()
+        self._row: Mapping[str, float] = {}
         self._take_facts({}, None)
         for watch in self._watches:
             watch.begin()
@@ -120,12 +121,24 @@ class Expressions(Detector):
         self._tokens_per_step = _number(tokens_per_step or self._facts.tokens_per_step)
 
     def step(self, reading: StepReading, covered: int, now_s: float) -> list[Finding]:
-        metrics, step, time_s = reading.metrics, reading.step, reading.time_s
-        self._memory.feed(step, time_s, metrics)
-        get, at, attempt = metrics.get, float(step), float(self._attempt)
+        self._row = reading.metrics
+        self._memory.feed(reading.step, reading.time_s, reading.metrics)
+        return self._judge(self._watches, reading, covered, now_s)
+
+    def complete(self, reading: StepReading, covered: int, now_s: float) -> list[Finding]:
+        """The rules that read what this line adds, by all lines of the step."""
+        added = reading.metrics
+        self._row = {**self._row, **added}
+        self._memory.feed(reading.step, reading.time_s, added)
+        watches = [watch for watch in self._watches if any(name in added for name in watch.metrics)]
+        return self._judge(watches, replace(reading, metrics=self._row), covered, now_s)
+
+    def _judge(self, watches: Sequence[_Watch], reading: StepReading, covered: int, now_s: float) -> list[Finding]:
+        metrics, time_s = reading.metrics, reading.time_s
+        get, at, attempt = metrics.get, float(reading.step), float(self._attempt)
         warmup, tokens = self._warmup, self._tokens_per_step * at
         found: list[Finding] = []
-        for watch in self._watches:
+        for watch in watches:
             truth = watch.truth = watch.judge(get, at, attempt, warmup, tokens)
             if truth is False:
                 watch.unknown_rows = 0

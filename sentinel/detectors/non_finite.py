@@ -99,7 +99,7 @@ class NonFinite(Detector):
             self._miss(found, reading, now_s)
         return found
 
-    def complete(self, reading: StepReading, now_s: float) -> list[Finding]:
+    def complete(self, reading: StepReading, covered: int, now_s: float) -> list[Finding]:
         total = sum(reading.metrics.values())
         if total - total == 0.0:
             return []

@@ -150,9 +150,9 @@ class Spike(Detector):
         self._run.calm_rows = 0 if firing else self._run.calm_rows + 1
         return found
 
-    def complete(self, reading: StepReading, now_s: float) -> list[Finding]:
+    def complete(self, reading: StepReading, covered: int, now_s: float) -> list[Finding]:
         watches = [watch for watch in self._all if watch.metric in reading.metrics]
-        found = [finding for watch in watches if (finding := watch.step(reading, 1, now_s)) is not None]
+        found = [finding for watch in watches if (finding := watch.step(reading, covered, now_s)) is not None]
         if self._loss is not None and self._loss.holding.state is PENDING and not found:
             found = self._confirmed(self._loss, reading.step)
         if any(watch.holding.state is FIRING or watch.is_familiar for watch in self._all):

@@ -140,3 +140,10 @@ def test_read_again_from_its_first_line_the_stream_gives_the_same_findings():
     losses = [2.0] * 30 + [4.0, nan] * 10 + [2.0] * 30
     rule = {"expr": "mean(loss, 5 steps) > 2.5", "for": "2 steps", "keep_firing_for": "3 steps"}
     assert feed(senses_with(rule), losses) == feed(senses_with(rule), losses) != []
+
+
+def test_it_reads_all_lines_of_a_step():
+    bank = senses_with({"expr": "val_loss > 3 && loss < 2.5", "for": "3 steps"}, {"expr": "mean(val_loss, 4 steps) > 3"})
+    rows = [row(step, **line) for step in range(1, 9) for line in ({"loss": 2.0}, {"val_loss": 4.0})]
+    found = [one for reading in rows for one in bank.step(reading, 1.0)]
+    assert sorted((one.alert, one.onset_step) for one in found) == [("A", 1), ("B", 3)]

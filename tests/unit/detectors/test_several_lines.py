@@ -50,6 +50,14 @@ def test_a_spike_is_found_at_its_step_whichever_line_it_stands_on(later: tuple[s
     assert known(apart(together, *later)) == known(together)
 
 
+def test_the_next_attempt_begins_with_no_line() -> None:
+    bank = make_bank()
+    feed(bank, [row(5, loss=2.0), row(5, param_norm=1.0)])
+    bank.begin_attempt(2, 10.0)
+    feed(bank, [row(5, attempt=2, loss=2.0)])
+    assert [one.metric for one in bank.step(row(5, attempt=2, param_norm=nan), 11.0)] == ["param_norm"]
+
+
 def test_the_row_of_a_resume_step_is_of_the_past() -> None:
     bank = make_bank()
     bank._cut(1, 40)
