@@ -9,24 +9,37 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
+from sentinel.client.run_layout import STREAM_NAME
 from sentinel.client.strict_json import as_float
+from sentinel.launcher.containers import sees_every_process
 from sentinel.launcher.elsewhere import EndedHere, describe, read_ended_here, settled_report
 from sentinel.launcher.exit_report import read_object, read_pid, read_report
 from sentinel.launcher.file_locks import is_locked
 from sentinel.launcher.log_writers import attempt_written_by
-from sentinel.launcher.process_tree import Process, find_living, is_same_process, read_boot_id, read_environment
+from sentinel.launcher.process_tree import (
+    Process,
+    find_living,
+    is_same_process,
+    read_boot_id,
+    read_environment,
+    read_pid_namespace,
+)
 from sentinel.model.attempts import Alive, AttemptView, Exited, NotStarted, Orphaned, Unseen
 from sentinel.run_files.attempt_files import AttemptFiles, is_this_host, rank_files
 from sentinel.run_files.cluster_job import ClusterJob, has_started_anew, job_of_json
+
+WRITTEN_S = 60.0  # a container that was started again waits as long for what has died with it
 
 
 @dataclass(frozen=True, slots=True)
 class KeeperRecord:
     """keeper.json. `command_pid` is None if the keeper died, or is still busy, before it had started the command. `job`: of a
-    scheduler, in which it ran."""
+    scheduler, in which it ran. `pid_namespace`: in which its pids count; empty of an older version's."""
 
     pid: int
     create_time: float
@@ -34,10 +47,16 @@ class KeeperRecord:
     host: str
     command_pid: int | None
     job: ClusterJob | None = None
+    pid_namespace: str = ""
 
     @property
     def is_from_this_boot(self) -> bool:
         return self.boot_id == read_boot_id()
+
+    @property
+    def is_of_another_container(self) -> bool:
+        """Of this boot, and what lives beside it may not be seen from here."""
+        return self.pid_namespace not in ("", read_pid_namespace()) and not sees_every_process()
 
     @property
     def is_living_here(self) -> bool:
@@ -59,6 +78,7 @@ def read_keeper(files: AttemptFiles) -> KeeperRecord | None:
             host=str(value.get("host", "")),
             command_pid=None if value.get("command_pid") is None else int(value["command_pid"]),
             job=job_of_json(value),
+            pid_namespace=str(value.get("pid_namespace", "")),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{files.keeper}: does not name a keeper ({error!r})") from error
@@ -123,6 +143,12 @@ def _never_kept(files: AttemptFiles) -> AttemptView:
 
 
 def _keeper_dead(files: AttemptFiles, keeper: KeeperRecord) -> AttemptView:
+    if keeper.is_from_this_boot and keeper.is_of_another_container and _wrote_lately(files):
+        return Unseen(
+            files.attempt,
+            f"its keeper (pid {keeper.pid}) is of another container of this machine and has gone, and its processes cannot be "
+            f"seen from here: something was written in the last {WRITTEN_S:.0f} s",
+        )
     if keeper.is_from_this_boot:
         return Orphaned(files.attempt, _pids(find_orphans(files)), f"its keeper (pid {keeper.pid}) died without a report")
     if keeper.host == socket.gethostname():
@@ -131,6 +157,12 @@ def _keeper_dead(files: AttemptFiles, keeper: KeeperRecord) -> AttemptView:
         return Orphaned(files.attempt, (), f"its keeper ran on {keeper.host}, and the scheduler has started that job anew since")
     remedy = f'if that machine is gone for good, write {{"command_status":null,"ranks":[]}} to {files.exit}'
     return Unseen(files.attempt, f"its keeper ran on {keeper.host} and no sign of it reaches {socket.gethostname()}; {remedy}")
+
+
+def _wrote_lately(files: AttemptFiles) -> bool:
+    """Whether a rank has written a heartbeat or a line in the last WRITTEN_S. Raises OSError."""
+    places = [files.folder / STREAM_NAME, *(Path(entry.path) for entry in rank_files(files.heartbeats).values())]
+    return any(place.exists() and time.time() - place.stat().st_mtime < WRITTEN_S for place in places)
 
 
 def find_orphans(files: AttemptFiles) -> tuple[Process, ...]:

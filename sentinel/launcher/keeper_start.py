@@ -22,7 +22,7 @@ from sentinel.client.closed_files import closed
 from sentinel.client.strict_json import dumps
 from sentinel.launcher.exit_report import ORDERLY_EXITS, StartFailure, read_object
 from sentinel.launcher.file_locks import try_lock
-from sentinel.launcher.process_tree import read_boot_id, read_process
+from sentinel.launcher.process_tree import read_boot_id, read_pid_namespace, read_process
 from sentinel.launcher.torchrun_table import FailureTable
 from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, EXCLUDE_VARIABLE, LAUNCH_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles
 from sentinel.run_files.cluster_job import job_to_json, read_job
@@ -93,6 +93,7 @@ def write_keeper(files: AttemptFiles, command_pid: int | None) -> None:
     me = read_process(os.getpid())
     assert me is not None, "this process is in /proc"
     value = {"v": 1, "pid": me.pid, "create_time": me.create_time, "boot_id": read_boot_id(), "host": socket.gethostname()}
+    value |= {"pid_namespace": read_pid_namespace()}
     value |= {"started_at": time.time(), "command_pid": command_pid} | job_to_json(read_job(os.environ))
     write_atomically(files.keeper, dumps(value).encode() + b"\n")
 

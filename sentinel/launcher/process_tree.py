@@ -54,6 +54,14 @@ def read_boot_id() -> str:
     return machine.read_boot_id() or socket.gethostname()
 
 
+def read_pid_namespace() -> str:
+    """In which pids count here, as /proc names it; empty where that is not known."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
 def read_process(pid: int) -> Process | None:
     """The process now, zombies included; None when there is none, or none that may be seen (a /proc with hidepid)."""
     try:

@@ -15,7 +15,7 @@ import pytest
 from sentinel.launcher import attempt_view
 from sentinel.launcher.attempt_view import read_view
 from sentinel.launcher.exit_report import write_report
-from sentinel.launcher.process_tree import read_boot_id, read_process
+from sentinel.launcher.process_tree import read_boot_id, read_pid_namespace, read_process
 from sentinel.model.attempts import Alive, Exited, ExitReport, NotStarted, Orphaned, Unseen
 from sentinel.run_files.attempt_files import AttemptFiles
 
@@ -78,6 +78,26 @@ def test_a_dead_keeper_that_nobody_waited_for_is_dead(files: AttemptFiles) -> No
     keep(files, pid=zombie.pid, create_time=seen.create_time)
     assert isinstance(read_view(files), Orphaned)
     zombie.wait()
+
+
+def test_what_another_container_of_this_machine_began_is_not_dead_while_it_writes(
+    files: AttemptFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its processes are not in our /proc. A container that was started again finds nothing written for a minute."""
+    keep(files, create_time=0.01, pid_namespace="pid:[1]")
+    assert isinstance(read_view(files), Orphaned), "nothing was written"
+    beat = files.heartbeats / "rank-00000.json"
+    beat.write_text("{}")
+    assert isinstance(read_view(files), Orphaned), "in the first pid namespace every process is seen"
+    monkeypatch.setattr(attempt_view, "sees_every_process", lambda: False)
+    view = read_view(files)
+    assert isinstance(view, Unseen)
+    assert "another container" in view.reason
+    os.utime(beat, (0.0, 1e9))
+    assert isinstance(read_view(files), Orphaned)
+    keep(files, create_time=0.01, pid_namespace=read_pid_namespace())
+    os.utime(beat)
+    assert isinstance(read_view(files), Orphaned), "here its processes would be seen"
 
 
 def test_after_a_reboot_nothing_of_the_attempt_lives(files: AttemptFiles) -> None:
