@@ -53,10 +53,20 @@ def list_entries(run_dir: Path) -> list[str]:
     """Names of the directories in checkpoints/, sorted; empty when there is none yet. OSError when it cannot be read."""
     try:
         with os.scandir(run_dir / CHECKPOINTS) as entries:
-            names = [entry.name for _, entry in zip(range(ENTRIES_MAX), entries, strict=False) if entry.is_dir()]
+            names = [entry.name for _, entry in zip(range(ENTRIES_MAX), entries, strict=False) if _is_directory(entry)]
     except FileNotFoundError:
         return []
     return sorted(names)
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    """A link that leads in a circle is none, and keeps nobody from the others."""
+    try:
+        return entry.is_dir()
+    except OSError as error:
+        if not is_damage(error):
+            raise
+        return False
 
 
 def step_of_name(name: str) -> int | None:

@@ -319,3 +319,10 @@ def test_a_crash_in_the_middle_is_finished_by_asking_again(tmp_path: Path, monke
             quarantine_above(tmp_path, 200, attempt=3)
     assert len(quarantine_above(tmp_path, 200, attempt=3)) == 2
     assert names(tmp_path / "quarantine" / "attempt-0003") == ["step-00000300", "step-00000400", "step-00000500"]
+
+
+def test_a_link_that_leads_in_a_circle_keeps_nobody_from_the_others(tmp_path: Path) -> None:
+    save(tmp_path, 100)
+    loop = tmp_path / "checkpoints/step-00000200"
+    loop.symlink_to(loop)
+    assert [found.step for found in list_checkpoints(tmp_path)] == [100]
