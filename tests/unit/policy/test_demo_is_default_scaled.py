@@ -69,7 +69,7 @@ def remedy(name: str) -> str:
         value = getattr(settings, one.name)
         if is_scaled((one.name,)) and value is not None:
             fifth = {key: scaled(each) for key, each in value.items()} if isinstance(value, dict) else scaled(value)
-            words.append(f"{one.alias or one.name}: {TEXTS[one.shape](fifth)}")
+            words.append(f"{one.alias or one.name}: {TEXTS.get(one.shape, str)(fifth)}")
     return f"    {name}: {{{', '.join(words)}}}" if words else ""
 
 
