@@ -102,7 +102,7 @@ class Spike(Detector):
 
     def __init__(self, settings: SpikeSettings, run: WatchedRun) -> None:
         hold, severity = run.hold(Kind.SPIKE), run.severity(Kind.SPIKE)
-        self._watches = {name: SpikeWatch(name, settings, hold, severity) for name in settings.metrics}
+        self._watches = {name: SpikeWatch(name, settings, hold, severity, run) for name in settings.metrics}
         self._all = tuple(self._watches.values())
         self._loss = self._watches.get("loss")
         self._run = run
@@ -134,8 +134,6 @@ class Spike(Detector):
     def step(self, reading: StepReading, covered: int, now_s: float) -> list[Finding]:
         found: list[Finding] = []
         firing = False
-        if self._loss is not None:
-            self._loss.waits = self._run.rate_rises
         for watch in self._all:
             finding = watch.step(reading, covered, now_s)
             if finding is not None:
@@ -191,8 +189,9 @@ def is_norm(metric: str) -> bool:
 class SpikeWatch:
     """One metric: its baseline, and the life of its present breach."""
 
-    def __init__(self, metric: str, settings: SpikeSettings, hold: Hold, severity: Severity) -> None:
+    def __init__(self, metric: str, settings: SpikeSettings, hold: Hold, severity: Severity, run: WatchedRun) -> None:
         self.metric = metric
+        self._run = run
         self._severity = severity
         self._norm = is_norm(metric)
         self._z = settings.z
@@ -217,7 +216,6 @@ class SpikeWatch:
         self.pre_breach: Level | None = None
         self.score: Score | None = None
         self._may_reach = -math.inf
-        self.waits = False  # a row alone says nothing: the learning rate rose in it, and the next row tells whether it did
         self._recent: deque[float] = deque(maxlen=YOUNG_ROWS)
         self._first_step: int | None = None
         self._rows = 0
@@ -338,7 +336,8 @@ class SpikeWatch:
         tall = reading.step > self.quiet_until or score.rise > self._grace_rise
         hump = self._hump = self._grown(reading.step, value)
         self.is_familiar = self._hard.knows(hump, covered)
-        convincing = clear and tall and not self.waits and not self.is_familiar
+        waits = self.metric == "loss" and self._run.rate_rises  # in this row, and the next one tells whether it did
+        convincing = clear and tall and not waits and not self.is_familiar
         change = self.holding.breach(covered, reading.time_s, convincing=convincing)
         finding = self._finding(reading.step, self._severity, "") if change is HoldChange.FIRED else None
         self._onset = self._soft or (reading.step, 0.0)

@@ -29,6 +29,7 @@ from sentinel.launcher.process_tree import (
     read_environment,
     read_pid_namespace,
 )
+from sentinel.model.amounts import time_words
 from sentinel.model.attempts import Alive, AttemptView, Exited, NotStarted, Orphaned, Unseen
 from sentinel.run_files.attempt_files import AttemptFiles, is_this_host, rank_files
 from sentinel.run_files.cluster_job import ClusterJob, has_started_anew, job_of_json
@@ -147,7 +148,7 @@ def _keeper_dead(files: AttemptFiles, keeper: KeeperRecord) -> AttemptView:
         return Unseen(
             files.attempt,
             f"its keeper (pid {keeper.pid}) is of another container of this machine and has gone, and its processes cannot be "
-            f"seen from here: something was written in the last {WRITTEN_S:.0f} s",
+            f"seen from here: something was written in the last {time_words(WRITTEN_S)}",
         )
     if keeper.is_from_this_boot:
         return Orphaned(files.attempt, _pids(find_orphans(files)), f"its keeper (pid {keeper.pid}) died without a report")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import signal
 import socket
 import subprocess
 from pathlib import Path
@@ -50,14 +51,19 @@ def test_whoever_asks_only_whether_it_lives_causes_no_walk_through_all_processes
 
 
 def test_an_exit_record_beside_a_living_keeper_is_believed_when_nothing_lives_below_it(files: AttemptFiles) -> None:
-    keep(files)
     write_report(files, ExitReport(0, (), None))
-    assert isinstance(read_view(files), Exited)
-    with subprocess.Popen(["sleep", "600"]) as rank:
-        view = read_view(files)
-        rank.kill()
-    assert isinstance(view, Alive)
-    assert rank.pid in view.pids
+    with subprocess.Popen(["sh", "-c", "read line; sleep 600 & echo $!; wait"], stdin=-1, stdout=-1, text=True) as keeper:
+        assert keeper.stdin is not None
+        assert keeper.stdout is not None
+        process = read_process(keeper.pid)
+        assert process is not None
+        keep(files, pid=process.pid, create_time=process.create_time)
+        assert isinstance(read_view(files), Exited)
+        keeper.stdin.write("begin\n")
+        keeper.stdin.flush()
+        rank = int(keeper.stdout.readline())
+        assert read_view(files) == Alive(1, keeper.pid, (rank,))
+        os.kill(rank, signal.SIGKILL)
     files.keeper.write_text("no keeper")
     assert isinstance(read_view(files), Exited)
 
