@@ -52,8 +52,9 @@ class ServerLimits:
     connections: int = 512  # a browser opens up to six, so about eighty viewers
 
     def fitted(self, files: int) -> ServerLimits:
-        """So that this process keeps three of four of the files that it may open: the run's are among them."""
-        return replace(self, connections=max(8, min(self.connections, files // 4)))
+        """So that this process keeps three of four of the files that it may open: the run's are among them. `files`: negative
+        where there is no limit."""
+        return self if files < 0 else replace(self, connections=max(8, min(self.connections, files // 4)))
 
 
 DEFAULT_LIMITS = ServerLimits()

@@ -96,7 +96,7 @@ def test_one_connection_carries_many_requests_and_their_bodies(rig: Rig) -> None
     assert heard.index(b"/a") < heard.index(b"/b{1}") < heard.index(b"/c")
 
 
-@pytest.mark.parametrize(("files", "connections"), [(256, 64), (1024, 256), (1 << 20, 512), (10, 8)])
+@pytest.mark.parametrize(("files", "connections"), [(256, 64), (1024, 256), (1 << 20, 512), (10, 8), (-1, 512)])
 def test_connections_leave_the_files_that_supervision_needs(files: int, connections: int) -> None:
     """Six hundred that asked nothing took all 256 files of a process, and it ended."""
     assert ServerLimits().fitted(files).connections == connections
