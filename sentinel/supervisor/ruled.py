@@ -171,7 +171,7 @@ def _hint(run_file: RunFile) -> str:
 def print_lines(*lines: str) -> None:
     for line in lines:
         if line:
-            print(line)
+            print(f"{line}\n", end="")  # in one write: the narrator prints beside it
 
 
 def calls_about_loop(request: RunRequest, ruled: Ruled) -> SendWords | None:

@@ -141,7 +141,7 @@ class LineWriter:
 
     def _print(self, line: str) -> None:
         try:
-            print(line, file=self._out, flush=self._lines.empty())
+            print(f"{line}\n", end="", file=self._out, flush=self._lines.empty())  # in one write: others print here, too
         except UnicodeEncodeError:  # a terminal or a log that is not UTF-8: one word of it must not end the telling
             encoding = self._out.encoding or "ascii"
             print(line.encode(encoding, "backslashreplace").decode(encoding), file=self._out, flush=True)

@@ -127,4 +127,4 @@ def check_places(places: Sequence[Path]) -> None:
 
 def _print_line(line: str) -> None:
     with suppress(OSError, ValueError):
-        print(line, file=sys.stderr, flush=True)
+        print(f"{line}\n", end="", file=sys.stderr, flush=True)  # in one write: the narrator may share the file
