@@ -242,10 +242,7 @@ class DetectorBank:
         for metric, fives, readers in feeds:
             block = fives.take(step, metrics[metric])
             if block is not None:
-                if metric == LOSS:
-                    self._note_loss(block)
-                for reader in readers:
-                    found += reader.block(metric, block, now_s)
+                found += self._pass_on(metric, block, readers, now_s)
         for judge_seldom in seldom:
             found += judge_seldom(reading, covered, now_s)
         if len(found) > 1:
@@ -273,13 +270,15 @@ class DetectorBank:
         for feed in feeds:
             block = feed.fives.take(step, fresh[feed.metric])
             if block is not None:
-                if feed.metric == LOSS:
-                    self._note_loss(block)
-                for reader in feed.readers:
-                    found += reader.block(feed.metric, block, now_s)
+                found += self._pass_on(feed.metric, block, feed.readers, now_s)
         for judge_seldom in seldom:
             found += judge_seldom(row, self._covered, now_s)
         return tuple(sorted(found, key=self._place))
+
+    def _pass_on(self, metric: str, block: Block, readers: tuple[Detector, ...], now_s: float) -> list[Finding]:
+        if metric == LOSS:
+            self._note_loss(block)
+        return [finding for reader in readers for finding in reader.block(metric, block, now_s)]
 
     def _note_loss(self, block: Block) -> None:
         blocks, rate = self._run.loss_blocks, self._run.rate

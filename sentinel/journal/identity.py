@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from sentinel.launcher.process_tree import read_boot_id, read_process, signal_exactly
+from sentinel.launcher.process_tree import read_boot_id, read_pid_namespace, read_process, signal_exactly
 
 # For a lease of an older version alone: its create time is boot time plus ticks, and the boot time moves when the clock is set.
 _CREATE_TIME_SLACK_S = 2.0
@@ -33,7 +33,7 @@ def read_own_identity() -> ProcessIdentity:
     process = read_process(pid)
     since_boot_s = process.create_time if process is not None else None
     created = psutil.Process().create_time()
-    return ProcessIdentity(socket.gethostname(), pid, created, read_boot_id(), since_boot_s, _pid_namespace())
+    return ProcessIdentity(socket.gethostname(), pid, created, read_boot_id(), since_boot_s, read_pid_namespace())
 
 
 def is_of_this_boot(who: ProcessIdentity) -> bool:
@@ -43,7 +43,7 @@ def is_of_this_boot(who: ProcessIdentity) -> bool:
 
 def is_here(who: ProcessIdentity) -> bool:
     """True when the process belongs to this boot of this machine and to this pid namespace, so that its pid means something."""
-    return is_of_this_boot(who) and who.pid_namespace in ("", _pid_namespace())
+    return is_of_this_boot(who) and who.pid_namespace in ("", read_pid_namespace())
 
 
 def is_alive(who: ProcessIdentity) -> bool | None:
@@ -73,13 +73,6 @@ def _is_hidden(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _pid_namespace() -> str:
-    try:
-        return os.readlink("/proc/self/ns/pid")
-    except OSError:
-        return ""
 
 
 def send_signal(who: ProcessIdentity, signal_number: int) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 
-from sentinel.launcher.process_tree import read_boot_id, read_process
+from sentinel.launcher.process_tree import read_boot_id, read_pid_namespace, read_process
 
 FIRST_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of Linux (include/linux/proc_ns.h): every process is in it
 _PIDS = b"NSpid:"
@@ -40,10 +40,7 @@ def has_ended_here(boot_id: object, pid: int | None, started_s: float) -> bool:
 
 
 def sees_every_process() -> bool:
-    try:
-        return os.readlink("/proc/self/ns/pid") == FIRST_NAMESPACE
-    except OSError:
-        return False
+    return read_pid_namespace() == FIRST_NAMESPACE
 
 
 def _pid_in_its_namespace(pid: int) -> int | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +23,12 @@ from sentinel.journal.run_file import find_run_file
 from sentinel.policy.schema_paging import Paging, Route
 from sentinel.supervisor.own_pages import OwnPage, Stage, send_own_page
 
-
-@dataclass(frozen=True, slots=True)
-class _Trouble:
-    """As `OwnPage` has it; `verbs`: of sentinel, for whoever is called."""
-
-    kind: str
-    about: str
-    title: str
-    verbs: tuple[str, ...]
-    topic: str = ""
-
-
-_LOSS = _Trouble(
+# Titles and commands are completed with the run's name and its directory.
+_LOSS = OwnPage(
     "journal_lost", "its journal", "the journal is not whole, and nobody supervises the run",
     ("journal verify", "journal salvage"),
 )  # fmt: skip
-_OUTAGE = _Trouble(
+_OUTAGE = OwnPage(
     "journal_blocked", "its outage", "the run directory cannot be written, and nothing is done for the run until it can",
     ("status",), "outage",
 )  # fmt: skip
@@ -93,10 +82,10 @@ class JournalPages:
         with suppress(OSError):
             (self._run_dir / LOST_NAME).unlink()
 
-    def _send(self, route: Route, of: _Trouble, stage: Stage, text: str, wall_s: float, say: Callable[[str], None]) -> bool:
+    def _send(self, route: Route, of: OwnPage, stage: Stage, text: str, wall_s: float, say: Callable[[str], None]) -> bool:
         run = _run_id(self._run_dir)
-        answers = tuple(f"sentinel {verb} {self._run_dir}" for verb in of.verbs)
-        page = OwnPage(of.kind, of.about, f"{run}: {of.title}", answers, of.topic)
+        answers = tuple(f"sentinel {verb} {self._run_dir}" for verb in of.answers)
+        page = replace(of, title=f"{run}: {of.title}", answers=answers)
         return send_own_page(self._run_dir, run, route, page, stage, text, wall_s, say)
 
     def _read(self) -> dict[str, Any] | None:
