@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sentinel.detectors.reference import Reference
+from sentinel.detectors.registry import DETECTORS
 from sentinel.engine import Engine
 from sentinel.errors import SentinelError
 from sentinel.model.events import ActionDone, Event, SupervisorStarted
@@ -39,7 +40,7 @@ class Replay:
 
     def __init__(self, result: ReplayResult, policy: Policy, reference: Reference | None = None) -> None:
         self.result = result
-        self._engine = Engine(policy, reference)
+        self._engine = Engine(_of_a_log(policy), reference)
         self._collector = Collector(result)
         self._now_s = 0.0
         name, started = policy.metadata.name, f"start/{ATTEMPT}"
@@ -91,6 +92,14 @@ class Replay:
         for fact in facts:
             if isinstance(fact, ActionDecided):
                 self._tell(ActionDone(fact.action.key, "replayed"))
+
+
+def _of_a_log(policy: Policy) -> Policy:
+    """The policy without the detectors that judge by what no log has. Nothing asks them here, and two would look at every row."""
+    detectors = policy.spec.detectors
+    unseen = (row.name for row in DETECTORS if row.settings is not None and row.source != "metrics")
+    off = {name: replace(getattr(detectors, name), enabled=False) for name in unseen}
+    return policy.model_copy(update={"spec": policy.spec.model_copy(update={"detectors": detectors.model_copy(update=off)})})
 
 
 def replay_file(

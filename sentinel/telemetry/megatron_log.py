@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 from sentinel.model.readings import StepReading
 from sentinel.run_files.stream_lines import LARGEST_INT, ensure_step
@@ -25,7 +26,9 @@ from sentinel.telemetry.log_reader import ATTEMPT
 from sentinel.telemetry.metric_names import canonical
 from sentinel.telemetry.ranks import Speaker
 
-_ITERATION = re.compile(rb"(?:^|[\s|:\]])iteration:?\s+(\d{1,30})\s*/\s*\d+\s*\|")
+_COUNT = rb"iteration:?\s+(\d{1,30})\s*/\s*\d+\s*\|"
+_ITERATION = re.compile(rb"(?:^|[\s|:\]])" + _COUNT)
+_AT_THE_START = rb"[\s|:\]]?" + _COUNT  # with nothing in front that may name a rank
 _VALIDATION = re.compile(
     rb"(?:^|[\s|:\]>])(validation|valid|test)-?([\w-]*) (?:loss|results) at iteration (\d{1,30})([^|]{0,200})\|", re.IGNORECASE
 )
@@ -59,6 +62,7 @@ class MegatronLines:
         self._names: dict[bytes, str] = {}
         self._speaker = Speaker()
         self._layout: re.Pattern[bytes] | None = None  # of the line before: nearly every line has the same fields
+        self._whole: re.Pattern[bytes] | None = None  # the same, from the start of a line on
         self._layout_names: tuple[str, ...] = ()
         self._shape = b""
         self._is_nemo = False  # its lines name the global step and the newest validation loss
@@ -74,6 +78,12 @@ class MegatronLines:
         return "several ranks print into it; the first of them is listened to" if self._speaker.passed_over else ""
 
     def __call__(self, line: bytes) -> StepReading | None:
+        whole = self._whole.fullmatch(line) if self._whole is not None else None
+        if whole is not None:
+            digits, *texts = whole.groups()
+            fields = self._values(texts)
+            if fields:
+                return self._reading(_step(digits), fields)
         if b"iteration" not in line:
             return None
         found = _ITERATION.search(line)
@@ -81,10 +91,14 @@ class MegatronLines:
             return self._validation(line)
         if found is None or (found.start() > 1 and self._speaker.is_other(line)):
             return None
-        step = _step(found[1])
-        fields = self._fields(line, found.end())
+        step, start = _step(found[1]), found.end()
+        same = self._layout.fullmatch(line, start) if self._layout is not None else None
+        fields = (same is not None and self._values(same.groups())) or self._fields_one_by_one(line[start:])
         if not fields:
             raise ValueError("an iteration without a field")
+        return self._reading(step, fields)
+
+    def _reading(self, step: int, fields: dict[str, float]) -> StepReading:
         if self._is_nemo:
             step = int(fields.pop(_GLOBAL_STEP, step))
             before, self._val_loss = self._val_loss, fields.get(_VAL_LOSS)
@@ -123,17 +137,14 @@ class MegatronLines:
                 metrics.setdefault(_VAL_LOSS + behind, value)
         return StepReading(ATTEMPT, _step(found[3]), self._elapsed_s, (), metrics) if metrics else None
 
-    def _fields(self, line: bytes, start: int) -> dict[str, float]:
-        same = self._layout.fullmatch(line, start) if self._layout is not None else None
-        if same is not None:
-            try:
-                return dict(zip(self._layout_names, map(float, same.groups())))  # noqa: B905 - a group a name
-            except ValueError:  # a number with something behind it, such as nanotron's "1.2K"
-                values = tuple(map(_value, same.groups()))
-            fields = {name: value for name, value in zip(self._layout_names, values, strict=True) if value is not None}
-            if len(fields) == len(values):
-                return fields
-        return self._fields_one_by_one(line[start:])
+    def _values(self, texts: Sequence[bytes]) -> dict[str, float] | None:
+        """The fields of a line that has the layout of the line before; None where one of them is no number."""
+        try:
+            return dict(zip(self._layout_names, map(float, texts)))  # noqa: B905 - a group a name
+        except ValueError:  # a number with something behind it, such as nanotron's "1.2K"
+            values = tuple(map(_value, texts))
+        fields = {name: value for name, value in zip(self._layout_names, values, strict=True) if value is not None}
+        return fields if len(fields) == len(values) else None
 
     def _fields_one_by_one(self, rest: bytes) -> dict[str, float]:
         fields: dict[str, float] = {}
@@ -160,6 +171,7 @@ class MegatronLines:
         """Two lines of one shape, and the third is read in one go."""
         if shape == self._shape and len(shape) < LAYOUT_BYTES_MAX:
             self._layout, self._layout_names = re.compile(shape), names
+            self._whole = re.compile(_AT_THE_START + shape)
         self._shape = shape
 
     def _learn_name(self, name: bytes) -> str:

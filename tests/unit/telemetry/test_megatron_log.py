@@ -64,9 +64,10 @@ def test_of_several_ranks_one_is_listened_to(rank: bytes) -> None:
     assert "several ranks" in parse.remark
 
 
-def test_lines_read_in_one_go_say_what_lines_read_field_by_field_say() -> None:
+@pytest.mark.parametrize("front", [b" ", b"", b"x iteration 5/ 9 | ", b"[2026-11-28 18:00:00] "])
+def test_lines_read_in_one_go_say_what_lines_read_field_by_field_say(front: bytes) -> None:
     """The layout of one line is used for the next: fields that come, go, repeat, or are no number must not be mixed up."""
-    head = b" iteration %d/ 99 | "
+    head = front + b"iteration %d/ 99 | "
     rests = [
         b"lm loss: 2.5 | grad norm: 0.5 | x: ok |",
         b"lm loss: 2.5 | grad norm: 0.5 | x: 7 |",
