@@ -79,7 +79,7 @@ class Access:
     def check_host(self, request: Request) -> None:
         """A name that somebody else's DNS made to mean this machine is not this server's: a page from there reads nothing."""
         host = request.header("Host")
-        if self._names and host_of(f"//{host}") not in self._names:
+        if self._names and ("@" in host or host_of(f"//{host}") not in self._names):
             raise RefusedRequest(403, "this server does not answer to that name; use the address that `--listen` was given")
 
     def check_reading(self, request: Request) -> None:

@@ -36,7 +36,8 @@ def safetensors(header: Any, data: bytes = bytes(8)) -> bytes:
         (b"", "its header would be of 0 bytes"),
         (b"\xff" * 40, "its header would be of 18,446,744,073,709,551,615 bytes"),
         (safetensors(b"{"), "its header is no JSON"),
-        (safetensors(b"[" * 200_000), "its header is no JSON"),
+        (safetensors(b"[" * 200_000), "its header has more lists and objects than tensors have"),
+        (safetensors({"a": [[]] * 9000}), "its header has more lists and objects than tensors have"),
         (safetensors([1]), "its header is no JSON object"),
         (safetensors({"a": 3}), "a: its header needs dtype, shape and data_offsets"),
         (safetensors({"a": ENTRY | {"data_offsets": [0, 2**60]}}), "a: its header needs dtype, shape and data_offsets"),
@@ -57,6 +58,15 @@ def test_a_header_that_lies(data: bytes, why: str, tmp_path: Path) -> None:
     assert (found.files, found.values, found.bad) == (0, 0, ())
     assert len(found.unread) == 1
     assert found.unread[0].startswith(f"m.safetensors: {why}")
+
+
+def test_a_header_of_the_shortest_entries_is_read(tmp_path: Path) -> None:
+    """As many brackets for its bytes as a header can have."""
+    entries = {str(n): {"dtype": "F8_E5M2", "shape": [1], "data_offsets": [n, n + 1]} for n in range(5000)}
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    (tmp_path / "m.safetensors").write_bytes(safetensors(text, bytes(5000)))
+    found = count(tmp_path, "m.safetensors")
+    assert (found.files, found.unread) == (1, ())
 
 
 def archive(pickled: bytes, storage: bytes = bytes(400), method: int = zipfile.ZIP_STORED) -> bytes:

@@ -85,6 +85,7 @@ def test_reading_is_open_on_this_machine_and_takes_the_token_elsewhere() -> None
     [
         ("localhost:9464", True), ("LOCALHOST", True), ("127.0.0.1:1", True), ("[::1]:9464", True), ("train-7:9464", True),
         ("evil.example:9464", False), ("127.0.0.1.evil.example", False), ("", False), ("[::", False), ("localhost.", False),
+        ("evil.example@localhost:9464", False),
     ],
 )  # fmt: skip
 def test_a_name_that_came_from_elsewhere_is_not_answered_to(host: str, is_known: bool) -> None:
