@@ -58,7 +58,7 @@ from sentinel.streams.rate_jumps import RateJumps
 from sentinel.streams.rate_returns import RateReturns
 from sentinel.streams.series import Series
 
-LOSS = "loss"
+LOSS, RATE = "loss", "lr"
 SLOW_PHASES = frozenset(("init", "compile", "eval", "checkpoint"))
 TAILS_KEPT = 64
 LEVEL_BLOCKS = 4
@@ -93,7 +93,7 @@ class DetectorBank:
 
         tuned = {row.name: getattr(settings, row.name) for row in DETECTORS if row.settings is not None}
         watched = (name for one in tuned.values() for name in getattr(one, "metrics", ()))
-        self._series = Series(dict.fromkeys((*watched, *SIGNALS)))
+        self._series = Series(dict.fromkeys((*watched, *SIGNALS, RATE)))
         self._run = WatchedRun(self._series, severity, holds, reference, expressions, kept)
         self._rate, self._returns = RateJumps(), RateReturns()
         self._grace_steps = settings.grace_steps
@@ -186,12 +186,12 @@ class DetectorBank:
         self._series.seed(history, receipt.resume_step)
         for reading in history:
             pace.add(reading.step, reading.time_s)
-            rate = reading.metrics.get("lr", 0.0)
+            rate = reading.metrics.get(RATE, 0.0)
             self._rate.take(reading.step, rate)
             self._returns.take(rate)
         pace.begin()
         for reading in history:
-            self._run.rate = reading.metrics.get("lr", self._run.rate)
+            self._run.rate = reading.metrics.get(RATE, self._run.rate)
             for metric, fives, readers in self._feeds:
                 value = reading.metrics.get(metric)
                 block = fives.take(reading.step, value) if value is not None else None
@@ -220,7 +220,7 @@ class DetectorBank:
             now_s = self._now_s
         self._line_s, self._covered, step = now_s, covered, reading.step
         self._run.pace.add(step, reading.time_s)
-        rate = metrics.get("lr")
+        rate = metrics.get(RATE)
         if rate is not None:
             self._run.rate = rate
             jump = self._rate.take(step, rate)
@@ -263,7 +263,7 @@ class DetectorBank:
             return ()
         row, now_s, found = replace(reading, metrics=fresh), self._clock(now_s), list[Finding]()
         self._series.complete(row)
-        self._run.rate = fresh.get("lr", self._run.rate)
+        self._run.rate = fresh.get(RATE, self._run.rate)
         for complete in self._on_more:
             found += complete(row, self._covered, now_s)
         feeds, seldom = self._find_readers(tuple(fresh))

@@ -51,6 +51,7 @@ class Finds:
     is_gradual: the band before it is measured before its onset, and not taken from a breach.
     bend: the power by which it climbs; its onset is dated anew by where its own metric bent. 0: by no bend.
     is_measured: what it tells of is over once its detector has measured that; the page is taken back then.
+    outlives: it concerns what the run leaves behind: that the run has finished does not end it.
     keeps_onset: no other signal dates it. is_explained: what the machine said just before is part of its reason.
     """
 
@@ -63,6 +64,7 @@ class Finds:
     keeps_onset: bool = False
     is_explained: bool = False
     is_measured: bool = False
+    outlives: bool = False
 
 
 Build = Callable[[Any, WatchedRun], Detector | None]
@@ -90,7 +92,8 @@ class DetectorRow:
 # fmt: off
 DETECTORS: tuple[DetectorRow, ...] = (
     DetectorRow("non_finite", "NaN and infinity", NonFiniteSettings, NonFinite,
-        (Finds(Kind.NON_FINITE), Finds(LOSS_MISSING, "warning", asks_for_rule=False, only_tells=True, is_measured=True))),
+        (Finds(Kind.NON_FINITE),
+         Finds(LOSS_MISSING, "warning", asks_for_rule=False, only_tells=True, is_measured=True, outlives=True))),
     # Before drift and divergence, which ask whether it fires.
     DetectorRow("spike", "sudden rise of a metric", SpikeSettings, Spike, (Finds(Kind.SPIKE, "warning"),)),
     DetectorRow("loss_scale", "fp16's loss scale collapses", LossScaleSettings, LossScale, (Finds(Kind.LOSS_SCALE_COLLAPSE),)),
@@ -99,7 +102,7 @@ DETECTORS: tuple[DetectorRow, ...] = (
     DetectorRow("divergence", "no way back", DivergenceSettings, Divergence,
         (Finds(Kind.DIVERGENCE, is_gradual=True, bend=2),), is_graced=True),
     DetectorRow("too_good", "an implausibly low loss", TooGoodSettings, TooGood,
-        (Finds(Kind.TOO_GOOD, "warning", is_gradual=True, keeps_onset=True),)),
+        (Finds(Kind.TOO_GOOD, "warning", is_gradual=True, keeps_onset=True, outlives=True),)),
     DetectorRow("plateau", "the loss has stopped falling", PlateauSettings, Plateau,
         (Finds(Kind.PLATEAU, "info", asks_for_rule=False),)),
     DetectorRow("generalisation", "validation loss rises alone", GeneralisationSettings, Generalisation,
@@ -121,12 +124,12 @@ DETECTORS: tuple[DetectorRow, ...] = (
     DetectorRow("straggler", "one rank keeps the others waiting", StragglerSettings, Straggler,
         (Finds(Kind.STRAGGLER, "warning", asks_for_rule=False, only_tells=True),), source="heartbeats"),
     DetectorRow("stale_checkpoint", "training is not being saved", StaleCheckpointSettings, StaleCheckpoint,
-        (Finds(Kind.STALE_CHECKPOINT, "warning", asks_for_rule=False, only_tells=True),), source="checkpoints"),
+        (Finds(Kind.STALE_CHECKPOINT, "warning", asks_for_rule=False, only_tells=True, outlives=True),), source="checkpoints"),
     DetectorRow("disk_full", "no room for checkpoints, now or soon", DiskFullSettings, DiskFull,
         (Finds(DISK_FULL, asks_for_rule=False, only_tells=True, is_measured=True),
          Finds(DISK_FILLING, "warning", asks_for_rule=False, only_tells=True, is_measured=True)), source="disks"),
     DetectorRow("mirror_lag", "the mirror off the machine lags", MirrorLagSettings, MirrorLag,
-        (Finds(MIRROR_LAG, "warning", asks_for_rule=False, only_tells=True, is_measured=True),), source="its own"),
+        (Finds(MIRROR_LAG, "warning", asks_for_rule=False, only_tells=True, is_measured=True, outlives=True),), source="its own"),
     DetectorRow("gpu_fault", "sick hardware", GpuFaultSettings, GpuFault,
         (Finds(Kind.GPU_FAULT, asks_for_rule=False), Finds(Kind.HARDWARE_WARNING, "warning", asks_for_rule=False)),
         source="its own"),
@@ -145,6 +148,7 @@ OWN = (
     Finds(Kind.UNSEEN, asks_for_rule=False, only_tells=True),
     Finds(Kind.NODE_SICK, asks_for_rule=False, only_tells=True),
     Finds(Kind.CANNOT_ACT, asks_for_rule=False, only_tells=True),
+    Finds(Kind.UNREAD, "warning", asks_for_rule=False, only_tells=True),
 )
 
 MAKER_OF: dict[Kind, DetectorRow] = {finds.kind: row for row in DETECTORS for finds in row.finds}
@@ -154,7 +158,7 @@ TUNED: tuple[tuple[str, str, type[Any]], ...] = tuple(
     (row.name, row.words, row.settings) for row in DETECTORS if row.settings is not None
 )
 """Name, words and settings of what `spec.detectors` tunes."""
-UNRULED = (Kind.EXPRESSION, Kind.LOG_MATCH, Kind.ENGINE_TROUBLE, Kind.UNSEEN, Kind.NODE_SICK, Kind.CANNOT_ACT)
+UNRULED = (Kind.EXPRESSION, Kind.LOG_MATCH, Kind.ENGINE_TROUBLE, Kind.UNSEEN, Kind.NODE_SICK, Kind.CANNOT_ACT, Kind.UNREAD)
 RULED_KINDS = tuple(kind for kind in KINDS if kind not in UNRULED)
 """What a rule may be `on`. One on an expression says `expr` instead, and a pattern over logs says itself what follows; of what a
 scheduler does, sentinel tries again or waits, whatever the policy; a node that its check calls sick is left out; and where

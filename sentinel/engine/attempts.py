@@ -9,6 +9,7 @@ from sentinel.engine.broken_job import judge_job
 from sentinel.engine.condemning import condemn_refused
 from sentinel.engine.decision import Decision
 from sentinel.engine.engine_trouble import launch_again, word_of_engine
+from sentinel.engine.finishing import finish
 from sentinel.engine.giving_up import fail_run, finish_giving_up
 from sentinel.engine.ladder import consider, take_up_again
 from sentinel.engine.lapsing import on_lapsed_by_trainer
@@ -17,7 +18,7 @@ from sentinel.engine.leaving import end_stopped
 from sentinel.engine.live_settings import on_answer
 from sentinel.engine.log_matches import died_of_logs
 from sentinel.engine.preemption import as_the_policy_knows, outcome_of
-from sentinel.engine.probation import judge_open_incidents, keep_at_stop, settle_at_finish
+from sentinel.engine.probation import judge_open_incidents, keep_at_stop
 from sentinel.engine.proving import observe_settings
 from sentinel.engine.refused_arguments import explain_refused_resume, go_on_without_refused
 from sentinel.engine.relaunching import drop_live_plan, drop_needless_plan, relaunch
@@ -228,13 +229,6 @@ def consider_untrained(decision: Decision, reason: str) -> None:
     why = f"{reason}; it wrote no receipt and no step, so nothing was trained (the contract: sentinel/client/PROTOCOL.md)"
     consider(decision, Finding(Kind.BROKEN_JOB, "critical", attempt.attempt, None, 0, decision.now_s, why, retryable=False))
     _nothing_follows(decision, why)
-
-
-def finish(decision: Decision) -> None:
-    if settle_at_finish(decision):
-        decision.record(f.RunEnded("finished", f"the trainer finished at step {decision.newest_step}"))
-    elif decision.state.paused and decision.state.plan is None and not decision.state.giving_up:
-        decision.record(f.Held(f"paused by {decision.state.paused}, and the trainer finished with an incident open"))
 
 
 def _nothing_follows(decision: Decision, reason: str) -> None:

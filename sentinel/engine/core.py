@@ -36,6 +36,7 @@ from sentinel.engine import (
     relaunching,
     sample_attribution,
     stopping,
+    unread,
     unseen,
 )
 from sentinel.engine.decision import Decision
@@ -357,6 +358,7 @@ class Engine:
             stopping.on_stop_wanted(decision, by, resumes=True)
         stopping.on_tick(decision)
         unseen.on_tick(decision)
+        unread.on_tick(decision)
         engine_trouble.on_tick(decision)
         node_checks.on_tick(decision)
         relaunching.try_again(decision)

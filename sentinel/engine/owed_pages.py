@@ -28,17 +28,17 @@ def uncalled(state: RunState) -> list[int]:
 
 
 def is_owed(state: RunState, paging: Paging, now_s: float) -> bool:
-    """The run has failed, nobody has answered, and a route is still to be tried: whoever leaves now leaves them uncalled. A page
-    that waits for the end of a window is owed by a run that has finished, too; unless another one got through, for whoever was
-    called finds it, and a machine must not stand idle for a warning."""
+    """The run has failed, nobody has answered, and a route is still to be tried: whoever leaves now leaves them uncalled. A run
+    that has finished owes a page that is on its way, for as long as a route may take, and one that waits for the end of a window;
+    unless another one got through, for whoever was called finds it, and a machine must not stand idle for a warning."""
     if state.ended not in ("failed", "finished") or state.stop_by:
         return False
     if any(is_unsaid(known, paging) for known in unanswered(state)) and not _reaches_anybody(state):
         return True
-    if state.ended == "finished":
-        return False
     statuses = (status for known in unanswered(state) for status in known.routes)
     on_its_way = any(t.under_way == "trigger" and now_s - t.triggered_s <= paging.deadline_s for t in statuses)
+    if state.ended == "finished":
+        return on_its_way and not any(page.is_delivered for page in unanswered(state))
     return on_its_way or any(is_waiting(state, route) for route in paging.routes)
 
 

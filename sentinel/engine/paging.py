@@ -21,7 +21,7 @@ from sentinel.model import facts as f
 from sentinel.model.actions import SendPage, Stage, page_key
 from sentinel.model.changed import replace
 from sentinel.model.findings import Severity
-from sentinel.model.incidents import IncidentState
+from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.paging import IncidentPage, RouteStatus
 from sentinel.policy.quiet_hours import was_held_words
 from sentinel.policy.schema import Paging, Route
@@ -102,8 +102,8 @@ def on_taken_up(decision: Decision, reason: str, by: str) -> None:
 
 
 def on_end(decision: Decision) -> None:
-    """The run has just ended. Finished: nobody is needed, but for what the end left unknown. Stopped: what somebody had in hand
-    is settled, the rest stays open."""
+    """The run has just ended. Finished: nobody is needed, but for what the end left unknown, and for what is wrong with what the
+    run leaves behind. Stopped: what somebody had in hand is settled, the rest stays open."""
     state = decision.state
     waiting = [route.name for route in decision.policy.spec.paging.routes if is_waiting(state, route)]
     if state.ended == "failed" and waiting:
@@ -115,9 +115,20 @@ def on_end(decision: Decision) -> None:
         if state.ended == "finished":
             if incident.state is IncidentState.UNKNOWN and incident.closed_s == decision.now_s:
                 continue  # it was closed by the end itself: somebody has to look
+            if _outlives(decision, incident):
+                continue
             resolve(decision, incident.id, state.end_reason)
         elif state.ended == "stopped" and incident.acknowledged_by:
             resolve(decision, incident.id, f"the run was {state.end_reason}", incident.acknowledged_by)
+
+
+def _outlives(decision: Decision, incident: Incident) -> bool:
+    """Whether it still stood when the run finished, and concerns its numbers or what it saved: no final checkpoint is there, or
+    half of the loss was never logged."""
+    finds, detectors = FINDS.get(incident.kind), decision.detectors
+    if finds is None or not finds.outlives:
+        return False
+    return not detectors.over(incident.kind, incident.metric) if finds.is_measured else detectors.is_breached(incident.kind)
 
 
 def on_tick(decision: Decision) -> None:

@@ -28,6 +28,7 @@ PROBATIONS_WAITED = 10  # for rows; where they are seldom, for twice LASTING_ROW
 NEW_NORMAL_ROWS = 30
 # What is found where no level was known: that the rows since are clean is all the proof there can be, and enough.
 PROVEN_BY_ROWS = (Kind.NON_FINITE, Kind.LOSS_SCALE_COLLAPSE, Kind.EXPRESSION)
+MOVES_WEIGHTS = {"lr": "the learning rate", "update_norm": "the norm of the update"}
 CLOSED_EARLY = "the run ended healthy inside probation"
 
 
@@ -52,7 +53,10 @@ def _judge_probation(decision: Decision, incident: Incident, step: int) -> None:
     if past < needed or is_diagnosing(incident) or _keeps_firing(decision, incident, step):
         return
     if not incident.is_numeric:
-        recover(decision, incident, f"{past} steps past step {incident.break_step} without another finding")
+        if not (still := _standstill(decision, incident, incident.break_step)):
+            recover(decision, incident, f"{past} steps past step {incident.break_step} without another finding")
+        elif not _awaits_rows(decision, past):
+            fail_rung(decision, incident.id, still)
         return
     verdict = _band_verdict(decision, incident, incident.break_step)
     if verdict.is_within:
@@ -282,6 +286,8 @@ def _band_verdict(
     least that tell anything have to do. The rest as in `judge_band`."""
     before = incident.band
     after_step = max(after_step, end_of_last(decision.live.holes, decision.newest_step))
+    if still := _standstill(decision, incident, after_step):
+        return BandVerdict("unknown", still)
     if before is None and incident.kind in PROVEN_BY_ROWS:
         return _judge_rows(decision, after_step)
     level = decision.detectors.level(before.metric, after_step) if before is not None else None
@@ -291,6 +297,20 @@ def _band_verdict(
     ratio = decision.policy.spec.probation.recovered_when.ratio
     asked = _rows_of_kind(incident) if is_last else _rows_asked(decision, incident)
     return judge_band(now, before, ratio, peak, asked, rows_above)
+
+
+def _standstill(decision: Decision, incident: Incident, after_step: int) -> str:
+    """Why the rows since prove nothing: the weights did not move, though they had before. A schedule that was restored wrongly is
+    the usual cause, and its loss is as flat as one could wish."""
+    detectors, attempt = decision.detectors, decision.attempt
+    began = incident.onset_step if incident.onset_step is not None else incident.detected_step
+    if attempt is not None and attempt.resume is not None:
+        began = min(began, attempt.resume.step + 1)  # its own rows before the step at which it broke are of the repair as well
+    for metric, words in MOVES_WEIGHTS.items():
+        now, before = detectors.level(metric, after_step), detectors.rows_before(metric, began, 1)
+        if now is not None and now.median == 0.0 and before and before[0][1] > 0.0:
+            return f"{words} is 0 in most of {now.count} rows, and was {before[0][1]:.4g} before the incident: nothing is trained"
+    return ""
 
 
 def _peak(incident: Incident) -> Peak | None:

@@ -57,6 +57,7 @@ class Kind(str):
     UNSEEN: ClassVar[Kind]
     NODE_SICK: ClassVar[Kind]
     CANNOT_ACT: ClassVar[Kind]
+    UNREAD: ClassVar[Kind]
 
     def __new__(cls, word: str, is_numeric: bool | None = None) -> Kind:
         known = cls._declared.get(word)
@@ -97,6 +98,7 @@ Kind.ENGINE_TROUBLE = Kind("engine_trouble")
 Kind.UNSEEN = Kind("unseen")
 Kind.NODE_SICK = Kind("node_sick")
 Kind.CANNOT_ACT = Kind("cannot_act")
+Kind.UNREAD = Kind("unread")
 
 
 @dataclass(frozen=True, slots=True)

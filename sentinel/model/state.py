@@ -276,6 +276,7 @@ class RunState:
     engine_word: str = ""  # what it said last
     best_step: int = 0  # the furthest step any attempt reached
     blind: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    blind_since_s: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     unlisted: str = ""  # why checkpoints may be missing above: their directory could not be read, and has not been read since
     remarks: tuple[str, ...] = ()  # what sources that see had to say in the current attempt
     read_bytes_s: float = 0.0  # how fast a checkpoint was read at the last resume that read one

@@ -8,6 +8,8 @@ Fewer than `ROWS_MIN` rows, before or since, decide nothing: with two or three t
 level has passed for healed (traced in a recorded run: a band of two rows, MAD 0.09, tolerance 0.46). That is *unknown*.
 The noisier a metric is, the more rows are asked of it (`rows_to_tell`).
 
+A loss far below its level is not back either: no repair halves it, so its numbers are not what they were. That is *unknown*.
+
 Where the metric was falling, it must have come back, and not only have gone on falling from where it stood: a loss that stays 8 %
 too high is at its old level, too, a few hundred steps later.
 """
@@ -21,6 +23,7 @@ from typing import Literal, NamedTuple
 
 from sentinel.model.incidents import Band
 
+LOSS = "loss"
 MEDIAN_ERROR = 1.253 * 1.4826
 SIGMAS = 3.0
 ROWS_MIN = 10
@@ -29,6 +32,7 @@ FALLS_MAX = 3.0  # descents flatten
 STEEP = 1 / 3  # of the level: a loss that had fallen by more was in its beginning
 TOO_HIGH = 0.05  # of the level before: what stays so much above it has not healed, and must not pass by chance
 ROWS_TO_TELL_MAX = 40
+TOO_LOW = 0.5  # of the level before: what `too_good` does not believe, either
 
 Stands = Literal["within", "above", "unknown"]
 
@@ -90,6 +94,8 @@ def judge_band(
         f"{now.metric} median {now.median:.4g} of {now.count} steps is {stands} {limit:.4g} "
         f"(before the incident {before.median:.4g}, tolerance {tolerance:.2g})"
     )
+    if before.metric == LOSS and _is_too_low(now, before):
+        return BandVerdict("unknown", f"{reason}, so far below it that it is not believed")
     if now.count < (rows_min if stands == "within" else min(rows_min, rows_above)):
         return BandVerdict("unknown", f"{reason}, and {now.count} rows are too few to tell")
     if stands == "within" and peak is not None and not _has_returned(now, before, peak):
@@ -99,6 +105,13 @@ def judge_band(
         if now.median > expected + tolerance:
             return BandVerdict("above", f"{reason}, but its own descent would have brought it to {expected:.4g} since")
     return BandVerdict(stands, reason)
+
+
+def _is_too_low(now: Band, before: Band) -> bool:
+    """Whether a loss stands lower than its own descent can have brought it. A steep beginning may have brought it anywhere."""
+    if before.median <= 0.0 or before.fall > STEEP * before.median:
+        return False
+    return now.median < TOO_LOW * before.median - FALLS_MAX * before.fall
 
 
 def rows_to_tell(before: Band | None, ratio: float) -> int:

@@ -139,10 +139,14 @@ def _dropped(state: RunState, at_s: float, fact: f.PlanDropped) -> RunState:
 
 
 def _source(state: RunState, at_s: float, fact: f.SourceChanged) -> RunState:
-    del at_s
     blind = _without(state.blind, fact.source) if fact.ok else _with(state.blind, fact.source, fact.reason)
+    since_s = state.blind_since_s
+    if fact.ok:
+        since_s = _without(since_s, fact.source)
+    elif fact.source not in since_s:
+        since_s = _with(since_s, fact.source, at_s)
     unlisted = state.unlisted if fact.source != "checkpoints" else "" if fact.ok else fact.reason
-    return replace(state, blind=blind, unlisted=unlisted)
+    return replace(state, blind=blind, blind_since_s=since_s, unlisted=unlisted)
 
 
 def _noted(state: RunState, at_s: float, fact: f.Noted) -> RunState:

@@ -86,6 +86,7 @@ def took_over(state: RunState, at_s: float, fact: f.SupervisorTookOver) -> RunSt
         ended="" if lifted else state.ended,
         end_reason="" if lifted else state.end_reason,
         blind=MappingProxyType({}),
+        blind_since_s=MappingProxyType({}),
         without_progress=0 if answered else state.without_progress,
     )
     return without_refused(state) if state.refused else state

@@ -33,3 +33,17 @@ def test_the_page_is_taken_back_at_every_channel_when_the_loss_is_back_as_regula
     assert not bench.incident.page.is_open
     assert bench.incident.page.resolved == "the loss is back: it was in the newest 20 rows"
     assert [page.stage for page in bench.decided(a.SendPage)] == ["trigger", "resolve"]
+
+
+def test_a_run_that_finishes_without_its_loss_leaves_the_page_open_and_sees_that_it_gets_out() -> None:
+    bench = Bench(policy_named("default")).launched()
+    bench.steps(1, 300)
+    for step in range(301, 400):
+        bench.tell(StepReading(1, step, float(step), (), {"grad_norm": 0.3}))
+    bench.ends(399)
+    assert bench.state.ended == "finished"
+    assert [incident.kind for incident in bench.state.open_pages] == ["loss_missing"]
+    assert [page.stage for page in bench.decided(a.SendPage)] == ["trigger"]
+    assert bench.engine.owes_a_page(bench.now_s), "it is on its way"
+    bench.done("page/1/1/trigger/terminal")
+    assert not bench.engine.owes_a_page(bench.now_s)

@@ -108,3 +108,23 @@ def test_a_stream_that_goes_quiet_under_moving_ranks_is_said_and_is_no_hang() ->
     bench.step(100)
     bench.tick(1.0)
     assert bench.state.blind == {}
+
+
+def test_a_finish_without_its_last_checkpoints_leaves_the_page_open() -> None:
+    bench = Bench(telling()).launched()
+    for step in range(10, 51, 10):
+        train(bench, step - 9, step).checkpoint(step)
+    train(bench, 51, 90).ends(90)
+    assert bench.state.ended == "finished"
+    assert [incident.kind for incident in bench.state.open_pages] == ["stale_checkpoint"]
+    assert "resolve" not in [page.stage for page in bench.decided(a.SendPage)]
+    saved = Bench(telling()).launched()
+    for step in range(10, 51, 10):
+        train(saved, step - 9, step).checkpoint(step)
+    train(saved, 51, 90).checkpoint(90).ends(90)
+    assert not saved.state.open_pages, "what it leaves behind is there"
+
+
+def test_a_pace_that_was_slow_is_nobodys_business_when_the_run_has_finished() -> None:
+    bench = train(train(Bench(telling()).launched(), 1, 80), 81, 130, rate=4e4).ends(130)
+    assert not bench.state.open_pages

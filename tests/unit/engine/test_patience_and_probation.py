@@ -9,7 +9,7 @@ import pytest
 
 from sentinel.model import facts as f
 from sentinel.model.incidents import IncidentState
-from tests.builders import POLICY, Bench, build_policy
+from tests.builders import POLICY, Bench, build_policy, read_step
 
 PAGE = {"page": {"severity": "critical"}, "then": "stop_now"}
 
@@ -227,3 +227,30 @@ def test_a_run_that_finishes_before_it_is_known_says_so_and_calls_somebody() -> 
     assert bench.state.ended == "finished"
     assert bench.incident.state is IncidentState.UNKNOWN
     assert any("finished before it was known" in fact.reason for fact in bench.of(f.PageRaised)), bench.of(f.PageRaised)
+
+
+def moving(bench: Bench, first: int, last: int, loss: float | None = None, **metrics: float) -> Bench:
+    for step in range(first, last + 1):
+        bench.step(step, loss, **{"lr": 3e-4, "update_norm": 0.5, **metrics})
+    return bench
+
+
+@pytest.mark.parametrize("still", ["lr", "update_norm"])
+def test_weights_that_do_not_move_prove_no_repair(still: str) -> None:
+    """A schedule that was restored wrongly: the loss is as flat as one could wish."""
+
+    def repaired() -> Bench:
+        bench = moving(Bench().launched(), 1, 50).checkpoint(50)
+        moving(moving(bench, 51, 70), 71, 76, loss=8.0).launched(receipt=False)
+        past = tuple(read_step(0, step, lr=3e-4, update_norm=0.5) for step in range(1, bench.resumed_from + 1))
+        return bench.receipt(history=past)
+
+    bench = repaired()
+    moving(bench, bench.resumed_from + 1, 140, **{still: 0.0})
+    assert bench.incident.state is IncidentState.PROBATION
+    bench.ends(140)
+    assert bench.incident.state is IncidentState.UNKNOWN
+    assert "nothing is trained" in bench.incident.verdict
+    fine = repaired()
+    moving(fine, fine.resumed_from + 1, 140)
+    assert fine.incident.state is IncidentState.RECOVERED

@@ -151,3 +151,17 @@ def test_a_steep_fall_is_expected_to_go_on_unless_it_was_the_beginning() -> None
 
 def _stands_too_high(now: Band, before: Band, peak: Peak) -> bool:
     return "its own descent would have brought it" in judge_band(now, before, 0.02, peak).reason
+
+
+def test_a_loss_far_below_its_level_is_unknown_and_no_proof() -> None:
+    before = Band("loss", 2.95, 0.01, 100, 200)
+    for median in (-50.0, 0.0, 1.4):
+        verdict = judge_band(Band("loss", median, 0.01, 60, 300), before, 0.02)
+        assert verdict.stands == "unknown"
+        assert "it is not believed" in verdict.reason
+    assert judge_band(Band("loss", 1.6, 0.01, 60, 300), before, 0.02).is_within
+    assert judge_band(Band("grad_norm", 0.1, 0.01, 60, 300), Band("grad_norm", 1.0, 0.1, 100, 200), 0.02).is_within
+    falling = Band("loss", 2.95, 0.01, 100, 200, fall=0.9, fall_steps=100, lasting=0.9)
+    assert judge_band(Band("loss", 1.0, 0.01, 60, 900), falling, 0.02).is_within, "its own descent may have brought it there"
+    steep = Band("loss", 9.0, 0.1, 30, 40, fall=4.0, fall_steps=30, lasting=0.9)
+    assert judge_band(Band("loss", 3.0, 0.01, 60, 900), steep, 0.02).is_within, "in its beginning a loss falls by anything"

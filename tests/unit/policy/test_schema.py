@@ -70,7 +70,7 @@ def test_the_language_knows_exactly_the_kinds_and_severities_of_the_model():
     ranks out of sight nothing follows but waiting; a node that its check calls sick is left out, whatever the rules; where
     sentinel itself cannot act a person is called; nothing else makes these kinds."""
     assert set(get_args(FindingKind)) == {str(kind) for kind in KINDS} - {
-        "expression", "log_match", "engine_trouble", "unseen", "node_sick", "cannot_act",
+        "expression", "log_match", "engine_trouble", "unseen", "node_sick", "cannot_act", "unread",
     }  # fmt: skip
     assert get_args(Severity) == get_args(findings.Severity)
 
