@@ -55,6 +55,10 @@ class RetryLater(SentinelError):
         self.retry_in_s = retry_in_s
 
 
+class PerhapsDelivered(RetryLater):
+    """It was sent whole, and no answer came in time: whoever it was for may have it, and sees each further try as another one."""
+
+
 class GoesOn(RetryLater):
     """Nothing has failed: it is under way, and is asked about again after `retry_in_s` seconds, for as long as it is wanted."""
 

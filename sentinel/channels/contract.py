@@ -16,7 +16,7 @@ class Channel(Protocol):
         """Deliver it; a short word for the journal on what came of it. The same notice delivered twice is the same.
 
         Raises:
-            RetryLater: it may work later: the network, a server that is busy or broken.
+            RetryLater: it may work later: the network, a server that is busy or broken. PerhapsDelivered: and it may have worked.
             GiveUp: it cannot work as it is set up: a wrong key, an address that leads nowhere.
         """
         ...

@@ -1,7 +1,8 @@
 """One HTTP call with an end: a deadline for all of it, an answer of bounded size, no redirects, certificates checked.
 
-What goes wrong becomes RetryLater or GiveUp, in words that hold neither the address behind the host nor a header. A proxy is
-used as the environment says (HTTPS_PROXY, HTTP_PROXY, NO_PROXY), as with other programs, but never for this machine itself.
+What goes wrong becomes RetryLater (PerhapsDelivered where only the answer is missing) or GiveUp, in words that hold neither the
+address behind the host nor a header. A proxy is used as the environment says (HTTPS_PROXY, HTTP_PROXY, NO_PROXY), as with other
+programs, but never for this machine itself.
 
     send(HttpRequest("PagerDuty", "https://events.pagerduty.com/v2/enqueue", body=b"{}"))
 """
@@ -24,7 +25,7 @@ from urllib.request import getproxies, proxy_bypass
 from sentinel.channels.contract import AGAIN_S, CALL_S
 from sentinel.channels.reach import is_here
 from sentinel.clock import SystemClock
-from sentinel.errors import GiveUp, RetryLater
+from sentinel.errors import GiveUp, PerhapsDelivered, RetryLater
 from sentinel.model.amounts import time_words
 
 ANSWER_BYTES_MAX = 1024 * 1024
@@ -99,12 +100,14 @@ def send(request: HttpRequest) -> HttpResponse:
         raise GiveUp(f"{request.what}: its address {wrong}")
     clock = SystemClock()
     end_s = clock.now_s() + request.within_s
-    with _in_words(request):
+    sent = threading.Event()
+    with _in_words(request, sent):
         connection, target = _open(urlsplit(request.url), request.within_s)
         with closing(connection):
             connection.connect()
             with _hung_up_after(connection.sock, end_s - clock.now_s()):
                 connection.request(request.method, target, request.body, _headers(request))
+                sent.set()
                 response = connection.getresponse()
                 body = response.read(ANSWER_BYTES_MAX)
     if 200 <= response.status < 300:
@@ -173,13 +176,14 @@ def _hung_up_after(sock: socket.socket, seconds: float) -> Iterator[None]:
 
 
 @contextmanager
-def _in_words(request: HttpRequest) -> Iterator[None]:
-    """Of an error only what cannot hold the address or a header is said."""
+def _in_words(request: HttpRequest, sent: threading.Event) -> Iterator[None]:
+    """Of an error only what cannot hold the address or a header is said. `sent`: set once the request has gone out whole."""
     what = request.what
     try:
         yield
     except TimeoutError:
-        raise RetryLater(f"{what}: no answer within {time_words(request.within_s)}", AGAIN_S) from None
+        kind = PerhapsDelivered if sent.is_set() else RetryLater
+        raise kind(f"{what}: no answer within {time_words(request.within_s)}", AGAIN_S) from None
     except ssl.SSLCertVerificationError as error:
         raise GiveUp(f"{what}: its certificate is refused: {error.verify_message}; SSL_CERT_FILE names others") from None
     except socket.gaierror as error:

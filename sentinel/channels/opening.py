@@ -11,7 +11,7 @@ from sentinel.channels.contract import AGAIN_S, Channel
 from sentinel.channels.notice import Notice
 from sentinel.channels.registry import CHANNELS
 from sentinel.channels.secrets import Vault
-from sentinel.errors import GiveUp, RetryLater, SentinelError, UsageError
+from sentinel.errors import GiveUp, PerhapsDelivered, RetryLater, SentinelError, UsageError
 from sentinel.policy import schema_paging as p
 
 
@@ -26,7 +26,8 @@ class Guarded:
         try:
             return self.vault.scrub(self.channel.deliver(notice))
         except RetryLater as later:
-            found: RetryLater | GiveUp = RetryLater(self.vault.scrub(str(later)), later.retry_in_s)
+            kind = PerhapsDelivered if isinstance(later, PerhapsDelivered) else RetryLater
+            found: RetryLater | GiveUp = kind(self.vault.scrub(str(later)), later.retry_in_s)
         except GiveUp as final:
             found = GiveUp(self.vault.scrub(str(final)))
         except OSError as error:

@@ -29,19 +29,19 @@ def autopsy(
     """
     from sentinel.report.autopsy import examine
     from sentinel.report.autopsy_words import autopsy_document, autopsy_text
-    from sentinel.report.masked import masked_json
+    from sentinel.report.masked import environment_masking, masked_json
 
     rules: tuple[LogRule, ...] = ()
     if policy is not None:
         from sentinel.policy_files.loading import load_policy, shipped_policy_path
 
         rules = load_policy(shipped_policy_path(policy)).spec.logs
-    unread = False
+    unread, masking = False, environment_masking()
     for number, path in enumerate(paths):
         found = examine(path, rules)
         unread = unread or found.error is not None or bool(found.unread)
         if as_json:
-            print(masked_json(autopsy_document(found)), flush=True)
+            print(masked_json(autopsy_document(found), masking), flush=True)
         else:
-            print(("\n" if number else "") + autopsy_text(found), flush=True)
+            print(("\n" if number else "") + masking.text(autopsy_text(found)), flush=True)
     raise typer.Exit(1 if unread else 0)

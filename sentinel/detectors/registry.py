@@ -148,7 +148,7 @@ OWN = (
     Finds(Kind.UNSEEN, asks_for_rule=False, only_tells=True),
     Finds(Kind.NODE_SICK, asks_for_rule=False, only_tells=True),
     Finds(Kind.CANNOT_ACT, asks_for_rule=False, only_tells=True),
-    Finds(Kind.UNREAD, "warning", asks_for_rule=False, only_tells=True),
+    Finds(Kind.UNREAD, "warning", asks_for_rule=False, only_tells=True, is_measured=True),
 )
 
 MAKER_OF: dict[Kind, DetectorRow] = {finds.kind: row for row in DETECTORS for finds in row.finds}

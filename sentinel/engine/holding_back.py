@@ -1,4 +1,5 @@
-"""Pages that wait: for the end of a window that mutes them, or for the end of the incident that they are a consequence of.
+"""Pages that wait: for the end of a window that mutes them, for the end of the incident that they are a consequence of, or behind
+the page of the same that keeps coming back (`coming_back`).
 
 What waits is not lost. A page is raised as ever; only its delivery waits, on the routes that are held. When they are let go it is
 due like any other page that nobody was told of: once, if it is still open by then. Nothing else in a run waits for this.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from sentinel.engine.coming_back import page_in_front
 from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
 from sentinel.model.incidents import Incident
@@ -23,7 +25,7 @@ def update_hold(decision: Decision, number: int) -> None:
     waits for nothing."""
     incident, paging = decision.state.incident(number), decision.policy.spec.paging
     page = incident.page
-    if page is None or (page.hold is None and not (paging.mute or paging.inhibit)):
+    if page is None:
         return
     held = None if page.is_answered else _held_now(decision.state, incident, page, paging, decision.now_s)
     if held is None:
@@ -63,7 +65,10 @@ def _is_about(mute: Mute, incident: Incident, severity: str, route: str) -> bool
 
 
 def _held_now(state: RunState, incident: Incident, page: IncidentPage, paging: Paging, now_s: float) -> f.PageHeld | None:
-    causes = tuple(sorted({cause.id for one in paging.inhibit for cause in _causes(one, state, incident, page)}))
+    found = {cause.id for one in paging.inhibit for cause in _causes(one, state, incident, page)}
+    if (front := page_in_front(state, incident, page, now_s)) is not None:
+        found.add(front.id)
+    causes = tuple(sorted(found))
     muted = {route.name: mutes_of(paging, incident, page.severity, route.name, now_s) for route in paging.routes}
     routes = tuple(name for name, mutes in muted.items() if mutes or causes)
     if not routes:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from sentinel.detectors.registry import FINDS
 from sentinel.engine.annotations import notes_of, runbook_of
+from sentinel.engine.coming_back import WORDS, keeps_coming_back, must_stay_open
 from sentinel.engine.decision import Decision
 from sentinel.engine.holding_back import hold_ends, mutes_of, update_hold
 from sentinel.engine.owed_pages import is_owed, is_waiting, unanswered
@@ -35,6 +36,8 @@ ABOUT = "pages"  # of notes
 def page(decision: Decision, number: int, severity: Severity, reason: str, follows: str) -> None:
     """Call a person. The text is the case: what broke, what was tried, why nobody else can go on, and what `follows`."""
     incident = decision.state.incident(number)
+    if keeps_coming_back(decision.state, incident, decision.now_s):
+        reason = f"{reason}; {WORDS}"
     where = f" since step {incident.onset_step}" if incident.onset_step is not None else f" at step {incident.break_step}"
     notes, runbook_url = notes_of(decision.policy, incident), runbook_of(decision.policy, incident)
     lines = [f"{incident.alert}: {incident.reason}", *notes, *([f"runbook: {runbook_url}"] if runbook_url else [])]
@@ -87,10 +90,12 @@ def on_recovered(decision: Decision, number: int, reason: str) -> None:
 
 def withdraw_what_is_over(decision: Decision) -> None:
     """A page about what is no more, where its detector measures that: nobody need look any more. The incident itself was closed
-    when a person was called."""
+    when a person was called. What keeps coming back is over only once it has stayed away."""
     for incident in decision.state.open_pages:
         finds = FINDS.get(incident.kind)
-        if finds is not None and finds.is_measured and (why := decision.detectors.over(incident.kind, incident.metric)):
+        if finds is None or not finds.is_measured or not (why := decision.detectors.over(incident.kind, incident.metric)):
+            continue
+        if not must_stay_open(decision.state, incident, decision.now_s):
             resolve(decision, incident.id, why)
 
 

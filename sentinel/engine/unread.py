@@ -6,6 +6,7 @@ shows that it is sick. But nothing is judged either: a run may train on NaN for 
 from __future__ import annotations
 
 from sentinel.detectors.stream_gap import INTERVALS
+from sentinel.engine.coming_back import must_stay_open
 from sentinel.engine.decision import Decision
 from sentinel.engine.opening import open_incident
 from sentinel.engine.paging import page, resolve
@@ -25,7 +26,8 @@ def on_tick(decision: Decision) -> None:
     open_ones = [incident for incident in state.open_pages if incident.kind is Kind.UNREAD]
     if not since:
         for incident in open_ones:
-            if decision.newest_step > incident.detected_step:  # whoever was started anew has not looked yet
+            is_read = decision.newest_step > incident.detected_step  # whoever was started anew has not looked yet
+            if is_read and not must_stay_open(state, incident, decision.now_s):
                 resolve(decision, incident.id, "numbers are read again; those of the steps between were never judged")
         return
     lasted_s = decision.now_s - min(since)

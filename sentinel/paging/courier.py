@@ -20,12 +20,15 @@ from sentinel.channels.notice import TEXT_CHARS_MAX, TITLE_CHARS_MAX, Notice, de
 from sentinel.channels.terminal import Terminal
 from sentinel.channels.wording import CALLS, cut, one_line, titled
 from sentinel.clock import Clock, SystemClock
-from sentinel.errors import GiveUp, RetryLater
+from sentinel.errors import GiveUp, PerhapsDelivered, RetryLater
 from sentinel.model.actions import SendPage
 from sentinel.paging.patience import Patience
 
 PAUSE_MAX_S = 60.0  # between two tries: as long as the network may be gone, and no longer than a page may be late
 CASE_S = 5.0  # the case reads a little of the run directory, whose filesystem may be the very thing that does not answer
+# A service that takes a page and answers too late shows each try as another page. The first pauses stay short, as the page may be
+# lost all the same; then they grow so fast that a night of eight hours sees 13 tries, not some 500.
+PERHAPS_GROWTH, PERHAPS_PAUSE_MAX_S = 4.0, 3600.0
 TRIES_KEPT = 256
 _CONTROL = re.compile(r"[^\S\n ]|[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 NO_ROUTE = ""  # pages decided before there were routes: the terminal
@@ -56,7 +59,7 @@ class Courier:
         self._clock = clock or SystemClock()
         self._patience = {name: Patience(name) for name in self.channels}
         self._case_patience = {name: Patience(f"{name}, its case") for name in self.channels}
-        self._tries: OrderedDict[str, int] = OrderedDict()
+        self._tries: OrderedDict[tuple[str, bool], int] = OrderedDict()  # of a page, those that may have delivered it apart
 
     def send(self, page: SendPage) -> str:
         """Deliver on the page's own route. Raises RetryLater, GiveUp."""
@@ -67,8 +70,9 @@ class Courier:
         try:
             detail = self._patience[page.route].within(self._within_s, lambda: channel.deliver(self.notice(page)))
         except RetryLater as later:
-            raise RetryLater(str(later), self._pause_s(page.key, later.retry_in_s)) from None
-        self._tries.pop(page.key, None)
+            raise RetryLater(str(later), self._pause_s(page.key, later)) from None
+        for perhaps in (False, True):
+            self._tries.pop((page.key, perhaps), None)
         return detail
 
     def notice(self, page: SendPage) -> Notice:
@@ -91,12 +95,15 @@ class Courier:
     def _plain(self, page: SendPage) -> Notice:
         return plain_notice(self._run_dir, self._run, page, self._clock.wall_s())
 
-    def _pause_s(self, key: str, asked_s: float) -> float:
+    def _pause_s(self, page: str, later: RetryLater) -> float:
         """Longer with every try, but never before the server wants it."""
+        asked_s, perhaps = later.retry_in_s, isinstance(later, PerhapsDelivered)
+        growth, longest_s = (PERHAPS_GROWTH, PERHAPS_PAUSE_MAX_S) if perhaps else (2.0, PAUSE_MAX_S)
+        key = (page, perhaps)
         tries = self._tries[key] = self._tries.pop(key, 0) + 1
         while len(self._tries) > TRIES_KEPT:
             self._tries.popitem(last=False)
-        return max(asked_s, min(asked_s * 2.0 ** min(tries - 1, 10), PAUSE_MAX_S))
+        return max(asked_s, min(asked_s * growth ** min(tries - 1, 10), longest_s))
 
 
 def plain_notice(run_dir: Path, run: str, page: SendPage, wall_s: float) -> Notice:

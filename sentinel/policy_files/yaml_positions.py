@@ -223,7 +223,9 @@ class _ValueReader:
             return event.value
         node = yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark)
         try:
-            return self._loader.construct_object(node)
+            value: object = self._loader.construct_object(node)
+            str(value)  # Python reads a hexadecimal number of any length and shows none of over 4300 digits: no message could
+            return value
         except ValueError:
             self._read.add(place, path or "document", f"a number of {len(event.value)} characters", "write a shorter one")
             return ""

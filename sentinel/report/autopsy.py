@@ -23,6 +23,7 @@ from sentinel.model.collectives import Dumps
 from sentinel.policy.schema_logs import LogRule
 from sentinel.report.autopsy_logs import Logs, read_logs
 from sentinel.report.autopsy_patterns import PolicyWord, judge_by_policy
+from sentinel.report.masked import quoted_line
 from sentinel.telemetry.flight_recorder import dumps_in, rank_of, read_dumps
 from sentinel.telemetry.printed_exits import PrintedExits, read_printed_exits
 
@@ -149,8 +150,7 @@ def _placed(found: Autopsy, place: LinePlace | None, logs: Logs) -> Autopsy:
     if place is None or not 0 <= place.index < len(logs.places.get(place.owner, ())):
         return found
     path, number = logs.places[place.owner][place.index]
-    text = read_labels(logs.tails[place.owner][place.index]).text.strip()
-    text = "".join(char if char.isprintable() else " " for char in text)[:LINE_CHARS]
+    text = quoted_line(read_labels(logs.tails[place.owner][place.index]).text)[:LINE_CHARS]
     return replace(found, log=path, line=number or None, evidence=text)
 
 

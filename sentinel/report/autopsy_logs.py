@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sentinel.detectors.crash_class import Owner
 from sentinel.report.log_owners import owners_of
-from sentinel.telemetry.crash_log import LINES_KEPT, SEARCH_BYTES_MAX, LogEnd, read_log_end
+from sentinel.telemetry.crash_log import LINES_KEPT, SEARCH_BYTES_MAX, TAIL_BYTES, LogEnd, read_log_end
 
 FILES_MAX = 20_000
 DEPTH_MAX = 5
@@ -23,6 +23,7 @@ MANY_FILES = 64
 LINES_OF_MANY = 40  # whole lines of each end, where there are many files
 SEARCH_OF_MANY_BYTES = 16 << 20
 BREAKS_OFF = "{}: the compressed data breaks off; its end, where a death would stand, is unknown"
+TOO_LONG = f"{{}}: no line of its end could be read, for they are longer than {TAIL_BYTES:,} bytes"
 
 _NO_LOG = (
     ".pt", ".pth", ".bin", ".safetensors", ".npy", ".npz", ".distcp", ".pkl", ".idx", ".arrow", ".parquet", ".png", ".svg",
@@ -50,7 +51,7 @@ def read_logs(path: Path) -> Logs:
 
 def _read_file(path: Path) -> Logs:
     end = _read_text(path, SEARCH_BYTES_MAX)
-    unread = (BREAKS_OFF.format(path),) if end.breaks_off else ()
+    unread = tuple(_troubles(path, end))
     if not end.lines:
         return Logs({}, {}, False, unread)
     return Logs({None: end.lines}, {None: _places(path, end)}, end.is_cut, unread)
@@ -62,6 +63,11 @@ def _read_text(path: Path, limit_bytes: int, lines_kept: int = LINES_KEPT) -> Lo
     if end.no_text:
         raise OSError(22, end.no_text, str(path))
     return end
+
+
+def _troubles(path: Path, end: LogEnd) -> list[str]:
+    """Why what was read of a log is not all that its end says."""
+    return [words.format(path) for words, is_so in ((BREAKS_OFF, end.breaks_off), (TOO_LONG, end.is_unbroken)) if is_so]
 
 
 def _places(path: Path, end: LogEnd) -> tuple[tuple[Path, int], ...]:
@@ -82,8 +88,7 @@ def _read_folder(folder: Path) -> Logs:
         except OSError as error:
             unread.append(f"{path}: {error.strerror or error}")
             continue
-        if end.breaks_off:
-            unread.append(BREAKS_OFF.format(path))
+        unread += _troubles(path, end)
         if end.lines:
             ends[path] = end
     owners = owners_of(folder, {path: end.lines for path, end in ends.items()})

@@ -11,6 +11,7 @@ from sentinel.client.regular_file import regular
 from sentinel.detectors.crash_class import Owner
 from sentinel.detectors.crash_labels import read_labels
 from sentinel.policy.schema_logs import LogRule, fill_groups
+from sentinel.report.masked import quoted_line
 from sentinel.telemetry.compressed import compression_of, open_compressed, read_block
 from sentinel.telemetry.crash_log import SEARCH_BYTES_MAX
 
@@ -68,7 +69,7 @@ def _word(path: Path, owner: Owner, rule: LogRule) -> PolicyWord | None:
         label = read_labels(found.line[:LINE_CHARS])
         rank = owner if isinstance(owner, int) else label.rank
         words = fill_groups(rule.class_, found.groups) if rule.class_ is not None else rule.found
-        text = "".join(char if char.isprintable() else " " for char in label.text.strip())
+        text = quoted_line(label.text)
         evidence = f"{fill_groups(rule.text, found.groups)}: {text}" if rule.text else text
         line = number + block.count(b"\n", 0, found.at)
         return PolicyWord(rule.name, words, rank, path, line, evidence, rule.node is not None, rule.retry)

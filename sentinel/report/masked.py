@@ -32,3 +32,8 @@ def masked_json(document: object, masking: Masking | None = None) -> str:
 
 def environment_masking() -> Masking:
     return Masking.of(os.environ)
+
+
+def quoted_line(text: str) -> str:
+    """A line of a log as people are shown it. Masked first: with a blank for each escape within it, no secret looks like one."""
+    return "".join(char if char.isprintable() else " " for char in Masking().text(text.strip()))

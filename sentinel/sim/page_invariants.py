@@ -61,6 +61,9 @@ class PageJudge:
                     self._called = {key: at_s for key, at_s in self._called.items() if key[0] != number}
             case f.PageResolved(incident=number):
                 self._unsaid.pop(number, None)
+                page = state.incident(number).page
+                if page is not None and page.hold is not None and page.hold.incidents:
+                    self._due.pop(number, None)  # it waited behind another page, of which people knew, and is over
                 if self._open.pop(number, None) is None:
                     raise InvariantBroken("only an open page is resolved", f"that of incident {number}")
             case f.RequestAnswered(granted=True, wish=w.Acknowledge() | w.Approve() | w.Deny() as request, id=asked):

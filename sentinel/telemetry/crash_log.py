@@ -46,7 +46,8 @@ _NO_DIGITS = str.maketrans("", "", "0123456789")
 class LogEnd:
     """`numbers`: of each line its place in the file, from 1; 0 where it was not counted. `searched_bytes`: how much of the end
     was looked at; `is_cut`: the search met its bound; `breaks_off`: the data of a compressed log did, and its end was not read.
-    `no_text`: what the file is and what to do, where it looks like no text."""
+    `is_unbroken`: no line was kept of it, and the last one is longer than what is read of an end. `no_text`: what the file is and
+    what to do, where it looks like no text."""
 
     lines: tuple[str, ...]
     numbers: tuple[int, ...]
@@ -54,6 +55,7 @@ class LogEnd:
     is_cut: bool = False
     no_text: str = ""
     breaks_off: bool = False
+    is_unbroken: bool = False
 
 
 class Gist:
@@ -195,7 +197,8 @@ def _read_plain(handle: int, size: int, limit_bytes: int, lines_kept: int, numbe
         number = gist.feed_all(number, lines)
     kept = [(at if numbered else 0, line) for at, line in gist.story()]
     kept += [(number + at if numbered else 0, line) for at, line in enumerate(tail)]
-    return _end(kept, size - start, is_cut)
+    end = _end(kept, size - start, is_cut)
+    return replace(end, is_unbroken=tail_start == size > 0 and not end.lines)
 
 
 def _end(kept: list[tuple[int, str]], searched_bytes: int, is_cut: bool) -> LogEnd:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import shutil
 import socket
 import threading
@@ -11,7 +12,7 @@ import pytest
 
 from sentinel.channels import http_call
 from sentinel.channels.http_call import ANSWER_BYTES_MAX, HttpRequest, check_url, retry_after_s, send
-from sentinel.errors import GiveUp, RetryLater
+from sentinel.errors import GiveUp, PerhapsDelivered, RetryLater
 from tests.loopback import HttpServer, Reply, drip, make_certificate, raw_server
 
 SHORT_S = 0.4
@@ -87,8 +88,22 @@ def test_a_redirect_is_refused_and_not_followed() -> None:
 def test_a_server_that_hangs_is_given_up_in_time() -> None:
     with HttpServer() as server:
         server.hold()
-        with pytest.raises(RetryLater, match=r"no answer within 0\.4 s"):
+        with pytest.raises(PerhapsDelivered, match=r"no answer within 0\.4 s"):
             post(server.url, SHORT_S)
+
+
+def test_what_was_surely_not_taken_is_no_perhaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(connection: http.client.HTTPConnection) -> None:
+        raise TimeoutError
+
+    with HttpServer() as server:
+        server.replies = [Reply(503)]
+        with pytest.raises(RetryLater) as busy:
+            post(server.url)
+        monkeypatch.setattr(http.client.HTTPConnection, "connect", never)
+        with pytest.raises(RetryLater, match="no answer within") as unreached:
+            post(server.url)
+    assert not any(isinstance(raised.value, PerhapsDelivered) for raised in (busy, unreached))
 
 
 @pytest.mark.parametrize(
@@ -149,7 +164,7 @@ def test_a_server_that_hangs_behind_tls_is_given_up_in_time(tmp_path: Path, monk
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     with HttpServer(certificate) as server:
         server.hold()
-        with pytest.raises(RetryLater, match="no answer within"):
+        with pytest.raises(PerhapsDelivered, match="no answer within"):
             post(server.url, 1.0)
 
 

@@ -13,7 +13,9 @@ from sentinel.actions.runner import LANES_MAX, ThreadRunner, lane_of
 from sentinel.channels import http_call
 from sentinel.channels.contract import Channel
 from sentinel.channels.notice import Notice
-from sentinel.errors import GiveUp, RetryLater
+from sentinel.channels.opening import Guarded
+from sentinel.channels.secrets import Vault
+from sentinel.errors import GiveUp, PerhapsDelivered, RetryLater
 from sentinel.model.actions import Action, SendPage
 from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.paging.courier import Courier, plain_notice
@@ -99,6 +101,25 @@ def test_tries_are_further_and_further_apart_and_never_before_the_server_wants_t
     sender.send(page("r"))
     box.act = raising(RetryLater("busy", 5.0))
     assert pause(page("r")) == 5
+
+
+def test_a_page_that_has_perhaps_arrived_is_tried_a_dozen_times_a_night(tmp_path: Path) -> None:
+    box = Box(raising(PerhapsDelivered("no answer within 12 s", 5.0)))
+    sender = Courier(tmp_path, "gpt-7", {"r": Guarded(box, Vault({}))}, None, DEADLINE_S, ManualClock())
+    pauses: list[float] = []
+
+    def send() -> None:
+        with pytest.raises(RetryLater) as raised:
+            sender.send(page("r"))
+        pauses.append(raised.value.retry_in_s)
+
+    while sum(pauses) < 8 * 3600:
+        send()
+    assert pauses[:7] == [5, 20, 80, 320, 1280, 3600, 3600]
+    assert len(box.got) == 13
+    box.act = raising(RetryLater("connection refused", 5.0))
+    send()
+    assert pauses[-1] == 5, "surely not delivered: as urgent as ever"
 
 
 def test_a_try_that_hangs_is_left_behind_and_while_it_hangs_no_other_is_begun() -> None:

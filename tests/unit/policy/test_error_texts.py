@@ -215,6 +215,14 @@ def test_a_mistake_is_shown_where_it_stands(refused, old, new, printed):
     assert refused(old, new) == printed
 
 
+@pytest.mark.parametrize("number", ["0x" + "f" * 20_000, "0o" + "7" * 20_000, "9" * 20_000])
+def test_a_number_that_cannot_be_written_out_is_refused_where_it_stands(refused, number):
+    """Python shows no whole number of more than 4300 digits, and reads a hexadecimal or octal one of any length."""
+    first, *_, last = refused("{z: 8}", f"{{z: {number}}}").splitlines()
+    assert first == f"x.yaml:6:16: spec.detectors.spike.z: a number of {len(number)} characters"
+    assert last == "  remedy: write a shorter one"
+
+
 def test_all_problems_are_listed_in_the_order_of_the_file(refused):
     printed = refused("{z: 8}", "{z: 8, zz: 1}", GOOD.replace("then: stop_now", "then: stop"))
     heads = [line.split(": ", 1)[0] for line in printed.splitlines() if line.startswith("x.yaml")]

@@ -352,6 +352,27 @@ def test_a_compressed_log_whose_end_is_missing_says_so(tmp_path: Path) -> None:
         assert CliRunner().invoke(app, ["autopsy", str(path)]).exit_code == 1
 
 
+def test_a_log_of_lines_that_are_too_long_is_not_called_empty(tmp_path: Path) -> None:
+    path = written(tmp_path, "=" * 200_000 + "\n" + "a:" * 100_000 + "\n")
+    for argument in (path, tmp_path):
+        done = CliRunner().invoke(app, ["autopsy", str(argument)])
+        assert done.exit_code == 1
+        assert "no line of its end could be read, for they are longer than 65,536 bytes" in done.stdout
+        assert "empty" not in done.stdout
+    written(tmp_path, "RuntimeError: CUDA out of memory" + " " * 200_000 + "\n")
+    assert examine(path).crash is CrashClass.OUT_OF_MEMORY  # the beginning of such a line is read, as ever
+
+
+def test_secrets_are_masked_in_the_text_as_in_the_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STORE_PASSWORD", "of-the-environment")
+    secrets = "hf_LEAKabcdefghijklmnop password=LEAKpw123456 https://u:LEAKurl12@h/ hf_LEAK\x1b[31mqrstuvwxyzabcdef of-the-environment"
+    path = written(tmp_path, STEPS + by("[rank1]: ", TB + f"RuntimeError: CUDA error: uncorrectable ECC error {secrets}"))
+    for options in ((), ("--json",)):
+        shown = CliRunner().invoke(app, ["autopsy", *options, str(path)]).stdout
+        assert "uncorrectable ECC error *** password=*** https://***@h/ ***" in shown
+        assert not any(word in shown for word in ("LEAK", "qrstuv", "of-the-environment"))
+
+
 def test_a_pipe_in_the_place_of_a_log_is_named_and_other_pipes_are_not(tmp_path: Path) -> None:
     written(tmp_path, STEPS, "rank-0.log")
     os.mkfifo(tmp_path / "rank-1.log")
