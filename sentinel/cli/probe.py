@@ -49,7 +49,7 @@ def probe(
     """
     from sentinel.clock import SystemClock
     from sentinel.policy.quantities import Malformed, parse_positive_duration
-    from sentinel.report.masked import masked_json
+    from sentinel.report.masked import environment_masking, masked_json
     from sentinel.supervisor.config_file import find_config
     from sentinel.trainers.probe.command import ProbeRequest
     from sentinel.trainers.probe.command import probe as run
@@ -67,5 +67,5 @@ def probe(
     asked = ProbeRequest(words, cwd, trainer, run_dir, keep, as_it_is, limits)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that nothing it started is left
     report = run(asked, SystemClock(), lambda line: print(line, file=sys.stderr, flush=True))
-    print(masked_json(report.document) if as_json else report.text)
+    print(masked_json(report.document) if as_json else environment_masking().text(report.text))
     raise typer.Exit(0 if report.is_fine else 1)
