@@ -119,10 +119,6 @@ class WatchedRun:
         """Whether every rank of the attempt has told on which machine it is."""
         return self.rank_end < RANKS_END and len(self.hosts) >= self.rank_end
 
-    def is_without_rank(self, host: str) -> bool:
-        """Whether every rank is known to be on another machine. Names with and without their domain are one."""
-        return self.are_places_known and _short(host) not in {_short(known) for known in self.hosts.values()}
-
     def hold(self, kind: Kind) -> Hold:
         return self._holds.get(kind, Hold())
 
@@ -135,10 +131,6 @@ class WatchedRun:
     def step_time_s(self) -> float | None:
         """Learned seconds per optimizer step; None while unknown."""
         return self.pace.step_time_s
-
-
-def _short(host: str) -> str:
-    return host.partition(".")[0].lower()
 
 
 class Detector:

@@ -275,7 +275,9 @@ class GpuFault(Detector):
     def _is_apart(self, part: HardwarePart) -> bool:
         """Its machine has no rank of the run: its agent saw none, and all ranks tell that they are elsewhere. Of its own machine
         the supervisor cannot say so: ranks in a container give another name."""
-        return part.by_agent and part.saw_no_rank and part.rank is None and self._run.is_without_rank(part.host)
+        if not part.by_agent or not part.saw_no_rank or part.rank is not None or not self._run.are_places_known:
+            return False
+        return _short(part.host) not in {_short(host) for host in self._run.hosts.values()}
 
     def _awaits_places(self, part: HardwarePart) -> bool:
         """No rank was there before, and whether one is there in a young attempt will be known in seconds."""
@@ -288,6 +290,11 @@ class GpuFault(Detector):
             self._recent[text] = (now_s, part)
             if len(self._recent) > RECENT_KEPT:
                 del self._recent[next(iter(self._recent))]
+
+
+def _short(host: str) -> str:
+    """Some sources give the domain, some do not."""
+    return host.partition(".")[0].lower()
 
 
 def _code(reading: HardwareReading) -> int:
