@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sentinel.detectors.bands import back_since
-from sentinel.detectors.contract import Detector, DetectorSettings, Start, WatchedRun
+from sentinel.detectors.contract import NO_HOSTS, Detector, DetectorSettings, Start, WatchedRun
 from sentinel.detectors.crash import Ended, Ending, Failed, judge_exit
 from sentinel.detectors.crash_class import Owner
 from sentinel.detectors.disk_forecast import KeptCheckpoints
@@ -39,7 +39,9 @@ from sentinel.model.disks import DiskReading
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
 from sentinel.model.metrics import is_family
 from sentinel.model.readings import (
+    RANKS_END,
     CheckpointReading,
+    FlightRecords,
     HardwareReading,
     Heartbeat,
     LogTail,
@@ -115,6 +117,7 @@ class DetectorBank:
         self._errors_from: dict[Owner, int] = {}
         self._tails_cut = False
         self._stream_gap: str | None = None
+        self._early: dict[int, int] = {}  # furthest step by rank, until the receipt says which ranks there are
 
     def _route(self) -> None:
         """Who gets which call: only detectors that override it are called."""
@@ -147,8 +150,9 @@ class DetectorBank:
 
     # What was read.
 
-    def begin_attempt(self, attempt: int, now_s: float) -> None:
-        """Launched (or adopted), nothing read yet. Everything learned is cut, the pace excepted."""
+    def begin_attempt(self, attempt: int, now_s: float, hosts: Mapping[int, str] = NO_HOSTS) -> None:
+        """Launched (or adopted), nothing read yet. Everything learned is cut, the pace excepted. `hosts`: by rank, which the
+        engine goes on to keep."""
         self._attempt = attempt
         self._tails.clear()
         self._errors_from.clear()
@@ -156,6 +160,8 @@ class DetectorBank:
         now_s = self._line_s = self._clock(now_s)
         run = self._run
         run.is_alive, run.has_beats, run.ranks_expected, run.furthest_step = True, False, 0, 0
+        run.rank_end, run.hosts = RANKS_END, hosts
+        self._early.clear()
         self._beat_step_s, self._resumed_step, self._total_steps = float("-inf"), 0, None
         self._stream_gap = self._effective = None
         self._cut(attempt, 0)
@@ -172,11 +178,21 @@ class DetectorBank:
         history = tuple(reading for reading in receipt.history if reading.step <= receipt.resume_step)
         self._learn(receipt, history)
         self._run.ranks_expected, self._resumed_step = receipt.world_size, receipt.resume_step
+        self._limit_ranks(receipt.rank_end)
         self._total_steps, self._may_end_early = receipt.total_steps, receipt.may_end_early
         self._effective = receipt.effective
         self._line_s = now_s
         for detector in self._detectors:
             detector.resume(receipt, history, now_s)
+
+    def _limit_ranks(self, end: int) -> None:
+        """Ranks that the attempt cannot have are heard no more, and what was heard of them before the receipt is forgotten."""
+        run, early = self._run, self._early
+        run.rank_end = end
+        if any(rank >= end for rank in early):
+            own = [step for rank, step in early.items() if rank < end]
+            run.has_beats, run.furthest_step = bool(own), max(own, default=0)
+        early.clear()
 
     def _learn(self, receipt: Receipt, history: tuple[StepReading, ...]) -> None:
         pace = self._run.pace
@@ -287,11 +303,14 @@ class DetectorBank:
             self._returns.note(rate, blocks.middle(LEVEL_BLOCKS))
 
     def heartbeats(self, beats: Sequence[Heartbeat], now_s: float) -> None:
-        attempt = self._attempt
-        beats = [beat for beat in beats if beat.attempt == attempt]
+        attempt, run = self._attempt, self._run
+        rank_end = run.rank_end
+        beats = [beat for beat in beats if beat.attempt == attempt and beat.rank < rank_end]
         if not beats:
             return
-        run, now_s = self._run, self._clock(now_s)
+        now_s = self._clock(now_s)
+        if not run.ranks_expected:
+            self._early |= {beat.rank: max(beat.step, self._early.get(beat.rank, 0)) for beat in beats}
         if not SLOW_PHASES.isdisjoint([beat.phase for beat in beats]):
             run.pace.interrupt()
         run.has_beats = True
@@ -302,9 +321,15 @@ class DetectorBank:
             read(beats, now_s)
 
     def ranks_seen(self, reading: RanksSeen) -> None:
-        if reading.attempt == self._attempt:
-            for detector in self._detectors:
-                detector.ranks_seen(reading)
+        if reading.attempt != self._attempt:
+            return
+        end = self._run.rank_end
+        if isinstance(reading, FlightRecords):
+            reading = replace(reading, dumps={rank: dump for rank, dump in reading.dumps.items() if rank < end})
+        elif reading.rank >= end:
+            return
+        for detector in self._detectors:
+            detector.ranks_seen(reading)
 
     def note(self, note: TrainerNote, now_s: float) -> None:
         """Overrides applied live cut the level of what they move, as a receipt with overrides does."""
@@ -329,6 +354,8 @@ class DetectorBank:
 
     def log_tail(self, tail: LogTail) -> None:
         """The end of a log, read just before the exit it may explain."""
+        if tail.rank is not None and tail.rank >= self._run.rank_end:
+            return
         if tail.attempt == self._attempt and (tail.rank in self._tails or len(self._tails) < TAILS_KEPT):
             self._tails[tail.rank] = tail.lines
             if tail.errors_from is not None:

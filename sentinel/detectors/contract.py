@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 from sentinel.detectors.disk_forecast import KeptCheckpoints
@@ -17,6 +18,7 @@ from sentinel.detectors.reference import Reference
 from sentinel.model.disks import DiskReading
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
 from sentinel.model.readings import (
+    RANKS_END,
     CheckpointReading,
     HardwareReading,
     Heartbeat,
@@ -34,6 +36,7 @@ from sentinel.streams.series import Series
 
 OFF = "switched off by policy"
 NOTHING: tuple[Finding, ...] = ()
+NO_HOSTS: Mapping[int, str] = MappingProxyType({})
 CALM_ROWS = 60  # after a spike: the three groups of samples that a slow climb is made of
 LOSS_BLOCKS = 24
 
@@ -99,6 +102,8 @@ class WatchedRun:
         self.is_alive = False
         self.has_beats = False
         self.ranks_expected = 0
+        self.rank_end = RANKS_END  # behind the last rank that the attempt can have, by its receipt; written by the bank
+        self.hosts: Mapping[int, str] = NO_HOSTS  # by rank, as heartbeats tell; kept by the engine
         self.rate: float | None = None  # the newest learning rate of the stream; written by the bank
         self.level_at_rate: float | None = None  # of the loss, when a rate that returns was last so high; written by the bank
         self.rate_rises = False  # in the newest row, to where it was before; written by the bank
@@ -108,6 +113,11 @@ class WatchedRun:
         self.calm_rows = CALM_ROWS  # rows since it last was; written by spike
         self.damaged_since: int | None = None  # first step of the non-finite state; written by non_finite
         self.longest_silence_s = float("inf")  # that is no hang; written by hang
+
+    @property
+    def are_places_known(self) -> bool:
+        """Whether every rank of the attempt has told on which machine it is."""
+        return self.rank_end < RANKS_END and len(self.hosts) >= self.rank_end
 
     def hold(self, kind: Kind) -> Hold:
         return self._holds.get(kind, Hold())

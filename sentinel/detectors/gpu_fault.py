@@ -9,7 +9,9 @@ A fault is judged SETTLE_S after its first sign, when its whole story is there: 
 NVML's recovery action), which outranks the table of Xids. Critical is what lost work or soon will (gpu_fault): retryable where a
 restart of the application is enough, not where the GPU or the node has to be reset first. What only wears out is a warning to a
 person (hardware_warning), and so is an Xid for which no action is known. An application's own Xids are info. Each is reported
-once an attempt and device, so a storm is one finding. GPUs that this run does not use give info only.
+once an attempt and device, so a storm is one finding. GPUs that this run does not use give info only. A fault of another node on
+which no rank of the run is, by the heartbeats of all ranks and by what its agent sees, is a warning: what nobody computes on
+loses no work. While some rank has not told where it is, the fault counts in full.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ class GpuFault(Detector):
         self._blind: dict[str, str] = {}
         self._reported: set[tuple[str, str]] = set()
         self._due: deque[Finding] = deque(maxlen=REPORTED_MAX)
-        self._recent: dict[str, tuple[float, int | None]] = {}
+        self._recent: dict[str, tuple[float, HardwarePart]] = {}
         self._worst = ""
         self._world_size: int | None = None
 
@@ -136,7 +138,7 @@ class GpuFault(Detector):
             return ()
         limit_s = self._settings.throttle_s
         for name, part in self._parts.items():
-            if part.since_s is not None and now_s - part.since_s >= SETTLE_S:
+            if part.since_s is not None and now_s - part.since_s >= SETTLE_S and not self._awaits_places(part):
                 self._settle(name, part)
             if part.throttled_s is not None and now_s - part.throttled_s >= limit_s:
                 text, since_s = f"{part.throttled_by}, for over {time_words(limit_s)}", part.throttled_s
@@ -149,7 +151,8 @@ class GpuFault(Detector):
 
     def explain(self, now_s: float) -> tuple[str, int | None]:
         """What the hardware said in the two minutes before now, newest last, and the one rank it points at; '' for nothing."""
-        recent = {text: rank for text, (seen_s, rank) in self._recent.items() if now_s - seen_s <= RECENT_S}
+        parts = {text: part for text, (seen_s, part) in self._recent.items() if now_s - seen_s <= RECENT_S}
+        recent = {text: self._rank_on(part) for text, part in parts.items() if not self._is_apart(part)}
         ranks = {rank for rank in recent.values() if rank is not None}
         return "; ".join([*recent][-3:]), ranks.pop() if len(ranks) == 1 else None
 
@@ -231,7 +234,11 @@ class GpuFault(Detector):
         what = f"xid{part.xid}" if part.xid is not None else "recovery_action" if by else "gpu_lost"
         text = f"{'; '.join(part.texts)}; {NEED_WORDS[need]}{by}"
         retryable = need <= Need.RESTART_APP
-        self._report(Kind.GPU_FAULT, "critical", name, part, what, text, part.xid, part.since_s, retryable=retryable)
+        kind, part.was_apart = Kind.GPU_FAULT, self._is_apart(part)
+        if part.was_apart:
+            kind, retryable = Kind.HARDWARE_WARNING, True
+            text = f"{text}; training goes on, and a later launch may still use this node: it is not left out for it"
+        self._report(kind, "critical", name, part, what, text, part.xid, part.since_s, retryable=retryable)
         part.settled(need)
 
     def _report(
@@ -242,11 +249,13 @@ class GpuFault(Detector):
         if (what, name) in self._reported or len(self._reported) >= REPORTED_MAX:
             return
         self._reported.add((what, name))
-        rank = part.rank_in(self._world_size)
+        rank = self._rank_on(part)
         device = part.device or name
-        who = f"GPU {device}" if part.is_gpu or kind is Kind.GPU_FAULT else device
+        who = f"GPU {device}" if part.is_gpu or severity == "critical" or kind is Kind.GPU_FAULT else device
         where = f" on {part.host}" if part.host and part.host != device else ""
         idle = "" if part.used else " (this run does not use it)"
+        if part.used and self._is_apart(part):
+            idle = ", where no rank of this run is"
         reason = f"{who}{where}{idle}: {text[:TEXT_CHARS]}"
         severity = "info" if severity == "info" or not part.used else self._severity(kind)
         if severity != "info":
@@ -259,13 +268,33 @@ class GpuFault(Detector):
         )  # fmt: skip
         self._due.append(finding)
 
+    def _rank_on(self, part: HardwarePart) -> int | None:
+        rank = part.rank_in(self._world_size)
+        return rank if rank is not None and rank < self._run.rank_end else None
+
+    def _is_apart(self, part: HardwarePart) -> bool:
+        """Its machine has no rank of the run: its agent saw none, and all ranks tell that they are elsewhere. Of its own machine
+        the supervisor cannot say so: ranks in a container give another name."""
+        if not part.by_agent or not part.saw_no_rank or part.rank is not None or not self._run.are_places_known:
+            return False
+        return _short(part.host) not in {_short(host) for host in self._run.hosts.values()}
+
+    def _awaits_places(self, part: HardwarePart) -> bool:
+        """No rank was there before, and whether one is there in a young attempt will be known in seconds."""
+        return part.was_apart and not self._run.are_places_known
+
     def _note(self, text: str, part: HardwarePart, now_s: float) -> None:
         """Remember what may explain a crash or a hang soon; the same again only renews it."""
         if part.used:
             self._recent.pop((text := text[:TEXT_CHARS]), None)
-            self._recent[text] = (now_s, part.rank_in(self._world_size))
+            self._recent[text] = (now_s, part)
             if len(self._recent) > RECENT_KEPT:
                 del self._recent[next(iter(self._recent))]
+
+
+def _short(host: str) -> str:
+    """Some sources give the domain, some do not."""
+    return host.partition(".")[0].lower()
 
 
 def _code(reading: HardwareReading) -> int:

@@ -201,6 +201,11 @@ class Hang(Detector):
         self._away_s = 0.0  # since the last step, in which nobody looked
 
     def resume(self, receipt: Receipt, history: tuple[StepReading, ...], now_s: float) -> None:
+        end = receipt.rank_end
+        if any(rank >= end for rank in self._beats):  # heard before anybody said how many there are
+            self._beats = {rank: beat for rank, beat in self._beats.items() if rank < end}
+            self._furthest_step = max((beat.step for beat in self._beats.values()), default=0)
+        self._seen = {rank: silent for rank, silent in self._seen.items() if rank < end}
         self._progress(now_s)
 
     def end(self) -> None:

@@ -14,8 +14,9 @@ TEXTS_MAX = 4
 @dataclass(slots=True)
 class HardwarePart:
     """`values`: states and counters as last read. `action_s`: when the driver last named a recovery action. `unmet`: what was to
-    be done after an earlier fault and is not known to be done. From `since_s` on, of the fault that is settling: since when, the
-    gravest Xid, what was said, what has to be done."""
+    be done after an earlier fault and is not known to be done. `saw_no_rank`: as the agent of its machine last reported.
+    `was_apart`: when its newest fault was judged, no rank was on its machine. From `since_s` on, of the fault that is settling:
+    since when, the gravest Xid, what was said, what has to be done."""
 
     host: str = ""
     device: str = ""
@@ -23,6 +24,8 @@ class HardwarePart:
     rank: int | None = None
     place: tuple[int, int] | None = None
     used: bool = True
+    saw_no_rank: bool = False
+    was_apart: bool = False
     is_gpu: bool = False
     values: dict[str, float] = field(default_factory=dict)
     action_s: float = float("-inf")
@@ -39,6 +42,7 @@ class HardwarePart:
     def locate(self, reading: HardwareReading) -> None:
         """Who and where it is; the kernel log knows no more than the host and, at times, a process."""
         self.host, self.device, self.by_agent = reading.host[:TEXT_CHARS], reading.device or "", reading.by_agent
+        self.saw_no_rank = reading.saw_no_rank
         if reading.source == "nvml":
             self.is_gpu, self.rank, self.place, self.used = True, reading.rank, reading.place, reading.used
         elif reading.rank is not None:

@@ -84,6 +84,7 @@ class StaleCheckpoint(Detector):
 
     def resume(self, receipt: Receipt, history: tuple[StepReading, ...], now_s: float) -> None:
         self._declare(receipt.effective)
+        self._saving = {rank for rank in self._saving if rank < receipt.rank_end}
         self._seen_late_s = SEEN_LATE_S if receipt.profile is not None else 0.0
 
     def _declare(self, effective: Mapping[str, Any]) -> None:

@@ -160,7 +160,7 @@ def on_view(decision: Decision, view: AttemptView) -> None:
 
 def on_exit(decision: Decision, report: ExitReport) -> None:
     """The attempt is over: as wanted, finished, or broken. During a plan its end is the plan's business."""
-    attempt = decision.attempt
+    attempt, report = decision.attempt, report.of_ranks_below(decision.live.rank_end)
     assert attempt is not None
     trained = attempt.first_step is not None or decision.state.best_step > 0
     wanted = bool(attempt.stopping or decision.state.stop_by)

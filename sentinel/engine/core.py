@@ -183,6 +183,7 @@ class Engine:
             case Tick():
                 self._tick(decision, event.away_s)
             case Receipt():
+                live.receipt(event)
                 detectors.receipt(event, now_s)
                 receipts.on_receipt(decision, event)
             case TrainerNote():
@@ -240,7 +241,7 @@ class Engine:
         """The attempt lives (or is adopted): its streams will be read from their first line."""
         if self._live.attempt != attempt:
             self._live = LiveAttempt(attempt, unseen_before(self.state.attempts, attempt))
-            self.detectors.begin_attempt(attempt, now_s)
+            self.detectors.begin_attempt(attempt, now_s, self._live.hosts)
 
     def _started(self, decision: Decision, event: SupervisorStarted) -> None:
         """Adopt what lives, go on with what was pending, or launch. Deciding again what was decided is not possible here:

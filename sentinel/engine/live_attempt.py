@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from sentinel.model.attempts import SampleRange
 from sentinel.model.findings import Finding
-from sentinel.model.readings import EndReading, Heartbeat, LogMatch, Phase, StepReading
+from sentinel.model.readings import RANKS_END, EndReading, Heartbeat, LogMatch, Phase, Receipt, StepReading
 from sentinel.plan.holes import Hole, end_before
 from sentinel.plan.proving import Counted, RatesBefore
 
@@ -29,6 +29,7 @@ class LiveAttempt:
     announced_skip: samples that the receipt says are left out. counted: what the newest row said that the trainer counts.
     rates: the last two learning rates of the stream before this attempt, and the factor they ran under; None where not known.
     holes: steps whose numbers were lost, as far as the stream was read.
+    rank_end: behind the last rank that the attempt can have, by its receipt.
     unwritten_remarks: what sources had to say beyond what an attempt may write down.
     """
 
@@ -52,7 +53,8 @@ class LiveAttempt:
         self.past: list[Finding] = []  # of steps from before the policy in force, until it is known whether they still hold
         self.saves_s: dict[int, tuple[float, float]] = {}  # by step: its cost and its time, told before it was seen
         self.log_matches: dict[str, list[LogMatch]] = {}  # by the policy's entry, in the order they were found
-        self.hosts: dict[int, str] = {}  # by rank, as its heartbeats tell
+        self.hosts: dict[int, str] = {}  # by rank, as its heartbeats tell; the bank reads it, too
+        self.rank_end = RANKS_END
         self._phases: dict[int, Phase] = {}
 
     def step(self, reading: StepReading, now_s: float, launched_s: float) -> None:
@@ -63,11 +65,20 @@ class LiveAttempt:
                     end_before(self.holes, reading.step)
             self.last_step_s = reading.time_s if launched_s <= reading.time_s <= now_s else now_s
 
+    def receipt(self, receipt: Receipt) -> None:
+        """What was heard of ranks that the attempt cannot have, before it said how many it has, is forgotten."""
+        if receipt.attempt != self.attempt:
+            return
+        self.rank_end = receipt.rank_end
+        for known in (self._phases, self.hosts):
+            for rank in [rank for rank in known if rank >= self.rank_end]:
+                del known[rank]
+
     def heartbeats(self, beats: Sequence[Heartbeat], now_s: float) -> None:
-        attempt, phases, hosts = self.attempt, self._phases, self.hosts
+        attempt, phases, hosts, rank_end = self.attempt, self._phases, self.hosts, min(self.rank_end, RANKS_KEPT)
         for beat in beats:
             rank, phase, host = beat.rank, beat.phase, beat.host
-            if beat.attempt != attempt or rank >= RANKS_KEPT:
+            if beat.attempt != attempt or rank >= rank_end:
                 continue
             before = phases.get(rank)
             if "checkpoint" in (phase, before):

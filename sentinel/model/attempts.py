@@ -8,7 +8,7 @@ torchrun returns 1 when every rank left with 6 (measured, see PROTOCOL.md "Leavi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sentinel.client.settings import Settings
@@ -155,6 +155,12 @@ class ExitReport:
     keeper_signal: int | None = None
     left_behind: int = 0
     lost_nodes: tuple[str, ...] = ()
+
+    def of_ranks_below(self, end: int) -> ExitReport:
+        """Without ranks that the attempt cannot have: a record that speaks for one is left over or forged."""
+        ranks = tuple(one for one in self.ranks if one.rank < end)
+        first = self.first_failed_rank
+        return replace(self, ranks=ranks, first_failed_rank=first if first is None or first < end else None)
 
 
 @recorded_as("NotStarted")

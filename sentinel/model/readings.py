@@ -16,6 +16,8 @@ from sentinel.model.disks import DiskReading
 from sentinel.model.operator_requests import OperatorRequest
 from sentinel.model.saved import SavedNumbers
 
+RANKS_END = 1 << 31  # behind every number that a rank can have
+
 Phase = Literal["init", "compile", "data", "forward", "backward", "optimizer", "eval", "checkpoint", "idle"]
 
 
@@ -43,6 +45,7 @@ class Receipt:
     launch takes what is there. `profile`: of a trainer that knows nothing of Sentinel; nobody reads its live optimizer.
     `total_steps`: of the whole run, and `gpus`: on how many all ranks train together (0 on a CPU); None where it does not say.
     `may_end_early`: it may leave with 0 before the last of them, and has finished all the same (early stopping).
+    `is_size_known`: `world_size` is the trainer's own word; False where it says none, or a follower can only guess.
     """
 
     attempt: int
@@ -63,6 +66,12 @@ class Receipt:
     total_steps: int | None = None
     gpus: int | None = None
     may_end_early: bool = False
+    is_size_known: bool = True
+
+    @property
+    def rank_end(self) -> int:
+        """Behind the last rank that the attempt can have: whatever speaks for another one is none of it."""
+        return self.world_size if self.is_size_known else RANKS_END
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +217,7 @@ class HardwareReading:
         rank: the rank whose process was seen on this GPU. place: (i, n) for the i-th of n GPUs visible to the run.
         used: False for a GPU that this run does not use.
         by_agent: the agent of that machine tells it: another machine may have a device of the same address.
+        saw_no_rank: that agent has seen no process of a rank of the attempt on its machine.
     """
 
     source: str
@@ -220,6 +230,7 @@ class HardwareReading:
     place: tuple[int, int] | None = None
     used: bool = True
     by_agent: bool = False
+    saw_no_rank: bool = False
 
 
 MirrorPart = Literal["journal", "streams", "checkpoints"]

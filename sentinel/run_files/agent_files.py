@@ -39,6 +39,7 @@ NAME_CHARS = 100
 NUMBER_MAX = 1 << 53
 _CRC = len('{"crc":"01234567",')
 _FIRST, _LAST = "node-", ".json"
+_NOT_WRITTEN = ("host", "saw_no_rank")  # the reader knows them by itself
 
 
 class ReportFile:
@@ -138,7 +139,7 @@ def _ended_of_json(value: Mapping[str, Any]) -> EndedOnNode:
 
 
 def _hardware_to_json(one: NodeHardware) -> dict[str, Any]:
-    reading = {name: value for name, value in asdict(one.reading).items() if value is not None and name != "host"}
+    reading = {name: value for name, value in asdict(one.reading).items() if value is not None and name not in _NOT_WRITTEN}
     reading |= {"text": one.reading.text[:TEXT_CHARS], "source": one.reading.source[:NAME_CHARS]}
     if one.reading.device is not None:
         reading["device"] = one.reading.device[:NAME_CHARS]

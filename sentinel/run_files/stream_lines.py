@@ -149,6 +149,8 @@ def _receipt(fields: dict[str, Any], attempt: int) -> Receipt:
         total_steps=whole_number(fields.get("steps"), 0) or None,
         gpus=_gpus(fields.get("gpus")),
         may_end_early=fields.get("may_end_early") is True,
+        # a follower reads it from an environment that is not the ranks' own
+        is_size_known=whole_number(fields.get("world_size"), 0) > 0 and not isinstance(fields.get("trainer"), str),
     )
 
 

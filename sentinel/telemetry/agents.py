@@ -15,7 +15,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sentinel.clock import Clock, SystemClock
@@ -43,7 +43,7 @@ RANKS_NAMED_MAX = 64  # in an order; of more all are asked
 class _NodeSeen:
     """What the loop knows of a node. `is_first`: nothing was heard since its first report, which may be of any age. `number`: how
     far its hardware was heard in this `life` of its agent. `rows`: the ranks of its newest report. `places`: of the attempt's
-    among them each, and whether its heartbeat is told."""
+    among them each, and whether its heartbeat is told. `of_attempt`: the newest one of which it had a rank."""
 
     changed_s: float
     is_first: bool = True
@@ -52,6 +52,7 @@ class _NodeSeen:
     number: int = 0
     rows: tuple[RankOnNode, ...] = ()
     places: list[tuple[int, bool]] = field(default_factory=list)
+    of_attempt: int = -1
 
 
 @dataclass(slots=True)
@@ -180,13 +181,15 @@ class Agents:
                 node.number = one.number
                 # what happened before this supervisor looked belongs to another time, as in the kernel log of its own machine
                 if one.reading.what not in HARDWARE_EVENTS or one.age_s <= now_s - self._began_s:
-                    out.append(one.reading)
+                    out.append(replace(one.reading, saw_no_rank=node.of_attempt != self._attempt))
         return out
 
     def _place(self, node: _NodeSeen, report: AgentReport) -> None:
         attempt, before, name, node_of = self._attempt, node.places, report.node, self._node_of
         node.rows = report.ranks
         node.places = [(row.rank, row.beat is not None) for row in report.ranks if row.attempt == attempt]
+        if node.places:
+            node.of_attempt = attempt
         for rank, _ in node.places:
             if node_of.get(rank) != name:
                 node_of[rank] = name

@@ -257,3 +257,57 @@ def test_the_senses_listen_to_the_sources_of_the_machine_only() -> None:
     assert bank.verdicts()[Kind.GPU_FAULT] == (Verdict.UNKNOWN, "no GPU was seen yet")
     bank.source(SourceReading("kernel_log", False, "not readable"))
     assert bank.verdicts()[Kind.GPU_FAULT] == (Verdict.UNKNOWN, "not readable")
+
+
+def apart(hosts: dict[int, str], *, said_size: int | None = 2, **more: object) -> GpuFault:
+    """A detector of a run on these hosts that has heard an Xid 79 of another node's agent, which sees no rank there."""
+    run = watched(newest_step=42)
+    run.hosts, run.rank_end = hosts, run.rank_end if said_size is None else said_size
+    detector = GpuFault(GpuFaultSettings(), run)
+    detector.launch(1, 0.0)
+    xid = told("xid", 79.0, source="kernel_log", by_agent=True, saw_no_rank=True)
+    detector.hardware(replace(xid, host="spare1", **more), 10.0)  # type: ignore[arg-type]
+    return detector
+
+
+def test_a_fault_where_no_rank_is_is_a_warning_and_explains_nothing() -> None:
+    detector = apart({0: "vm", 1: "vm"})
+    assert detector.explain(11.0) == ("", None)
+    (found,) = detector.hardware_tick(10.0 + SETTLE_S)
+    assert (found.kind, found.severity, found.retryable) == (Kind.HARDWARE_WARNING, "warning", True)
+    assert (found.blamed_node, found.blamed_rank) == ("spare1", None)
+    assert found.reason.startswith(f"GPU {GPU} on spare1, where no rank of this run is: Xid 79")
+    assert "training goes on" in found.reason
+    assert "it is not left out" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("hosts", "more"),
+    [
+        ({0: "vm"}, {}),  # rank 1 has not told where it is
+        ({}, {}),
+        ({0: "vm", 1: "vm"}, {"said_size": None}),  # nobody said how many there are
+        ({0: "vm", 1: "SPARE1.cluster.local"}, {}),  # one is there
+        ({0: "vm", 1: "pod-1"}, {"saw_no_rank": False}),  # its agent saw one, whatever its heartbeat calls the machine
+        ({0: "vm", 1: "vm"}, {"rank": 1}),
+        ({0: "box", 1: "box"}, {"by_agent": False}),  # the supervisor's own machine: ranks in a container call it otherwise
+    ],
+)
+def test_a_fault_counts_in_full_where_a_rank_may_be_there(hosts: dict[int, str], more: dict[str, object]) -> None:
+    detector = apart(hosts, **more)  # type: ignore[arg-type]
+    (found,) = detector.hardware_tick(10.0 + SETTLE_S)
+    assert (found.kind, found.severity, found.retryable) == (Kind.GPU_FAULT, "critical", False)
+    assert detector.explain(11.0)[0]
+
+
+def test_a_fault_where_no_rank_was_waits_in_the_next_attempt_until_it_is_known_who_is_there() -> None:
+    for now_there, kind in (("vm", Kind.HARDWARE_WARNING), ("spare1", Kind.GPU_FAULT)):
+        detector = apart(hosts := {0: "vm", 1: "vm"})
+        detector.hardware_tick(10.0 + SETTLE_S)
+        hosts.clear()
+        detector.launch(2, 50.0)
+        assert detector.hardware_tick(60.0) == ()
+        hosts.update({0: "vm", 1: now_there})
+        (found,) = detector.hardware_tick(61.0)
+        assert found.kind is kind
+        assert "not mended since: Xid 79" in found.reason

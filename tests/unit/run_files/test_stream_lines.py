@@ -4,7 +4,7 @@ import math
 import pytest
 
 from sentinel.model.attempts import SampleRange
-from sentinel.model.readings import EndReading, Receipt, StepReading, TrainerNote
+from sentinel.model.readings import RANKS_END, EndReading, Receipt, StepReading, TrainerNote
 from sentinel.run_files.stream_lines import parse_line
 
 
@@ -96,7 +96,15 @@ def test_a_receipt_keeps_what_is_in_force() -> None:
 
 def test_a_receipt_of_nonsense_still_says_that_the_trainer_came_up() -> None:
     text = line(kind="start", resume_step=None, world_size="two", overrides=[], effective=7, resume_digest=5)
-    assert parse_line(text, 2) == Receipt(2, 0.0, 0, None, 1, {}, {})
+    assert parse_line(text, 2) == Receipt(2, 0.0, 0, None, 1, {}, {}, is_size_known=False)
+
+
+def test_how_many_ranks_there_can_be_is_known_from_the_trainer_alone() -> None:
+    own, followed = (parse_line(line(kind="start", world_size=2, **more), 1) for more in ({}, {"trainer": "nanogpt"}))
+    assert isinstance(own, Receipt)
+    assert isinstance(followed, Receipt)
+    assert own.rank_end == 2
+    assert followed.rank_end == RANKS_END
 
 
 def test_an_event_keeps_its_own_fields() -> None:

@@ -181,6 +181,17 @@ def test_hardware_is_heard_once_and_only_what_happened_since_this_supervisor_loo
     assert len(watched.poll()) == 1
 
 
+def test_hardware_tells_whether_a_rank_of_the_attempt_was_ever_seen_beside_it(watched: Watched) -> None:
+    watched.poll()
+    watched.write("n2", (0, 1))
+    watched.write("n3")
+    watched.poll(LIST_EVERY_S)
+    for node in ("n2", "n3"):  # and the process has died of it on the one
+        watched.write(node, hardware=(NodeHardware(1, 0.1, XID),))
+    found = [one for one in watched.poll() if isinstance(one, HardwareReading)]
+    assert {one.host: one.saw_no_rank for one in found} == {"n2": False, "n3": True}
+
+
 def test_what_a_node_told_last_before_it_died_is_no_news_to_the_next_supervisor(watched: Watched) -> None:
     """Its file stays: an Xid that was young when it was written is old, and the run has left the node."""
     state = NodeHardware(2, 0.0, replace(XID, what="ecc_uncorrected", value=2.0))
