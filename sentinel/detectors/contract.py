@@ -114,11 +114,6 @@ class WatchedRun:
         self.damaged_since: int | None = None  # first step of the non-finite state; written by non_finite
         self.longest_silence_s = float("inf")  # that is no hang; written by hang
 
-    @property
-    def are_places_known(self) -> bool:
-        """Whether every rank of the attempt has told on which machine it is."""
-        return self.rank_end < RANKS_END and len(self.hosts) >= self.rank_end
-
     def hold(self, kind: Kind) -> Hold:
         return self._holds.get(kind, Hold())
 

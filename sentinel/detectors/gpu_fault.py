@@ -272,16 +272,21 @@ class GpuFault(Detector):
         rank = part.rank_in(self._world_size)
         return rank if rank is not None and rank < self._run.rank_end else None
 
+    @property
+    def _are_places_known(self) -> bool:
+        """Every rank of the attempt has told on which machine it is; never where nobody said how many there are."""
+        return len(self._run.hosts) >= self._run.rank_end
+
     def _is_apart(self, part: HardwarePart) -> bool:
         """Its machine has no rank of the run: its agent saw none, and all ranks tell that they are elsewhere. Of its own machine
         the supervisor cannot say so: ranks in a container give another name."""
-        if not part.by_agent or not part.saw_no_rank or part.rank is not None or not self._run.are_places_known:
+        if not part.by_agent or not part.saw_no_rank or part.rank is not None or not self._are_places_known:
             return False
         return _short(part.host) not in {_short(host) for host in self._run.hosts.values()}
 
     def _awaits_places(self, part: HardwarePart) -> bool:
         """No rank was there before, and whether one is there in a young attempt will be known in seconds."""
-        return part.was_apart and not self._run.are_places_known
+        return part.was_apart and not self._are_places_known
 
     def _note(self, text: str, part: HardwarePart, now_s: float) -> None:
         """Remember what may explain a crash or a hang soon; the same again only renews it."""

@@ -183,7 +183,6 @@ class Engine:
             case Tick():
                 self._tick(decision, event.away_s)
             case Receipt():
-                live.receipt(event)
                 detectors.receipt(event, now_s)
                 receipts.on_receipt(decision, event)
             case TrainerNote():

@@ -15,6 +15,7 @@ from sentinel.plan.proving import grade_settings
 
 def on_receipt(decision: Decision, receipt: Receipt) -> None:
     """The trainer's proof is compared with what was asked; a mismatch is an incident, not a log line."""
+    decision.live.receipt(receipt)
     attempt = decision.attempt
     if attempt is None or receipt.attempt != attempt.attempt:
         return
