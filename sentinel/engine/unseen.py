@@ -67,7 +67,8 @@ def on_tick(decision: Decision) -> None:
     if is_paged or decision.state.ended or waited_s < decision.policy.spec.acts.unseen_page_after_s:
         return
     why = f"attempt {unseen.attempt} is not known to have ended for {time_words(waited_s)}: {unseen.reason}"
-    only = unseen.ranks[0] if len(unseen.ranks) == 1 else None
+    own = [rank for rank in unseen.ranks if rank.rank < decision.live.rank_end]  # not of a file that is left over or forged
+    only = own[0] if len(own) == 1 else None
     finding = Finding(
         Kind.UNSEEN, "critical", unseen.attempt, None, decision.newest_step, decision.now_s, why, outside=True,
         blamed_rank=None if only is None else only.rank, blamed_node="" if only is None else only.host,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sentinel.model import facts as f
-from sentinel.model.attempts import Exited, ExitReport, RankExit
+from sentinel.model.attempts import Exited, ExitReport, RankElsewhere, RankExit, Unseen
 from sentinel.model.findings import Kind
 from sentinel.model.readings import FlightRecords, HardwareReading, Heartbeat, LogTail, Receipt, SilentRank
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
@@ -103,6 +103,20 @@ def test_without_a_receipt_every_exit_record_counts() -> None:
     bench = Bench().launched(receipt=False)
     bench.seen(Exited(bench.number, ExitReport(1, (RankExit(0, None, 15, "record"), RankExit(3, 1, None, "record")), 3)))
     assert [rank.rank for rank in bench.of(f.AttemptEnded)[-1].ranks] == [0, 3]
+
+
+def test_a_rank_that_cannot_be_is_not_blamed_for_an_end_that_nothing_proves() -> None:
+    bench = beats(begun(), 1)
+    bench.steps(1, 20)
+    ghost, own = RankElsewhere(7, "ghost"), RankElsewhere(1, "node-b")
+    bench.seen(Unseen(bench.number, "its end is not proven", ranks=(ghost,), has_ended_here=True))
+    bench.tick(400.0)
+    assert (bench.incident.kind, bench.incident.blamed_rank, bench.incident.blamed_node) == (Kind.UNSEEN, None, "")
+    other = beats(begun(), 1)
+    other.steps(1, 20)
+    other.seen(Unseen(other.number, "its end is not proven", ranks=(ghost, own), has_ended_here=True))
+    other.tick(400.0)
+    assert (other.incident.blamed_rank, other.incident.blamed_node) == (1, "node-b")
 
 
 XID = HardwareReading("kernel_log", "xid", "Xid 79", "spare1", "0000:3b:00", 79.0, by_agent=True, saw_no_rank=True)
