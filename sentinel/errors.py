@@ -104,6 +104,10 @@ class JournalBlocked(JournalError):
     """The journal cannot be written now (a full disk, a failing server), and may be again when that has passed."""
 
 
+class OutOfReach(JournalBlocked):
+    """The run directory cannot be reached now: it was moved or closed, or its filesystem is away."""
+
+
 class WatchLost(SentinelError):
     """Supervision had begun and cannot go on; the processes of the run were left as they are."""
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from sentinel.client.closed_files import make_folder, open_closed
+
+_NEVER_MADE: set[Path] = set()
+
+
+def never_make(folder: Path) -> None:
+    """This process makes the folder in no way from now on, and nothing below it while it is not there. A run directory that was
+    moved away, or whose filesystem is gone, would else come to be anew under its name by the next file that is written there."""
+    _NEVER_MADE.update((folder.absolute(), Path(os.path.realpath(folder))))
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
@@ -59,6 +68,8 @@ def _make(path: Path, above: dict[Path, None]) -> None:
     """`above`: directories in which one was made, the upper ones first."""
     if path.is_dir():
         return
+    if path.absolute() in _NEVER_MADE:
+        raise FileNotFoundError(errno.ENOENT, "the run directory is not there, and is not made anew", str(path))
     _make(path.parent, above)
     make_folder(path)
     above[path.parent] = None

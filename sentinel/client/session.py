@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sentinel.client.atomic_file import never_make
 from sentinel.client.heartbeat_file import HeartbeatFile
 from sentinel.client.logged import whole_number
 from sentinel.client.machine import read_boot_id, read_host
@@ -87,6 +88,7 @@ class Session:
         spec = read_spec(path)
         if spec.attempt != int(attempt):
             raise SpecError(f"{path}: attempt: {spec.attempt} is not the {attempt} of SENTINEL_ATTEMPT")
+        never_make(run_dir)
         return cls(run_dir, spec, rank)
 
     # -- liveness ------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from sentinel.client.run_layout import HEAD_NAME, JOURNAL_NAME, RUN_FILE_NAME
-from sentinel.errors import LostHistory
+from sentinel.errors import JournalError, LostHistory
 from sentinel.journal.codec import decode_fact
 from sentinel.journal.head import Chain, newest_attempt_folder, read_head, read_second_head, second_head_path
 from sentinel.journal.lease import read_lease
@@ -43,6 +43,26 @@ def refuse_lost_end(run_dir: Path, journal: Journal | None) -> None:
             f"`sentinel journal salvage {run_dir}` keeps what is damaged aside and goes on from there",
             tuple(missing),
         )
+
+
+def refuse_other_journal(run_dir: Path, written: Chain) -> None:
+    """Raises LostHistory where what lies there does not go on from the entry that this process wrote last. Older files that were
+    put in place of the run's agree with each other. What cannot be read without being mended is left to `refuse_lost_end`."""
+    try:
+        with Journal.open(run_dir / JOURNAL_NAME, read_only=True) as journal:
+            is_same, last = journal.digest_of(written.seq) == written.digest, journal.end().seq
+    except JournalError:
+        return
+    if is_same:
+        return
+    what = f"this supervisor wrote {written.seq} entries, and the journal holds {last or 'none'}"
+    if last >= written.seq:
+        what = f"entry {written.seq} is not the one that this supervisor wrote"
+    raise LostHistory(
+        f"{run_dir}: its journal ({JOURNAL_NAME}) is not the one that was written: {what}. Nothing was touched: training and "
+        "checkpoints are left as they are; put the right directory back and start again",
+        (what,),
+    )
 
 
 def find_missing(run_dir: Path, journal: Journal | None) -> list[str]:

@@ -12,6 +12,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from sentinel.client.atomic_file import never_make
 from sentinel.client.closed_files import PRIVATE_FOLDER, SHARED_FOLDER, is_shared
 from sentinel.errors import UsageError
 
@@ -45,7 +46,8 @@ def find_group(name: str | None) -> ReadingGroup | None:
 
 
 def ensure_run_dir(run_dir: Path, group: ReadingGroup | None = None) -> Path:
-    """Create the directory unless it is there, 0700, or 2750 for the group; its absolute path.
+    """Create the directory unless it is there, 0700, or 2750 for the group; its absolute path. From then on this process makes it
+    no more: should it go away, it is waited for.
 
     Raises:
         UsageError: it cannot be created, is no directory, cannot be written, or is there and not shared with the group.
@@ -61,6 +63,7 @@ def ensure_run_dir(run_dir: Path, group: ReadingGroup | None = None) -> Path:
         raise UsageError(f"{run_dir}: cannot be created: {error.strerror}; choose a directory this user may write to") from error
     if not os.access(run_dir, os.R_OK | os.W_OK | os.X_OK):
         raise UsageError(f"{run_dir}: cannot be written by this user; choose another directory or change its rights")
+    never_make(run_dir)
     return run_dir
 
 

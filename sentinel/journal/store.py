@@ -133,6 +133,11 @@ class Journal:
             note_head(self.path.parent, chain)
         return tuple(Entry(seq, at_s, epoch, fact) for seq, fact in enumerate(facts, first))
 
+    @property
+    def written(self) -> Chain | None:
+        """The end that this one wrote last; None where it has written nothing."""
+        return self._written
+
     def settle(self) -> None:
         """Bring journal.head to the disk. Nobody waits for that with an act: where the machine stops in between, the entry is on
         disk and the head lags, which is no loss."""

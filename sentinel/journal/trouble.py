@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sentinel.client.disk_trouble import is_of_disk
-from sentinel.errors import JournalBlocked, JournalError
+from sentinel.errors import JournalBlocked, JournalError, OutOfReach
+from sentinel.journal.reach import find_out_of_reach, may_pass
 
 _DAMAGED = (
     "the file is damaged; keep a copy of it and of {path}-wal, then save what can be read: "
@@ -30,6 +31,7 @@ NO_ROOM = sqlite3.SQLITE_IOERR_SHMSIZE  # for the -shm file that whoever reads a
 _MAY_PASS = (
     sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR,
 )  # fmt: skip
+_RIGHTS = sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY  # as which a directory out of reach shows, too
 _CUT_SHORT = "the last supervisor was killed while writing; the next `sentinel run` on {folder} repairs it"
 
 
@@ -44,10 +46,18 @@ def explained_errors(path: Path, doing: str, *, read_only: bool = False) -> Iter
     except sqlite3.ProgrammingError:
         raise
     except sqlite3.DatabaseError as error:
-        may_pass = not read_only and getattr(error, "sqlite_errorcode", 0) & 0xFF in _MAY_PASS
-        raise (JournalBlocked if may_pass else JournalError)(_sentence(path, doing, error, read_only)) from error
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        away = find_out_of_reach(path.parent, is_new=True) if code in _RIGHTS and not read_only else None
+        if away is not None:
+            raise away from error
+        is_passing = code in _MAY_PASS or (code in _RIGHTS and os.path.lexists(path))
+        kind = JournalBlocked if is_passing and not read_only else JournalError
+        raise kind(_sentence(path, doing, error, read_only)) from error
     except OSError as error:
-        kind = JournalBlocked if is_of_disk(error) else JournalError
+        passing = may_pass(path, error)
+        if isinstance(passing, OutOfReach):
+            raise passing from error
+        kind = JournalError if passing is None else JournalBlocked
         raise kind(f"{path}: cannot {doing} ({error}); look at the disk and the rights of this user") from error
 
 

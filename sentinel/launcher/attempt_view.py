@@ -16,6 +16,7 @@ from pathlib import Path
 
 from sentinel.client.run_layout import STREAM_NAME
 from sentinel.client.strict_json import as_float
+from sentinel.launcher.beat_writers import find_beat_writers
 from sentinel.launcher.containers import sees_every_process
 from sentinel.launcher.elsewhere import EndedHere, describe, read_ended_here, settled_report
 from sentinel.launcher.exit_report import read_object, read_pid, read_report
@@ -167,11 +168,21 @@ def _wrote_lately(files: AttemptFiles) -> bool:
 
 
 def find_orphans(files: AttemptFiles) -> tuple[Process, ...]:
-    """What lives of an attempt whose keeper does not: what carries its mark or writes its logs, and what is below that.
+    """What lives of an attempt whose keeper does not: what carries its mark, writes its logs or its heartbeats, and what is below
+    that.
 
     Not by the command's session: its number may long belong to strangers.
     """
-    return find_living(marks=files.environment, also=lambda pid: attempt_written_by(pid, files.run_dir) == files.attempt)
+    beating: frozenset[int] = frozenset()
+    with suppress(OSError, ValueError):
+        keeper = read_keeper(files)
+        if keeper is not None and keeper.is_from_this_boot:
+            beating = find_beat_writers(files, keeper.command_pid)
+
+    def is_of_it(pid: int) -> bool:
+        return pid in beating or attempt_written_by(pid, files.run_dir) == files.attempt
+
+    return find_living(marks=files.environment, also=is_of_it)
 
 
 def find_ranks(files: AttemptFiles, view: AttemptView, command_pid: int | None) -> tuple[int, ...]:

@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable, Mapping
 from types import FrameType
 
+from sentinel.client.atomic_file import never_make
 from sentinel.client.spare_place import SparePlace
 from sentinel.launcher.attempt_view import read_keeper
 from sentinel.launcher.direct_start import start_ranks
@@ -74,6 +75,7 @@ def _keep_aside(files: AttemptFiles, spare: SparePlace, report: ExitReport, star
 
 def keep(files: AttemptFiles, grace_s: float, say: Callable[[int], None], start: Start = start_command) -> int:
     """Claim the attempt, start it, stay with it. `say` tells the process that started us how that went."""
+    never_make(files.run_dir)
     spare = SparePlace(files.run_dir, files.attempt)  # named now: later the run directory may not be readable
     try:
         lock = claim(files)

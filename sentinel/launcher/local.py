@@ -21,6 +21,7 @@ from sentinel.client.closed_files import closed
 from sentinel.client.regular_file import read_regular
 from sentinel.errors import GiveUp, NotYet, RetryLater
 from sentinel.launcher.attempt_view import KeeperRecord, find_orphans, find_ranks, read_keeper, read_view
+from sentinel.launcher.beat_writers import find_beating_on
 from sentinel.launcher.elsewhere import (
     QUIET_S,
     find_elsewhere,
@@ -263,8 +264,10 @@ class LocalLauncher:
         host, here = keeper.host or socket.gethostname(), dict[int, int]()
         if keeper.is_from_this_boot:
             here = _ranks_by_another_name(files, host)
+            known = frozenset(process.pid for process in find_orphans(files))
             clients = end_clients(lambda: find_orphans(files))
             self._kill_all(files, keeper)
+            _refuse_while_beating(files, known)
         evidence = Evidence(
             ranks=set(rank_files(files.heartbeats)), records=read_records(files), table=read_table(files), was_killed=True
         )
@@ -301,6 +304,18 @@ def _ranks_by_another_name(files: AttemptFiles, host: str) -> dict[int, int]:
     living = {process.pid for process in find_orphans(files)}
     named = ((rank, one.host, one.pid) for rank, one in find_elsewhere(files, host).items())
     return {rank: pid for rank, name, pid in named if pid in living and is_rank_by_another_name(rank, name, pid)}
+
+
+def _refuse_while_beating(files: AttemptFiles, known: frozenset[int]) -> None:
+    """Raises NotYet where a rank of this machine goes on that cannot be found. `known`: the attempt's processes before they were
+    ended."""
+    rank = find_beating_on(files, known)
+    if rank is not None:
+        raise NotYet(
+            f"attempt {files.attempt}: the heartbeat of rank {rank} goes on changing, and no process of this machine is known to "
+            f"write it; end that process, whose pid stands in {files.heartbeats}",
+            RETRY_IN_S,
+        )
 
 
 def _patience_s(files: AttemptFiles, keeper: KeeperRecord) -> float:

@@ -17,7 +17,6 @@ from sentinel.engine import Engine
 from sentinel.errors import AlreadySupervised, JournalBlocked, JournalError, LeaseOverdue, RetryLater, UsageError
 from sentinel.journal.answering import is_being_answered
 from sentinel.journal.lease_watch import LeaseWatch
-from sentinel.journal.lost_history import refuse_no_journal
 from sentinel.journal.run_file import RunFile, write_run_file
 from sentinel.journal.run_folder import ensure_run_dir, find_group, who_else_reads
 from sentinel.journal.session import RunSession
@@ -131,8 +130,8 @@ def _supervise(
                 outage.let_answer(error, is_being_answered(run_dir))
             except (JournalBlocked, RetryLater, UsageError) as error:  # UsageError: the run directory itself is out of reach
                 outage.wait_out(error, SystemClock().wall_s())
-            except JournalError as error:
-                raise outage.no_journal(error, SystemClock().wall_s()) from error
+            except (JournalError, OSError) as error:
+                outage.judge(error, SystemClock().wall_s())
 
 
 def _watch(
@@ -142,7 +141,7 @@ def _watch(
     """Take the run and stay with it to its end. Raises JournalError when nothing can be written down any more, WasAway,
     LeaseOverdue and NewPolicy when it has to begin anew. `show`: called when the run is ours and there is something to show."""
     run_dir, run_file, end = ruled.run_dir, ruled.run_file, ruled.end
-    refuse_no_journal(run_dir)
+    outage.refuse_another_run()
     with take() as session:
         clock, hold = SystemClock(session.journal.last_at_s()), session.lease.hold
         engine.restore(session.journal.read_entries())
@@ -185,7 +184,7 @@ def _watch(
         ):  # fmt: skip
             spare_collector()
             daemon.start(clock.now_s(), started_event(session, ruled, request, deadline, outage, trained))
-            outage.begin(clock.wall_s())
+            outage.begin(clock.wall_s(), session.journal)
             show()
             outage.systemd.ready()
             if request.stop_at_once:

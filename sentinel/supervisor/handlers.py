@@ -163,7 +163,8 @@ def _quarantine(run_dir: Path, launcher: Launcher, action: a.Quarantine) -> str:
     for number, reason in unseen_attempts(run_dir, launcher).items():
         raise GiveUp(f"no checkpoint is moved while attempt {number} may live: {reason}")
     refuse_strangers(find_strangers(run_dir), "no checkpoint is moved")
-    moved = quarantine_above(run_dir, action.above_step, action.attempt, progressed)
+    left: list[str] = []
+    moved = quarantine_above(run_dir, action.above_step, action.attempt, progressed, left.append)
     progressed()
     fixed = fix_pointers(run_dir, action.above_step, action.attempt)
-    return "; ".join([f"{len(moved)} moved to quarantine", *fixed])
+    return "; ".join([f"{len(moved)} moved to quarantine", *left, *fixed])

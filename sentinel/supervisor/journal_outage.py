@@ -1,7 +1,9 @@
 """A journal that cannot be written for a while: what the supervisor does meanwhile, and how it comes back.
 
 A full disk at night must not leave a run unwatched until the morning. Nothing may be done that was not written down, so the
-supervisor lets the run go, waits until the journal takes facts again, and takes the run over as any successor would.
+supervisor lets the run go, waits until the journal takes facts again, and takes the run over as any successor would. A run
+directory that cannot be reached (a ticket that ran out, a mount that went away) is waited for in the same way, and nothing is
+made in its place.
 """
 
 from __future__ import annotations
@@ -12,6 +14,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sentinel.errors import Fenced, JournalBlocked, JournalError, RetryLater, SentinelError, WatchLost
+from sentinel.journal.lost_history import refuse_no_journal, refuse_other_journal
+from sentinel.journal.reach import find_out_of_reach, raised_within, refuse_out_of_reach
+from sentinel.journal.store import Journal
 from sentinel.model.amounts import time_words
 from sentinel.supervisor.loop import NewPolicy, WasAway
 from sentinel.supervisor.lost_journal import JournalPages
@@ -39,16 +44,40 @@ class JournalOutage:
         self._let_s = 0.0
         self._waited_s, self._page_at_s = 0.0, PAGE_AFTER_S
         self._has_gone = False
+        self._journal: Journal | None = None
 
-    def begin(self, wall_s: float = 0.0) -> None:
+    def begin(self, wall_s: float = 0.0, journal: Journal | None = None) -> None:
         """The run is ours: from here on trouble is waited out, and said to be over when it was. A page about the journal is
-        taken back."""
+        taken back. `journal`: what is written from now on."""
+        self._journal = journal
         if self.pages is not None:
             self.pages.withdraw(wall_s, say)
         if self._is_on:
             say(f"{self._run_dir}: the journal can be written again; supervision goes on")
         self.has_begun, self._is_on, self._let_s, self._has_gone = True, False, 0.0, False
         self._waited_s, self._page_at_s = 0.0, PAGE_AFTER_S
+
+    def refuse_another_run(self) -> None:
+        """Look before the run is taken, again or for the first time. Raises OutOfReach while the directory is away that was here
+        before, and LostHistory where a run lies there without a journal, or with another one than was written."""
+        if self.has_begun:
+            refuse_out_of_reach(self._run_dir)
+        refuse_no_journal(self._run_dir)
+        if self._journal is not None and self._journal.written is not None:
+            refuse_other_journal(self._run_dir, self._journal.written)
+
+    def judge(self, error: JournalError | OSError, wall_s: float = 0.0) -> None:
+        """What came while the run directory went away is waited out, whatever it looks like. Raises anything else: an OSError as
+        it is, and a journal's as `no_journal` says."""
+        away: JournalBlocked | None = None
+        if self.has_begun:
+            away = raised_within(self._run_dir, error) if isinstance(error, OSError) else find_out_of_reach(self._run_dir)
+        if away is not None:
+            self.wait_out(away, wall_s)
+        elif isinstance(error, JournalError):
+            raise self.no_journal(error, wall_s) from error
+        else:
+            raise error
 
     def wait_out(self, error: SentinelError, wall_s: float = 0.0) -> None:
         """Returns when it is time to try again. Raises `error` when nothing was started yet, WatchLost when a stop is wanted.

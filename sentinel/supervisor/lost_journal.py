@@ -18,7 +18,7 @@ from sentinel.client.atomic_file import write_atomically
 from sentinel.client.regular_file import read_regular
 from sentinel.client.run_layout import LOST_NAME
 from sentinel.client.strict_json import dumps, loads
-from sentinel.errors import JournalError, LostHistory, SentinelError, UsageError
+from sentinel.errors import JournalError, LostHistory, OutOfReach, SentinelError, UsageError
 from sentinel.journal.run_file import find_run_file
 from sentinel.policy.schema_paging import Paging, Route
 from sentinel.supervisor.own_pages import OwnPage, Stage, send_own_page
@@ -32,6 +32,9 @@ _OUTAGE = OwnPage(
     "journal_blocked", "its outage", "the run directory cannot be written, and nothing is done for the run until it can",
     ("status",), "outage",
 )  # fmt: skip
+_AWAY = replace(
+    _OUTAGE, title="the run directory cannot be reached, and nothing is done for the run until it can"
+)  # the same page to whoever was called: the one becomes the other
 
 
 class JournalPages:
@@ -40,13 +43,14 @@ class JournalPages:
     Args:
         run_dir: The run's directory; who was paged is kept in it, as far as that can be written.
         paging: The routes.
+        run: What the run is called; empty: what its directory says then.
         is_asked: Whether a page is wanted at all. Whoever types `sentinel stop` reads the error where it stands.
     """
 
-    def __init__(self, run_dir: Path, paging: Paging, *, is_asked: bool = True) -> None:
+    def __init__(self, run_dir: Path, paging: Paging, *, run: str = "", is_asked: bool = True) -> None:
         self._run_dir = run_dir
         self._routes = paging.routes
-        self._is_asked = is_asked
+        self._run, self._is_asked = run, is_asked  # the name is kept, for the directory may be out of reach
         self._paged_of_outage: set[str] = set()
 
     def page(self, error: JournalError, wall_s: float, say: Callable[[str], None]) -> None:
@@ -63,8 +67,9 @@ class JournalPages:
 
     def page_outage(self, error: SentinelError, wall_s: float, say: Callable[[str], None]) -> None:
         """On every route that has not taken it: nothing is done for the run until this has passed."""
+        page = _AWAY if isinstance(error, OutOfReach) else _OUTAGE
         for route in self._routes if self._is_asked else ():
-            if route.name not in self._paged_of_outage and self._send(route, _OUTAGE, "trigger", error.message, wall_s, say):
+            if route.name not in self._paged_of_outage and self._send(route, page, "trigger", error.message, wall_s, say):
                 self._paged_of_outage.add(route.name)
 
     def withdraw(self, wall_s: float, say: Callable[[str], None]) -> None:
@@ -83,7 +88,7 @@ class JournalPages:
             (self._run_dir / LOST_NAME).unlink()
 
     def _send(self, route: Route, of: OwnPage, stage: Stage, text: str, wall_s: float, say: Callable[[str], None]) -> bool:
-        run = _run_id(self._run_dir)
+        run = self._run or _run_id(self._run_dir)
         answers = tuple(f"sentinel {verb} {self._run_dir}" for verb in of.answers)
         page = replace(of, title=f"{run}: {of.title}", answers=answers)
         return send_own_page(self._run_dir, run, route, page, stage, text, wall_s, say)

@@ -181,4 +181,5 @@ def calls_about_loop(request: RunRequest, ruled: Ruled) -> SendWords | None:
 
 
 def pages_about_journal(request: RunRequest, ruled: Ruled) -> JournalPages:
-    return JournalPages(ruled.run_dir, ruled.policy.spec.paging, is_asked=not request.stop_at_once)
+    run = ruled.run_file.id
+    return JournalPages(ruled.run_dir, ruled.policy.spec.paging, run=run, is_asked=not request.stop_at_once)

@@ -295,6 +295,49 @@ def test_a_checkpoint_below_with_a_damaged_manifest_stays_for_verification_to_re
     assert quarantine_above(tmp_path, 200, attempt=3) == ()
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".step-00000400.77.ab.tmp", ".step-00000400.tmp-77", "step-00000400.tmp", "step-00000400.partial", "tmp-checkpoint-400",
+        "400.orbax-checkpoint-tmp-17", "global_step400_tmp", "partial-400", ".tmp_400",
+    ],
+)  # fmt: skip
+def test_an_unfinished_save_of_any_known_trainer_is_moved(tmp_path: Path, name: str) -> None:
+    save(tmp_path, 400, name=name)
+    assert [moved.source for moved in quarantine_above(tmp_path, 500, attempt=3)] == [f"checkpoints/{name}"]
+
+
+@pytest.mark.parametrize(
+    "name", [".snapshot", ".git", ".nfs0001", "templates", "attempts", "attempt-3", "temperature", "partially-frozen", "tmp"]
+)
+def test_a_folder_that_is_no_save_stays_whatever_its_letters(tmp_path: Path, name: str) -> None:
+    (tmp_path / "checkpoints" / name).mkdir(parents=True)
+    assert quarantine_above(tmp_path, 0, attempt=3) == ()
+
+
+@pytest.mark.parametrize("number", [errno.EBUSY, errno.EPERM, errno.EACCES, errno.EROFS, errno.EXDEV])
+def test_an_unfinished_save_that_cannot_be_moved_is_passed_over_and_a_checkpoint_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    aside = save(tmp_path, 400, name=".step-00000400.77.ab.tmp")
+    save(tmp_path, 300)
+    rename, stuck, said = os.rename, {aside.name}, list[str]()
+
+    def refuse(source: Path, target: Path) -> None:
+        if Path(source).name in stuck:
+            raise OSError(number, os.strerror(number), str(source))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", refuse)
+    (moved,) = quarantine_above(tmp_path, 200, attempt=3, passed_over=said.append)
+    assert moved.source == "checkpoints/step-00000300"
+    assert said == [f"checkpoints/{aside.name} stays, for it cannot be moved: {os.strerror(number)}"]
+    stuck.add("step-00000301")
+    save(tmp_path, 301)
+    with pytest.raises(OSError, match=os.strerror(number)):
+        quarantine_above(tmp_path, 200, attempt=3)
+
+
 def test_what_is_not_ours_stays(tmp_path: Path) -> None:
     (tmp_path / "checkpoints" / "for-the-paper").mkdir(parents=True)
     (tmp_path / "checkpoints" / "latest").write_text("step-00000300")

@@ -24,6 +24,7 @@ from sentinel.errors import (
     JournalError,
     LeaseOverdue,
     LostHistory,
+    OutOfReach,
     PolicyError,
     RetryLater,
     UsageError,
@@ -171,12 +172,14 @@ def test_the_act_under_way_is_seen_to_its_end_and_the_next_is_not_begun() -> Non
         (OSError(errno.ENOSPC, "no space left"), JournalBlocked),
         (OSError(errno.ESTALE, "stale file handle"), JournalBlocked),
         (FileNotFoundError(errno.ENOENT, "no such file"), JournalError),
+        (PermissionError(errno.EACCES, "denied"), OutOfReach),
         (sqlite3.DatabaseError("malformed"), JournalError),
     ],
     ids=str,
 )
-def test_only_what_may_pass_is_waited_for(error: Exception, kind: type[Exception]) -> None:
-    with pytest.raises(JournalError) as caught, explained_errors(Path("run/sentinel.db"), "append"):
+def test_only_what_may_pass_is_waited_for(tmp_path: Path, error: Exception, kind: type[Exception]) -> None:
+    (tmp_path / "run.json").touch()
+    with pytest.raises(JournalError) as caught, explained_errors(tmp_path / "sentinel.db", "append"):
         raise error
     assert type(caught.value) is kind
 
