@@ -77,6 +77,7 @@ def test_a_supervisor_that_was_taken_over_can_write_no_more(path: Path) -> None:
 
 
 def test_a_journal_deleted_or_replaced_under_its_writer_is_noticed(path: Path) -> None:
+    path.with_name("run.json").touch()  # without it another directory lies there
     with Journal.open(path) as journal:
         path.rename(path.with_name("moved"))
         with pytest.raises(JournalError, match=r"cannot append .*No such file"):
