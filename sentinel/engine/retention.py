@@ -9,6 +9,7 @@ committed, and whoever reads behind training goes before.
 from __future__ import annotations
 
 from sentinel.engine.decision import Decision
+from sentinel.engine.unusable_saves import on_whole_read
 from sentinel.model import facts as f
 from sentinel.model.actions import PruneCheckpoint, ReadAnchor
 from sentinel.model.amounts import time_words
@@ -16,7 +17,7 @@ from sentinel.model.incidents import Incident
 from sentinel.model.readings import CheckpointRead
 from sentinel.model.state import Checkpoint
 from sentinel.plan.ahead import newest_seen
-from sentinel.plan.checkpoint_validation import judge_numbers
+from sentinel.plan.checkpoint_validation import NumbersVerdict, judge_numbers
 from sentinel.plan.remedy import choose_checkpoint
 from sentinel.plan.retention import (
     Retained,
@@ -144,21 +145,18 @@ def _prune_for_person(decision: Decision, keep: int) -> None:
 
 
 def record_read(decision: Decision, read: CheckpointRead) -> str:
-    """A checkpoint that was read whole beside the training: condemned as it would be at a resume, or on record as whole, once.
-    Why it is condemned, empty where it is not."""
+    """A checkpoint that was read whole beside the training: condemned as it would be at a resume, or on record as whole, once;
+    where all that is saved is damaged, a person is called. Why it is condemned, empty where it is not."""
     known = next((c for c in decision.state.checkpoints if c.step == read.step and c.digest == read.digest), None)
     if known is None or known.condemned:
         return ""
-    if read.saved is None:
-        decision.record(f.CheckpointCondemned(known.step, read.damage, damaged=True, evidence="bytes"))
-        return read.damage
-    verdict = judge_numbers(read.saved)
+    verdict = judge_numbers(read.saved) if read.saved is not None else NumbersVerdict("bytes", read.damage)
     if verdict.evidence:
         decision.record(f.CheckpointCondemned(known.step, verdict.reason, damaged=True, evidence=verdict.evidence))
-        return verdict.reason
-    if read.saved.read is not None and not is_sound(known):
+    elif read.saved is not None and read.saved.read is not None and not is_sound(known):
         decision.record(f.CheckpointVerified(known.step, read.digest, read.saved.read))
-    return ""
+    on_whole_read(decision)
+    return verdict.reason if verdict.evidence else ""
 
 
 def on_pruned(decision: Decision, left_over: str) -> None:
