@@ -24,6 +24,7 @@ from sentinel.model.events import ActionDone, ActionFailed, Deadline, Event, Sto
 from sentinel.model.incidents import Incident
 from sentinel.model.operator_requests import OperatorRequest
 from sentinel.model.readings import (
+    CheckpointRead,
     CheckpointReading,
     EndReading,
     Heartbeat,
@@ -35,6 +36,7 @@ from sentinel.model.readings import (
     StepReading,
     TrainerNote,
 )
+from sentinel.model.saved import ReadBack, SavedNumbers
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
 from sentinel.sim.data_order import take
@@ -312,6 +314,13 @@ class Bench:
         reading = CheckpointReading(step, name, made_by, step * BATCH, digest or f"{made_by}-{step}")
         self.directories[step] = reading
         self.tell(reading)
+        return self
+
+    def read(self, step: int, damage: str = "") -> Bench:
+        """The checkpoint of this step was read whole behind training, and holds unless something is damaged."""
+        digest = self.directories[step].digest
+        saved = None if damage else SavedNumbers(digest, read=ReadBack("remembered", 1, 1, 1, 1))
+        self.tell(CheckpointRead(step, digest, saved, damage))
         return self
 
     def note(self, event: str, step: int, **data: Any) -> tuple[f.Fact, ...]:

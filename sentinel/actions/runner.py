@@ -13,14 +13,25 @@ from dataclasses import dataclass
 
 from sentinel.errors import EngineDown, Fenced, GiveUp, GoesOn, NotYet, RetryLater
 from sentinel.filesystem import may_pass
-from sentinel.model.actions import Action, CheckNodes, LoadPolicy, PruneCheckpoint, SendPage
+from sentinel.model.actions import Action, CheckNodes, LoadPolicy, PruneCheckpoint, ReadAnchor, SendPage
 from sentinel.model.environment import Environment
 from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.model.node_checks import NodeVerdicts
+from sentinel.model.readings import CheckpointRead
 from sentinel.model.records import Attribution, Comparison, FoundCheckpoints, LoadedPolicy
 from sentinel.model.saved import SavedNumbers
 
-Found = str | Comparison | FoundCheckpoints | SavedNumbers | Attribution | LoadedPolicy | NodeVerdicts | tuple[str, Environment]
+Found = (
+    str
+    | Comparison
+    | FoundCheckpoints
+    | SavedNumbers
+    | CheckpointRead
+    | Attribution
+    | LoadedPolicy
+    | NodeVerdicts
+    | tuple[str, Environment]
+)
 Handler = Callable[[Action], Found]
 StartThread = Callable[[Callable[[], None], str], threading.Thread]  # what it runs, and its name; RuntimeError where none is left
 FENCED_RETRY_S = 1.0
@@ -63,7 +74,7 @@ def lane_of(action: Action) -> str:
         return "policies"
     if isinstance(action, CheckNodes) and action.purpose != "launch":  # minutes, for which no repair waits
         return "checks"
-    return "deletions" if isinstance(action, PruneCheckpoint) else ACTS
+    return "deletions" if isinstance(action, (PruneCheckpoint, ReadAnchor)) else ACTS
 
 
 class ThreadRunner:

@@ -5,7 +5,8 @@ that saves by the clock and gets faster, or by steps and gets slower, is not lat
 begun, and gone past, with none of them committed (a trainer may have two in flight behind its steps); an age above the policy's
 `max_age_s`, if it gives one.
 The rhythm is what the trainer says (`checkpoint_interval` in what is in effect), else the median of the last gaps between
-commits. Does not see: whether a checkpoint can be read (it is verified before it is used), a run that stands still (hang), a
+commits. Does not see: whether a checkpoint can be read (reading finds that, and `engine/unusable_saves.py` opens an incident of
+this kind where the newest two that were read are damaged), a run that stands still (hang), a
 rhythm it has never heard.
 
 Commits are event lines and directories with a manifest, whichever comes first. A checkpoint of a trainer under a profile that is

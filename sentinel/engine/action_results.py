@@ -14,7 +14,7 @@ from sentinel.engine.leaving import end_stopped
 from sentinel.engine.node_checks import conclude as conclude_check
 from sentinel.engine.paging import send
 from sentinel.engine.relaunching import proceed
-from sentinel.engine.retention import on_not_pruned, on_pruned
+from sentinel.engine.retention import on_anchor_read, on_anchor_unread, on_not_pruned, on_pruned
 from sentinel.engine.stopping import ask_to_stop
 from sentinel.model import facts as f
 from sentinel.model.actions import (
@@ -28,6 +28,7 @@ from sentinel.model.actions import (
     LoadPolicy,
     PruneCheckpoint,
     Quarantine,
+    ReadAnchor,
     RequestStop,
     SendPage,
     SignalRanks,
@@ -37,6 +38,7 @@ from sentinel.model.actions import (
 from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.model.incidents import IncidentState, Outcome
 from sentinel.model.node_checks import NodeVerdicts, NodeWord
+from sentinel.model.readings import CheckpointRead
 from sentinel.model.records import Attribution, Comparison, FoundCheckpoints, LoadedPolicy
 from sentinel.model.saved import SavedNumbers
 from sentinel.plan.checkpoint_validation import judge_numbers
@@ -68,18 +70,18 @@ def on_done(decision: Decision, done: ActionDone) -> None:
         for reading in done.found.checkpoints:
             on_checkpoint(decision, reading)
         detail = f"{len(done.found.checkpoints)} found"
-    if isinstance(done.found, NodeVerdicts):
-        detail = describe_verdicts(done.found)
+    detail = describe_verdicts(done.found) if isinstance(done.found, NodeVerdicts) else detail
     decision.record(f.ActionConfirmed(done.key, detail))
     if isinstance(action, CheckNodes) and isinstance(done.found, NodeVerdicts) and conclude_check(decision, action, done.found):
         return None
     if isinstance(action, CompareRecords):
         return _compared(decision, action, done.found if isinstance(done.found, Comparison) else None)
     if isinstance(action, InspectSamples):
-        unanswered = Attribution("failed", "the inspection answered nothing", action.attempt, action.suspect)
-        return sample_attribution.conclude(decision, action, done.found if isinstance(done.found, Attribution) else unanswered)
+        return _inspected(decision, action, done.found)
     if isinstance(action, PruneCheckpoint):
         return on_pruned(decision, done.detail)
+    if isinstance(action, ReadAnchor) and isinstance(done.found, CheckpointRead):
+        return on_anchor_read(decision, action, done.found)
     if isinstance(action, SendPage):
         return _send_next(decision, action)
     if isinstance(action, KillAttempt) and on_killed(decision, action, detail):
@@ -95,6 +97,11 @@ def on_done(decision: Decision, done: ActionDone) -> None:
             return decision.record(f.Held(f"held by {decision.state.hold_by} during a recovery"))
         return choose_again(decision, plan) if isinstance(action, FindCheckpoints) else proceed(decision)
     return _plan_done(decision, plan.incident)
+
+
+def _inspected(decision: Decision, action: InspectSamples, found: object) -> None:
+    unanswered = Attribution("failed", "the inspection answered nothing", action.attempt, action.suspect)
+    sample_attribution.conclude(decision, action, found if isinstance(found, Attribution) else unanswered)
 
 
 def _compared(decision: Decision, action: CompareRecords, found: Comparison | None) -> None:
@@ -155,6 +162,8 @@ def on_failed(decision: Decision, failed: ActionFailed) -> None:
             sample_attribution.conclude(decision, action, Attribution("failed", failed.reason, action.attempt, action.suspect))
         case PruneCheckpoint():
             on_not_pruned(decision, action, failed.reason)
+        case ReadAnchor():
+            on_anchor_unread(decision, action, failed.reason)
         case CheckNodes():
             _go_on_unchecked(decision, action, failed.reason)
         case LoadPolicy():

@@ -4,10 +4,10 @@ are passed over. (Before a resume `plan/checkpoint_validation.py` judges what ca
 from __future__ import annotations
 
 from sentinel.engine.decision import Decision
+from sentinel.engine.retention import prune_next, record_read
 from sentinel.model import facts as f
 from sentinel.model.readings import CheckpointRead, TrainerNote
 from sentinel.plan.checkpoint_blame import judge_blame
-from sentinel.plan.checkpoint_validation import judge_numbers
 
 
 def pass_over_failing(decision: Decision) -> bool:
@@ -24,18 +24,9 @@ def pass_over_failing(decision: Decision) -> bool:
 
 
 def on_read_behind(decision: Decision, reading: CheckpointRead) -> None:
-    """A checkpoint that was read behind training: it is condemned as it would be at a resume, or on record as whole, once."""
-    known = next((c for c in decision.state.checkpoints if c.step == reading.step and c.digest == reading.digest), None)
-    if known is None or known.condemned:
-        return
-    if reading.saved is None:
-        decision.record(f.CheckpointCondemned(known.step, reading.damage, damaged=True, evidence="bytes"))
-        return
-    verdict = judge_numbers(reading.saved)
-    if verdict.evidence:
-        decision.record(f.CheckpointCondemned(known.step, verdict.reason, damaged=True, evidence=verdict.evidence))
-    elif reading.saved.read is not None and not known.is_remembered:
-        decision.record(f.CheckpointVerified(known.step, reading.digest, reading.saved.read))
+    """A checkpoint that was read behind training: what is older may go now, where retention waited for that."""
+    if not record_read(decision, reading):
+        prune_next(decision, may_read=False)
 
 
 def condemn_refused(decision: Decision, note: TrainerNote) -> None:

@@ -15,6 +15,7 @@ from sentinel.model.disks import RUN_PLACE, DiskReading
 from sentinel.model.findings import Finding
 from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.state import RunState
+from sentinel.plan.retention import choose_anchor
 from sentinel.plan.sparing import choose_spared, keep_of
 from sentinel.policy.match import Match, match_rule
 
@@ -42,12 +43,17 @@ def with_offer(decision: Decision, finding: Finding) -> Finding:
 def _offer(decision: Decision) -> str:
     """The command that gives back checkpoints nobody needs, and how much that is."""
     keep = keep_of(decision.policy)
-    judged = choose_spared(decision.state, decision.policy, keep, decision.newest_step, decision.reported_progress)
-    spared = [one.checkpoint for one in judged if one.prune]
+    state, policy, newest, reported = decision.state, decision.policy, decision.newest_step, decision.reported_progress
+    judged = choose_spared(state, policy, keep, newest, reported)
+    then = choose_spared(state, policy, keep, newest, reported, as_if_read=True)
+    spared = [one.checkpoint for one in then if one.prune]
     if not spared:
         return "no checkpoint can be spared: make room elsewhere on that disk"
     much = decision.detectors.room_of([found.step for found in spared])
-    return f"`sentinel checkpoints prune --keep {keep} RUN_DIR` gives back {much} of {len(spared)} checkpoints that nobody needs"
+    anchor = choose_anchor(judged, then)
+    first = f", once that of step {anchor.step} was read whole, which it does first" if anchor is not None else ""
+    command = f"`sentinel checkpoints prune --keep {keep} RUN_DIR`"
+    return f"{command} gives back {much} of {len(spared)} checkpoints that nobody needs{first}"
 
 
 def hold_back(decision: Decision, action: StartAttempt) -> bool:

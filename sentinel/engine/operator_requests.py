@@ -17,7 +17,7 @@ from sentinel.engine.ladder import take_next_rung, take_rung
 from sentinel.engine.lapsing import spare_steps
 from sentinel.engine.live_settings import write_live
 from sentinel.engine.relaunching import relaunch
-from sentinel.engine.retention import judged_now, prune, why_not_pruned
+from sentinel.engine.retention import anchor_now, judged_now, prune, read_first, why_not_pruned
 from sentinel.engine.stopping import ask_to_stop
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
@@ -25,6 +25,7 @@ from sentinel.model.attempts import PERSON, ResumePoint, SettingsInForce
 from sentinel.model.incidents import Incident, Outcome
 from sentinel.model.readings import RequestReading
 from sentinel.plan.overrides import for_relaunch, laid_over
+from sentinel.plan.retention import is_sound
 from sentinel.plan.rollback import choose_at_or_below, choose_by_samples
 
 
@@ -209,6 +210,12 @@ def _prune(decision: Decision, keep: int) -> RequestAnswer:
     if busy := why_not_pruned(decision):
         return _refuse(busy)
     judged = judged_now(decision, keep)
+    if (anchor := anchor_now(decision, judged, keep)) is not None:
+        sound = max((c.step for c in decision.state.checkpoints if is_sound(c)), default=None)
+        why = "none that stays was read whole yet" if sound is None else f"step {sound} is the newest that was read whole"
+        first = f"the checkpoint of step {anchor.step} is read whole first, for {why}"
+        words = f"{first}; what is older and not needed is deleted if it holds, and else only what is older than one that held"
+        return RequestAnswer(words, lambda: read_first(decision, anchor, keep))
     if not (spared := [one for one in judged if one.prune]):
         return _refuse(f"no checkpoint can be spared: each is one of the newest {keep}, or a resume or a rollback may need it")
     steps = ", ".join(str(one.checkpoint.step) for one in spared)

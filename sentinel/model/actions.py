@@ -197,8 +197,9 @@ class Quarantine(Declared):
 @recorded_as("PruneCheckpoint")
 @dataclass(frozen=True, slots=True)
 class PruneCheckpoint(Declared):
-    """Delete one checkpoint that no rollback can need any more, if its manifest still has this digest, and if all files of the
-    `anchors` are there: paths of the newest good ones, which are kept."""
+    """Delete one checkpoint that no rollback can need any more, if its manifest still has this digest, if all files of the
+    `anchors` are there (paths of the newest good ones, which are kept), and if `sound` is as it was when it was read whole: the
+    path of the newest that was, which is kept and is younger. Empty in journals from before that was asked."""
 
     phrase: ClassVar = "delete the checkpoint of step {action.step}: {action.reason}"
 
@@ -208,6 +209,23 @@ class PruneCheckpoint(Declared):
     digest: str
     reason: str
     anchors: tuple[str, ...] = ()
+    sound: str = ""
+
+
+@recorded_as("ReadAnchor")
+@dataclass(frozen=True, slots=True)
+class ReadAnchor(Declared):
+    """Read a checkpoint whole that is to stay: nothing older is deleted before one is known to hold. `keep`: as many of the
+    newest as the person keeps who asked for room; 0: the policy's retention asks."""
+
+    phrase: ClassVar = "read the checkpoint of step {action.step} whole before an older one is deleted"
+    if_failed: ClassVar = "go on"
+
+    key: str
+    step: int
+    path: str
+    digest: str
+    keep: int = 0
 
 
 @recorded_as("Capture")
@@ -356,6 +374,7 @@ Action = (
     | VerifyCheckpoint
     | Quarantine
     | PruneCheckpoint
+    | ReadAnchor
     | Capture
     | SendPage
     | CompareRecords

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sentinel.model.capabilities import CAPABILITIES
 from sentinel.model.environment import Environment
 from sentinel.model.node_checks import NodeVerdicts
-from sentinel.model.readings import Reading
+from sentinel.model.readings import CheckpointRead, Reading
 from sentinel.model.records import Attribution, Comparison, FoundCheckpoints, LoadedPolicy
 from sentinel.model.saved import SavedNumbers
 
@@ -63,7 +63,10 @@ class ActionDone:
 
     key: str
     detail: str = ""
-    found: Comparison | FoundCheckpoints | SavedNumbers | Attribution | Environment | LoadedPolicy | NodeVerdicts | None = None
+    found: (
+        Comparison | FoundCheckpoints | SavedNumbers | CheckpointRead | Attribution | Environment | LoadedPolicy
+        | NodeVerdicts | None
+    ) = None  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,20 +13,20 @@ from pathlib import Path
 from typing import Any, cast
 
 from sentinel.actions.runner import Handler, carry_out
-from sentinel.checkpoints.pruning import prune_checkpoint
 from sentinel.clock import SystemClock
 from sentinel.engine import Engine
 from sentinel.errors import UsageError
 from sentinel.journal.answering import answering
 from sentinel.journal.lost_history import refuse_no_journal
 from sentinel.journal.session import RunSession, take_run
-from sentinel.model.actions import Action, PruneCheckpoint
+from sentinel.model.actions import Action, PruneCheckpoint, ReadAnchor
 from sentinel.model.events import ActionFailed, Event
-from sentinel.model.facts import Fact, RequestAnswered
+from sentinel.model.facts import Fact, Noted, RequestAnswered
 from sentinel.model.operator_requests import PruneCheckpoints
 from sentinel.model.readings import RequestReading
 from sentinel.operator.answers import is_supervised
 from sentinel.operator.requests import ask
+from sentinel.plan.retention import choose_anchor
 from sentinel.plan.sparing import choose_spared, keep_of
 from sentinel.report.checkpoints import SIZES, amount_words, read_reported_progress
 from sentinel.report.masked import run_masking
@@ -34,6 +34,7 @@ from sentinel.report.reading import read_run
 from sentinel.report.run_policy import read_policy
 from sentinel.report.tables import text_table
 from sentinel.run_files.stream import read_newest_step
+from sentinel.telemetry.anchors import prune_sound, read_anchor
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +59,20 @@ def read_sparing(run_dir: Path, keep: int | None) -> dict[str, Any]:
     attempt = run.state.attempt
     newest = read_newest_step(run_dir, attempt.attempt) if attempt is not None else None
     keep = keep_of(policy) if keep is None else keep
-    judged = choose_spared(run.state, policy, keep, newest, read_reported_progress(run_dir, run.state))
+    reported = read_reported_progress(run_dir, run.state)
+    judged = choose_spared(run.state, policy, keep, newest, reported)
+    then = choose_spared(run.state, policy, keep, newest, reported, as_if_read=True)
+    anchor = choose_anchor(judged, then)
+    first = "" if anchor is None else f"; if that of step {anchor.step}, which is read whole first, holds"
     rows: list[dict[str, Any]] = [
         {
             "step": one.checkpoint.step,
             "path": one.checkpoint.path,
             "goes": one.prune,
-            "why": one.reason,
+            "why": f"{one.reason}{first}" if one.prune and not now.prune else one.reason,
             "bytes": measure(run_dir / one.checkpoint.path) if one.prune else None,
         }
-        for one in judged
+        for now, one in zip(judged, judged if anchor is None else then, strict=True)
     ]
     back = sum(row["bytes"] or 0 for row in rows)
     return {"run": run.state.run_id, "keep": keep, "gives_back_bytes": back, "checkpoints": rows}
@@ -126,12 +131,21 @@ def _prune_unattended(run_dir: Path, session: RunSession, keep: int) -> Pruned:
     facts = handle(RequestReading(uuid.uuid4().hex[:12], by, PruneCheckpoints(keep)))
     answer = next(fact for fact in facts if isinstance(fact, RequestAnswered))
     handlers: dict[type[Action], Handler] = {
-        PruneCheckpoint: cast(Handler, lambda a: prune_checkpoint(run_dir, a.path, a.step, a.digest, a.anchors))
+        PruneCheckpoint: cast(Handler, lambda action: prune_sound(run_dir, action)),
+        ReadAnchor: cast(Handler, lambda action: read_anchor(run_dir, action)),
     }
-    left: list[str] = []
-    for action in [one for one in engine.state.pending.values() if isinstance(one, PruneCheckpoint)]:
+    words, left = [answer.answer], list[str]()
+    while due := [one for one in engine.state.pending.values() if isinstance(one, (PruneCheckpoint, ReadAnchor))]:
+        action = due[0]
         outcome = carry_out(handlers, action)
-        handle(outcome)
-        if isinstance(outcome, ActionFailed):
+        facts = handle(outcome)
+        if isinstance(action, ReadAnchor):
+            held = f"the checkpoint of step {action.step} was read whole and holds"
+            gone = ", ".join(str(one.step) for one in engine.state.pending.values() if isinstance(one, PruneCheckpoint))
+            notes = [fact.reason for fact in facts if isinstance(fact, Noted)] or [held]
+            words += [*notes, f"deleted: the checkpoints of steps {gone}"] if gone else notes
+            left += [] if gone else notes
+        elif isinstance(outcome, ActionFailed):
             left.append(f"the checkpoint of step {action.step} stays: {outcome.reason}")
-    return Pruned(answer.granted, "; ".join([answer.answer, *left]), tuple(left))
+            words.append(left[-1])
+    return Pruned(answer.granted, "; ".join(words), tuple(left))

@@ -49,15 +49,20 @@ def why_not_spared(state: RunState, *, is_watched: bool) -> str:
 
 
 def choose_spared(
-    state: RunState, policy: Policy, keep: int, newest_step: int | None, reported: ReportedProgress = NOTHING_REPORTED
+    state: RunState,
+    policy: Policy,
+    keep: int,
+    newest_step: int | None,
+    reported: ReportedProgress = NOTHING_REPORTED,
+    as_if_read: bool = False,
 ) -> tuple[Retained, ...]:
     """The word over every checkpoint that lies there, by step; whether anything may be deleted now is not asked. `newest_step`
-    and `reported`: of the living attempt, as `judge_trust` has them."""
+    and `reported`: of the living attempt, as `judge_trust` has them; `as_if_read`: as `judge_retention` has it."""
     retain = policy.spec.checkpoints.retain
     rule = RetentionRule(keep, None if retain is None else retain.every_steps, reach_of(policy))
     trusts = judge_trust(state, policy.spec.probation.steps, newest_step, reported)
     began_with = state.attempt.resumed_step if state.attempt is not None else 0
-    judged = judge_retention(trusts, rule, began_with, newest_seen(state, newest_step))
+    judged = judge_retention(trusts, rule, began_with, newest_seen(state, newest_step), as_if_read)
     waiting = launch_held_back(state)
     if waiting is None or waiting.resume is None:
         return judged

@@ -280,7 +280,7 @@ def _kept(policy: Policy, checkpoints: list[Checkpoint]) -> list[Checkpoint]:
     if rule is None:
         return left
     trusts = [Trust(replace(c, digest="assumed"), "proven", "assumed") for c in left]
-    judged = judge_retention(trusts, rule, 0, max((c.step for c in left), default=0))
+    judged = judge_retention(trusts, rule, 0, max((c.step for c in left), default=0), as_if_read=True)
     return [retained.checkpoint for retained in judged if not retained.prune]
 
 

@@ -21,7 +21,7 @@ from sentinel.model.attempts import AttemptSpec
 from sentinel.model.environment import Environment
 from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.model.node_checks import NodeVerdicts
-from sentinel.model.readings import StepReading
+from sentinel.model.readings import CheckpointRead, StepReading
 from sentinel.model.recorded import recorded_name
 from sentinel.model.records import Attribution, Comparison, LoadedPolicy
 from sentinel.model.saved import ReadBack, SavedNorm, SavedNumbers
@@ -31,12 +31,13 @@ from sentinel.sim.inspection import sample_source
 from sentinel.sim.launcher import SimLauncher
 from sentinel.sim.machine import ScheduledEvent
 from sentinel.sim.store import CHECKPOINT_BYTES
+from sentinel.sim.telemetry import read_whole
 from sentinel.sim.world import World, WorldChange
 
 SIGTERM = 15
 TAKES_S: dict[type[a.Action], float] = {
     a.StartAttempt: 0.3, a.KillAttempt: 0.5, a.VerifyCheckpoint: 0.6, a.Quarantine: 0.1, a.Capture: 0.2, a.SendPage: 0.3,
-    a.PruneCheckpoint: 1.0, a.CheckNodes: 3.0,
+    a.PruneCheckpoint: 1.0, a.ReadAnchor: 0.6, a.CheckNodes: 3.0,
 }  # fmt: skip
 QUICK_S = 0.05
 HANGS_S, AGAIN_S = 20.0, 5.0  # of a route that hangs: a try ends, and the next begins
@@ -96,6 +97,7 @@ class SimRunner:
             a.VerifyCheckpoint: self._verify,
             a.Quarantine: self._quarantine,
             a.PruneCheckpoint: self._prune,
+            a.ReadAnchor: self._read_anchor,
             a.Capture: lambda action: f"evidence of attempt {action.attempt}",
             a.SendPage: self._page,
             a.CompareRecords: self._compare,
@@ -205,6 +207,10 @@ class SimRunner:
             self._at_effect("between")
         swept = self._world.store.sweep_unfinished()
         return f"{len(doomed) + swept} moved to quarantine"
+
+    def _read_anchor(self, action: a.ReadAnchor) -> CheckpointRead:
+        self._failures.check(action)
+        return read_whole(self._world.store, action.step, action.digest)
 
     def _prune(self, action: a.PruneCheckpoint) -> str:
         """Taken away at once; a death between that and the deleting leaves it hidden."""

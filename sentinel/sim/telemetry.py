@@ -10,12 +10,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from sentinel.errors import GiveUp
 from sentinel.launcher.contract import Launcher
 from sentinel.model.attempts import AttemptView, Exited, Unseen
 from sentinel.model.readings import CheckpointRead, Heartbeat, LauncherReading, LogTail, Reading, Receipt, StepReading
 from sentinel.model.saved import ReadBack, SavedNumbers
 from sentinel.sim.disk import SimDisk
-from sentinel.sim.store import CHECKPOINT_BYTES, SimCheckpoint
+from sentinel.sim.store import CHECKPOINT_BYTES, SimCheckpoint, SimStore
 from sentinel.sim.stuck import RUNS, STOPPED, Observation, SimLife, SimSilentRanks
 from sentinel.sim.trainer import SimTrainer
 from sentinel.sim.world import World
@@ -191,13 +192,21 @@ class SimTelemetry:
 
     def _read_behind(self, found: SimCheckpoint) -> list[Reading]:
         try:
-            is_whole, detail = self._world.store.verify(found.step)
+            return [read_whole(self._world.store, found.step, found.digest)]
         except OSError:
             return []  # it is tried again, later than a run of the simulator goes on
-        if not is_whole:
-            return [CheckpointRead(found.step, found.digest, None, detail)]
-        read = ReadBack("remembered", 1, CHECKPOINT_BYTES, 1, CHECKPOINT_BYTES, seconds=READ_BEHIND_S)
-        return [CheckpointRead(found.step, found.digest, SavedNumbers(detail, numbers=found.numbers, read=read))]
+
+
+def read_whole(store: SimStore, step: int, digest: str) -> CheckpointRead:
+    """What reading it beside the training finds. Raises OSError; GiveUp where it is not there any more."""
+    found = store.committed.get(step)
+    if found is None or found.digest != digest:
+        raise GiveUp("it is not there as it was committed")
+    is_whole, detail = store.verify(step)
+    if not is_whole:
+        return CheckpointRead(found.step, found.digest, None, detail)
+    read = ReadBack("remembered", 1, CHECKPOINT_BYTES, 1, CHECKPOINT_BYTES, seconds=READ_BEHIND_S)
+    return CheckpointRead(found.step, found.digest, SavedNumbers(detail, numbers=found.numbers, read=read))
 
 
 def _observations(trainer: SimTrainer) -> dict[int, Observation]:

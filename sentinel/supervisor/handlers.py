@@ -16,7 +16,6 @@ from sentinel.actions.inspection import SampleSource, inspect_samples
 from sentinel.actions.node_check import check_nodes
 from sentinel.actions.runner import Found, Handler, progressed
 from sentinel.checkpoints.pointers import fix_pointers
-from sentinel.checkpoints.pruning import prune_checkpoint
 from sentinel.checkpoints.quarantine import quarantine_above
 from sentinel.client.masking import Masking
 from sentinel.errors import GiveUp
@@ -35,6 +34,7 @@ from sentinel.model.recorded import recorded_name
 from sentinel.model.records import Attribution, FoundCheckpoints
 from sentinel.operator.applying import load_wanted
 from sentinel.run_files.attempt_files import AttemptFiles
+from sentinel.telemetry.anchors import prune_sound, read_anchor
 from sentinel.telemetry.checkpoints import read_all
 from sentinel.telemetry.named_logs import note_before
 from sentinel.telemetry.records import compare_attempts
@@ -90,7 +90,8 @@ def build_handlers(
         a.FindCheckpoints: lambda _: _find(run_dir, trained),
         a.VerifyCheckpoint: lambda v: verify_saved(run_dir, run_dir / v.path, progressed, v.how or "full", v.key),
         a.Quarantine: lambda action: _quarantine(run_dir, launcher, action),
-        a.PruneCheckpoint: lambda action: prune_checkpoint(run_dir, action.path, action.step, action.digest, action.anchors),
+        a.PruneCheckpoint: lambda action: prune_sound(run_dir, action, progressed),
+        a.ReadAnchor: lambda action: read_anchor(run_dir, action, progressed),
         a.Capture: save_evidence,
         a.SendPage: send_page,
         a.InspectSamples: inspect,

@@ -99,7 +99,9 @@ def test_observe_only_deletes_nothing() -> None:
 
 
 def test_one_that_keeps_only_the_newest_costs_a_rollback_and_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def greedy(trusts: Iterable[Trust], rule: RetentionRule, began_with: int, seen_step: int | None) -> tuple[Retained, ...]:
+    def greedy(
+        trusts: Iterable[Trust], rule: RetentionRule, began_with: int, seen_step: int | None, as_if_read: bool = False
+    ) -> tuple[Retained, ...]:
         there = sorted((t.checkpoint for t in trusts if t.word not in ("pruned", "quarantined")), key=lambda c: c.step)
         return tuple(Retained(c, c not in there[-2:], "x") for c in there)
 

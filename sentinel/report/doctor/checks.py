@@ -3,7 +3,7 @@ what may still come is unknown."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from sentinel.journal.holder import why_stuck
 from sentinel.journal.lease import read_lease
 from sentinel.journal.run_file import read_run_file
 from sentinel.journal.salvage import verify_journal
+from sentinel.model.state import Checkpoint
+from sentinel.plan.retention import is_sound
 from sentinel.policy.available import lacking
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.report.doctor.patient import Check, Patient, Standing
@@ -98,10 +100,17 @@ def _heartbeats(one: Patient) -> Iterator[Check]:
     yield Check("heartbeats", "unknown" if one.is_young else "missing", "none: a hang is seen by missing rows alone", remedy)
 
 
+def _usable_words(good: Sequence[Checkpoint]) -> str:
+    """Nobody knows of an unread one whether it can be gone back to."""
+    read = [found.step for found in good if is_sound(found)]
+    how_many = f"{len(read)} were read whole and hold, the newest of step {read[-1]}" if read else "none was read whole yet"
+    return f"{len(good)} are not known to be damaged, the newest of step {good[-1].step}; {how_many}"
+
+
 def _checkpoints(one: Patient) -> Iterator[Check]:
     good = [checkpoint for checkpoint in one.state.checkpoints if not checkpoint.condemned]
     if good:
-        yield Check("checkpoints", "fine", f"{len(good)} can be gone back to, the newest of step {good[-1].step}")
+        yield Check("checkpoints", "fine", _usable_words(good))
     elif one.state.checkpoints:
         why = one.state.checkpoints[-1].condemned
         yield Check("checkpoints", "missing", f"none can be gone back to: {why}", f"sentinel checkpoints list {one.run_dir}")

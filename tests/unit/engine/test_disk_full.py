@@ -105,6 +105,7 @@ def test_the_offer_names_the_command_and_what_it_gives_back() -> None:
     bench = Bench(load_policy(shipped_policy_path("default"))).launched()
     for step in range(200, 3001, 200):
         bench.steps(step - 199, step).checkpoint(step)
+    bench.read(3000)
     saves = tuple(SavedCheckpoint(200 * n, 10 * GIB, 9, (15 - n) * 3600.0) for n in range(1, 16))
     bench.tell(DiskReading("checkpoints", "/ckpt", 9 * GIB, 10**13, 10**6, saves, 15))
     bench.tick(1.0)
@@ -207,11 +208,11 @@ def test_another_supervisor_goes_on_with_a_launch_that_waited() -> None:
 # What a person asks for.
 
 
-def long_run() -> Bench:
+def long_run(read: bool = True) -> Bench:
     bench = Bench(load_policy(shipped_policy_path("default"))).launched()
     for step in range(200, 3001, 200):
         bench.steps(step - 199, step).checkpoint(step)
-    return bench
+    return bench.read(3000) if read else bench
 
 
 def test_a_person_has_what_nobody_needs_deleted_one_after_the_other() -> None:

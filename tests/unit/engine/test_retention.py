@@ -13,7 +13,9 @@ from sentinel.model import facts as f
 from sentinel.model.attempts import ResumePoint, SampleRange, SettingsInForce
 from sentinel.model.events import ActionDone
 from sentinel.model.incidents import IncidentState
-from sentinel.model.operator_requests import LeaveOut
+from sentinel.model.operator_requests import LeaveOut, PruneCheckpoints
+from sentinel.model.readings import CheckpointRead
+from sentinel.model.saved import ReadBack, SavedNumbers
 from tests.builders import BATCH, Bench, build_policy
 
 SMALL = {"numeric": [{"rollback": {"before_onset": "20 steps"}}, {"page": {}, "then": "stop_now"}]}
@@ -25,11 +27,14 @@ POLICY = build_policy(
 )  # fmt: skip
 
 
-def trained(last: int = 200, **more: object) -> Bench:
-    """A checkpoint every 20 steps. A probation is 60 steps, and a rollback reaches 40: of 200 steps, 160 lies within reach."""
+def trained(last: int = 200, read: bool = True, **more: object) -> Bench:
+    """A checkpoint every 20 steps, each read whole behind training where `read`. A probation is 60 steps, and a
+    rollback reaches 40: of 200 steps, 160 lies within reach."""
     bench = Bench(POLICY, **more).launched()  # type: ignore[arg-type]
     for step in range(20, last + 1, 20):
         bench.steps(step - 19, step).checkpoint(step)
+        if read:
+            bench.read(step)
     return bench
 
 
@@ -82,10 +87,11 @@ def test_an_open_incident_and_its_probation_keep_everything() -> None:
     prune_all(bench)
     before = len(bench.decided(a.PruneCheckpoint))
     bench.exits(signal=9)
-    bench.launched().steps(121, 140).checkpoint(140).steps(141, 160).checkpoint(160)
+    bench.launched().steps(121, 140).checkpoint(140).read(140).steps(141, 160).checkpoint(160).read(160)
     assert bench.incident.state is IncidentState.PROBATION
     assert len(bench.decided(a.PruneCheckpoint)) == before
-    bench.steps(161, 180).checkpoint(180).steps(181, 200).checkpoint(200).steps(201, 220).checkpoint(220)
+    for step in (180, 200, 220):
+        bench.steps(step - 19, step).checkpoint(step).read(step)
     assert bench.incident.state is IncidentState.RECOVERED
     assert len(bench.decided(a.PruneCheckpoint)) > before
 
@@ -112,10 +118,10 @@ def test_one_that_cannot_be_deleted_stays_and_is_tried_again_much_later() -> Non
     bench.fails("prune", "Permission denied")
     assert 20 in steps_of(bench)
     assert any("the checkpoint of step 20 stays: Permission denied" in note.reason for note in bench.of(f.Noted))
-    bench.steps(201, 220).checkpoint(220)
+    bench.steps(201, 220).checkpoint(220).read(220)
     assert len(bench.decided(a.PruneCheckpoint)) == 1, "not at every checkpoint"
     bench.now_s += RETRY_S
-    bench.steps(221, 240).checkpoint(240)
+    bench.steps(221, 240).checkpoint(240).read(240)
     assert prune_all(bench)[-1] == 20, "behind those that were not tried yet"
 
 
@@ -150,3 +156,69 @@ def test_a_person_who_would_skip_what_lies_before_all_that_is_left_is_refused() 
     prune_all(bench)
     said = bench.asks(LeaveOut(SampleRange(0, BATCH)))
     assert (said.granted, "no checkpoint from before sample 0 is left" in said.answer) == (False, True)
+
+
+# What nobody has read whole.
+
+
+ZEROS = "state.json: sha256 is 2c2bc349, the manifest says 6bfc33db"
+
+
+def answers(bench: Bench, damage: str = "") -> int:
+    """The checkpoint that retention had read; its step."""
+    action = bench.state.pending[bench.key("anchor")]
+    assert isinstance(action, a.ReadAnchor)
+    saved = None if damage else SavedNumbers(action.digest, read=ReadBack("remembered", 1, 1, 1, 1))
+    bench.tell(ActionDone(action.key, "", CheckpointRead(action.step, action.digest, saved, damage)))
+    return action.step
+
+
+def test_nothing_goes_before_one_that_stays_was_read_whole() -> None:
+    bench = trained(read=False)
+    assert not bench.decided(a.PruneCheckpoint)
+    assert len(bench.decided(a.ReadAnchor)) == 1, "one at a time"
+    step = answers(bench)
+    assert [action.sound for action in bench.decided(a.PruneCheckpoint)] == [f"checkpoints/step-{step:08d}"]
+    assert min(prune_all(bench)) == 20
+    assert step in steps_of(bench)
+
+
+def test_while_each_newer_one_is_damaged_inside_the_good_ones_of_before_stay() -> None:
+    """Zeros of the right size: training goes on, and every checkpoint becomes proven."""
+    bench = trained(read=False)
+    good = answers(bench)
+    prune_all(bench)
+    for step in range(220, 601, 20):
+        bench.steps(step - 19, step).checkpoint(step)
+        if any(key.startswith("anchor") for key in bench.state.pending):
+            assert answers(bench, ZEROS) > good
+        while any(key.startswith("prune") for key in bench.state.pending):
+            bench.done("prune")
+        assert good in steps_of(bench)
+    assert len([c for c in bench.state.checkpoints if c.condemned]) > 10, "one is read for each that is committed"
+
+
+def test_a_checkpoint_that_cannot_be_read_is_no_reason_to_delete_and_a_note_says_so() -> None:
+    bench = trained(read=False)
+    bench.fails("anchor", "Input/output error")
+    assert not bench.decided(a.PruneCheckpoint)
+    assert any("cannot be read whole: Input/output error; nothing older is deleted" in note.reason for note in bench.of(f.Noted))
+
+
+def test_a_person_who_asks_for_room_has_one_read_first_and_knows_which() -> None:
+    bench = trained(read=False)
+    bench.fails("anchor", "busy")
+    answer = bench.asks(PruneCheckpoints(1))
+    assert answer.granted
+    assert answer.answer.startswith("the checkpoint of step 200 is read whole first, for none that stays was read whole yet")
+    assert answers(bench) == 200
+    assert {action.step for action in bench.decided(a.PruneCheckpoint)} == {20, 40, 60, 80, 120}
+
+
+def test_a_person_gets_no_room_for_one_that_is_damaged() -> None:
+    bench = trained(read=False)
+    bench.fails("anchor", "busy")
+    bench.asks(PruneCheckpoints(1))
+    answers(bench, ZEROS)
+    assert not bench.decided(a.PruneCheckpoint)
+    assert bench.of(f.Noted)[-1].reason.startswith("nothing is deleted: none that stays is known to hold")

@@ -11,7 +11,15 @@ from sentinel.model.attempts import SettingsInForce
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.state import Attempt, Checkpoint, PlanInProgress, RunState
-from sentinel.plan.retention import Retained, RetentionRule, choose_to_prune, judge_retention, rule_of, why_not_now
+from sentinel.plan.retention import (
+    Retained,
+    RetentionRule,
+    choose_anchor,
+    choose_to_prune,
+    judge_retention,
+    rule_of,
+    why_not_now,
+)
 from sentinel.plan.trust import Trust, Word
 from tests.builders import build_policy
 
@@ -19,7 +27,9 @@ NEAR = RetentionRule(last=2, every_steps=None, reach_steps=0)
 
 
 def trust(step: int, word: Word = "proven", **more: object) -> Trust:
-    found = replace(Checkpoint(step, f"checkpoints/step-{step:08d}", 1, step, f"d{step}"), **more)  # type: ignore[arg-type]
+    """One that was read whole and held, unless `more` says otherwise."""
+    read = Checkpoint(step, f"checkpoints/step-{step:08d}", 1, step, f"d{step}", verified="x", is_remembered=True)
+    found = replace(read, **more)  # type: ignore[arg-type]
     return Trust(found, word, "x")
 
 
@@ -106,7 +116,7 @@ def test_what_training_was_let_go_on_with_is_counted_by_itself() -> None:
 
 def test_the_oldest_goes_first_and_what_could_not_be_deleted_comes_last() -> None:
     judged = judge([trust(10, unpruned_s=7.0), *proven(20, 30, 40, 50)], NEAR, 0)
-    assert choose_to_prune(judged) == Retained(judged[1].checkpoint, True, judged[1].reason)
+    assert choose_to_prune(judged) == Retained(judged[1].checkpoint, True, judged[1].reason, "checkpoints/step-00000050")
     assert choose_to_prune(judge(proven(10, 20), NEAR, 0)) is None
 
 
@@ -126,6 +136,54 @@ def test_any_run_keeps_what_it_must() -> None:
         best = max((t.checkpoint.step for t in good if t.word == "proven"), default=0)
         assert not best or any(t.checkpoint.step == best for t in left), (seed, number)
         assert pruned(left, rule, began) == [], "what is left is left for good"
+
+
+# What nobody has read is no reason to delete what was read.
+
+
+def unread(*steps: int) -> list[Trust]:
+    return [trust(step, verified="", is_remembered=False) for step in steps]
+
+
+def test_nothing_goes_while_none_of_those_that_stay_was_read_whole() -> None:
+    assert pruned(unread(10, 20, 30, 40, 50)) == [], "proven only says that training went on past them"
+    assert kept_because(unread(10, 20, 30, 40, 50))[10] == "no younger one was read whole yet"
+
+
+def test_the_newest_that_was_read_stays_with_all_younger_however_many_follow() -> None:
+    trusts = [*proven(10, 20), *unread(*range(30, 200, 10))]
+    assert pruned(trusts) == []
+    assert pruned([*proven(5, 10, 20), *unread(*range(30, 200, 10))]) == [5], "and as many of the read ones as are to stay"
+    why = kept_because(trusts)
+    assert (why[10], why[20]) == ("one of the newest 2 that were read whole and held", "the newest that was read whole and held")
+    assert why[30] == "younger than the newest that was read whole and held, that of step 20"
+
+
+def test_what_is_damaged_counts_as_none_of_those_that_were_read() -> None:
+    bad = [trust(step, "damaged", condemned="zeros", damaged=True) for step in (30, 40, 50, 60)]
+    assert pruned([*proven(10, 20), *bad]) == []
+
+
+def test_one_that_was_verified_and_not_remembered_is_none_that_was_read() -> None:
+    """What `verify: full` read before a resume is not remembered: whether it still is so nobody knows without reading."""
+    assert pruned([*unread(10, 20, 30), trust(40, is_remembered=False)]) == []
+
+
+def anchor(trusts: list[Trust], skip: int = 0) -> int | None:
+    seen = max(t.checkpoint.step for t in trusts)
+    then = judge_retention(trusts, NEAR, 0, seen, as_if_read=True)
+    found = choose_anchor(judge(trusts), then, skip)
+    return None if found is None else found.step
+
+
+def test_where_only_reading_is_missing_the_newest_that_nobody_else_reads_is_read() -> None:
+    assert anchor(unread(10, 20, 30, 40)) == 40
+    assert anchor(unread(10, 20, 30, 40), skip=1) == 30
+    assert anchor([*unread(10), *proven(20), *unread(30)]) is None, "the unread one goes for that of step 20"
+    assert anchor([*proven(10), *unread(20, 30)]) == 30, "that of step 10 would go, had a younger one been read"
+    assert anchor(proven(10, 20, 30, 40)) is None
+    assert anchor(unread(10, 20)) is None, "nothing would go"
+    assert anchor([*proven(10, 20), *unread(30), trust(40, "damaged", condemned="zeros", damaged=True)]) == 30
 
 
 # When.

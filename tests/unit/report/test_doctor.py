@@ -110,7 +110,9 @@ def test_proofs_rungs_sources_and_checkpoints_stand_with_their_reason(tmp_path: 
     one = replace(one, state=state, attempt=attempt)
     assert [check.standing for check in found(one, "proof")] == ["fine", "note", "missing"]
     assert found(one, "source")[0].what == "metrics cannot be read: stale file handle"
-    assert found(one, "checkpoints")[0].what == "1 can be gone back to, the newest of step 20"
+    assert found(one, "checkpoints")[0].what == (
+        "1 are not known to be damaged, the newest of step 20; none was read whole yet"
+    )
     rungs = found(one, "rung")
     assert any("the trainer cannot skip samples" in check.what for check in rungs)
     assert {check.standing for check in rungs} == {"note"}
