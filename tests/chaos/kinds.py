@@ -36,7 +36,8 @@ class Kind:
     """`does`: for the table. `strike`: does it to the run that has reached the drawn step. `faults`: of the trainer, instead, in
     its own grammar (trainer/faults.py) with {step} for the drawn one. `noticed`: an incident is due. `loses_lines`: it takes away
     rows of the stream. `small_disk`: the run lies on a filesystem of its own. `pages`: a person is to be called. `structural`: it
-    comes again in every attempt, whatever is done; where it is noticed, the run must end as failed, with a page that says so.
+    comes again in every attempt, whatever is done; where it is noticed, the run must end as failed, with a page that says so,
+    unless its last rows stand where they stood before.
     `differs`: why the end may differ although no data and no setting was changed.
     """
 

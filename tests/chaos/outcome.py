@@ -8,9 +8,10 @@ skipped sample; only what the fault itself does to the numbers may excuse it, wi
 from __future__ import annotations
 
 import json
+import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,14 @@ from typing import Any
 from sentinel.client.file_digest import FileDigest, listed_digest
 from sentinel.model.actions import SendPage, StartAttempt, WriteOverrides
 from sentinel.model.facts import ActionConfirmed, ActionDecided
+from sentinel.model.incidents import Incident, IncidentState
 from sentinel.report.journal_fold import JournalFold
 from tests.chaos.kinds import Kind
 from tests.chaos.run import ROOT, ChaosRun, wait_for
 
 NOT_SETTINGS = ("id", "attempt", "incident", "request", "until")
 COMPARED = ("loss", "grad_norm", "val_loss")
+HELD_ROWS, HELD_SHARE = 20, 0.05
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ def judge(run: ChaosRun, kind: Kind, drawn: tuple[int, int], unhurt: Ending, sec
     ours = Ending.of(run)
     changed, is_equal = changes(run), bool(ours.digests) and ours.digests == unhurt.digests
     pages = count_pages(run)
-    is_structural = kind.structural and bool(state.incidents)
+    is_structural = kind.structural and bool(state.incidents) and not has_held(run, state.incidents)
     wrong = [*what_is_wrong(run, state.ended, kind.loses_lines, is_structural=is_structural)]
     if is_structural and not (pages and state.end_reason.startswith("structural")):
         wrong.append(f"a structural fault ends in {pages} page(s) and the words: {state.end_reason}")
@@ -86,6 +89,19 @@ def judge(run: ChaosRun, kind: Kind, drawn: tuple[int, int], unhurt: Ending, sec
     bitwise = "yes" if is_equal else "no: " + (changed or kind.differs or "nobody knows why")
     lost = sum(one.steps_lost for one in state.incidents)
     return Outcome(kind.name, drawn[0], drawn[1], incidents, bitwise, lost, new_ground_s(run), seconds, pages, tuple(wrong))
+
+
+def has_held(run: ChaosRun, incidents: Sequence[Incident]) -> bool:
+    """Whether every incident was called healed, and its metric stands in the newest rows where it stood before: some draws of a
+    fault that comes again are survived by the attempt that skipped other samples."""
+    rows = [run.surviving()[step] for step in sorted(run.surviving())][-HELD_ROWS:]
+    for incident in incidents:
+        band = incident.band
+        if incident.state is not IncidentState.RECOVERED or band is None or len(rows) < HELD_ROWS:
+            return False
+        if statistics.median(float(row[band.metric]) for row in rows) > band.median * (1.0 + HELD_SHARE):
+            return False
+    return True
 
 
 def what_is_wrong(run: ChaosRun, ended: str | None, loses_lines: bool = False, *, is_structural: bool = False) -> Iterator[str]:
