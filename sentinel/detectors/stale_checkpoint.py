@@ -34,6 +34,7 @@ INTERVAL_S_MAX = 3600.0
 LOST_SAVES = 3
 BEGUN_KEPT = 8
 SETTING = "checkpoint_interval"
+DAMAGED = "damaged_checkpoints"  # metric of an incident about checkpoints that come, and cannot be used
 UNSEALED_S = 600.0  # a seal reads every byte, on a disk that training uses
 SEEN_LATE_S = 10.0  # of a trainer under a profile a commit may be seen so late: its checkpoint is found, and then sealed
 

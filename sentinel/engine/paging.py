@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sentinel.detectors.registry import FINDS
+from sentinel.detectors.stale_checkpoint import DAMAGED
 from sentinel.engine.annotations import notes_of, runbook_of
 from sentinel.engine.coming_back import WORDS, keeps_coming_back, must_stay_open
 from sentinel.engine.decision import Decision
@@ -133,6 +134,8 @@ def _outlives(decision: Decision, incident: Incident) -> bool:
     finds, detectors = FINDS.get(incident.kind), decision.detectors
     if finds is None or not finds.outlives:
         return False
+    if incident.metric == DAMAGED:
+        return True  # a younger one that holds would have taken it back
     return not detectors.over(incident.kind, incident.metric) if finds.is_measured else detectors.is_breached(incident.kind)
 
 

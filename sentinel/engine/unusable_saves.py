@@ -3,6 +3,7 @@ is not saved: a person is called, as where none comes. One damaged checkpoint is
 
 from __future__ import annotations
 
+from sentinel.detectors.stale_checkpoint import DAMAGED
 from sentinel.engine.decision import Decision
 from sentinel.engine.opening import open_incident
 from sentinel.engine.paging import page, resolve
@@ -14,7 +15,6 @@ from sentinel.plan.retention import is_sound
 from sentinel.policy.match import Match, match_rule
 
 DAMAGED_IN_A_ROW = 2  # the newest ones that were read: one may be a bit that rotted, two are what is being written
-METRIC = "damaged_checkpoints"  # of an incident about them
 FOLLOWS = "training goes on; a crash goes back to the newest checkpoint that holds"
 
 
@@ -23,13 +23,13 @@ def on_whole_read(decision: Decision) -> None:
     read = _read(decision.state)
     if read and is_sound(read[-1]):
         for incident in decision.state.open_pages:
-            if incident.kind is Kind.STALE_CHECKPOINT and incident.metric == METRIC:
+            if incident.kind is Kind.STALE_CHECKPOINT and incident.metric == DAMAGED:
                 resolve(decision, incident.id, f"the checkpoint of step {read[-1].step} was read whole and holds")
         return
     newest = read[-DAMAGED_IN_A_ROW:]
     if len(newest) < DAMAGED_IN_A_ROW or any(is_sound(found) for found in newest):
         return
-    if not any(i.kind is Kind.STALE_CHECKPOINT and i.metric == METRIC for i in decision.state.open_pages):
+    if not any(i.kind is Kind.STALE_CHECKPOINT and i.metric == DAMAGED for i in decision.state.open_pages):
         _call(decision, newest, [found for found in read if is_sound(found)])
 
 
@@ -49,7 +49,7 @@ def _call(decision: Decision, damaged: list[Checkpoint], sound: list[Checkpoint]
     attempt = decision.attempt.attempt if decision.attempt is not None else 0
     last_step = sound[-1].step if sound else None
     finding = Finding(
-        Kind.STALE_CHECKPOINT, "critical", attempt, last_step, decision.newest_step, decision.now_s, reason, metric=METRIC,
+        Kind.STALE_CHECKPOINT, "critical", attempt, last_step, decision.newest_step, decision.now_s, reason, metric=DAMAGED,
         outside=True,
     )  # fmt: skip
     match = match_rule(decision.policy, Kind.STALE_CHECKPOINT)

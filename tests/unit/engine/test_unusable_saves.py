@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sentinel.engine.unusable_saves import DAMAGED_IN_A_ROW, METRIC
+from sentinel.detectors.stale_checkpoint import DAMAGED
+from sentinel.engine.unusable_saves import DAMAGED_IN_A_ROW
 from sentinel.model import facts as f
 from sentinel.model.findings import Kind
 from tests.builders import Bench, build_policy
@@ -28,7 +29,7 @@ def test_two_damaged_in_a_row_call_a_person_once() -> None:
     (page,) = calls(bench)
     assert page.severity == "critical"
     (incident,) = bench.state.open_pages
-    assert (incident.kind, incident.metric) == (Kind.STALE_CHECKPOINT, METRIC)
+    assert (incident.kind, incident.metric) == (Kind.STALE_CHECKPOINT, DAMAGED)
     assert incident.reason.startswith("the newest 2 checkpoints that were read whole, of steps 60 and 80, are damaged: state")
     assert incident.reason.endswith("the newest that is known to hold: that of step 40")
 
@@ -62,3 +63,9 @@ def test_where_good_and_damaged_take_turns_nobody_is_called() -> None:
 def test_where_none_ever_held_it_says_so() -> None:
     bench = saves(Bench(build_policy()).launched(), 20, 2, ZEROS)
     assert bench.state.open_pages[0].reason.endswith("the newest that is known to hold: none")
+
+
+def test_the_end_of_the_run_takes_nothing_back() -> None:
+    bench = saves(saves(Bench(build_policy()).launched(), 20, 2), 60, 3, ZEROS).ends(100)
+    assert bench.state.ended == "finished"
+    assert [incident.metric for incident in bench.state.open_pages] == [DAMAGED]
