@@ -25,6 +25,7 @@ from sentinel.detectors.settings import setting
 from sentinel.detectors.xids import NEED_WORDS, UNKNOWN_XID, XIDS, Need, need_of_recovery
 from sentinel.model.amounts import time_words
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
+from sentinel.model.host_names import short_name
 from sentinel.model.readings import HardwareReading, Receipt, SourceReading, StepReading
 
 SETTLE_S = 2.0
@@ -282,7 +283,7 @@ class GpuFault(Detector):
         the supervisor cannot say so: ranks in a container give another name."""
         if not part.by_agent or not part.saw_no_rank or part.rank is not None or not self._are_places_known:
             return False
-        return _short(part.host) not in {_short(host) for host in self._run.hosts.values()}
+        return short_name(part.host) not in {short_name(host) for host in self._run.hosts.values()}
 
     def _awaits_places(self, part: HardwarePart) -> bool:
         """No rank was there before, and whether one is there in a young attempt will be known in seconds."""
@@ -295,11 +296,6 @@ class GpuFault(Detector):
             self._recent[text] = (now_s, part)
             if len(self._recent) > RECENT_KEPT:
                 del self._recent[next(iter(self._recent))]
-
-
-def _short(host: str) -> str:
-    """Some sources give the domain, some do not."""
-    return host.partition(".")[0].lower()
 
 
 def _code(reading: HardwareReading) -> int:

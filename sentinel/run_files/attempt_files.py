@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sentinel.client.atomic_file import ensure_directories
 from sentinel.client.run_layout import attempt_folder, spec_path
+from sentinel.model.host_names import short_name
 
 RUN_DIR_VARIABLE = "SENTINEL_RUN_DIR"
 ATTEMPT_VARIABLE = "SENTINEL_ATTEMPT"
@@ -104,12 +105,7 @@ def is_own_name(name: object) -> bool:
 
 def is_same_host(one: str, other: str) -> bool:
     """With or without the domain, in any case. Of a machine that is called by its address the whole address counts."""
-    return _short_name(one) == _short_name(other)
-
-
-def _short_name(host: str) -> str:
-    first = host.partition(".")[0].casefold()
-    return host if first.isdecimal() else first
+    return short_name(one) == short_name(other)
 
 
 def rank_files(folder: Path) -> dict[int, os.DirEntry[str]]:

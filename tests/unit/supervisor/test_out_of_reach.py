@@ -25,6 +25,14 @@ from tests.unit.journal.test_store_trouble import drop_rights, without_rights
 from tests.unit.supervisor.test_lost_journal import paging_to
 
 
+@pytest.fixture
+def stops(monkeypatch: pytest.MonkeyPatch) -> StopSignals:
+    """Which waits for nobody."""
+    signals = StopSignals()
+    monkeypatch.setattr(signals.event, "wait", lambda timeout_s: False)
+    return signals
+
+
 def a_run(folder: Path) -> Path:
     run_dir = folder / "parent" / "run"
     run_dir.mkdir(parents=True)
@@ -87,10 +95,8 @@ def test_nothing_is_made_in_the_place_of_a_run_directory_that_went_away(tmp_path
 
 
 def test_the_page_after_a_minute_says_what_cannot_be_reached_and_supervision_waits_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, stops: StopSignals
 ) -> None:
-    stops = StopSignals()
-    monkeypatch.setattr(stops.event, "wait", lambda timeout_s: False)
     run_dir = a_run(tmp_path)
     with HttpServer() as one:
         outage = JournalOutage(run_dir, stops, pages=JournalPages(run_dir, paging_to(one.url), run="lm-7b"))
@@ -113,10 +119,8 @@ def test_the_page_after_a_minute_says_what_cannot_be_reached_and_supervision_wai
 
 
 def test_another_error_at_that_time_is_waited_out_too_and_a_stop_is_obeyed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, stops: StopSignals
 ) -> None:
-    stops = StopSignals()
-    monkeypatch.setattr(stops.event, "wait", lambda timeout_s: False)
     run_dir = a_run(tmp_path)
     denied = PermissionError(errno.EACCES, "Permission denied", str(run_dir / "run.json"))
     outage = JournalOutage(run_dir, stops)
